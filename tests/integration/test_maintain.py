@@ -14,7 +14,6 @@ from binlake import faults, pipeline
 from binlake.cli import command_line
 from binlake.delta import layout
 from binlake.errors import LeaseHeld, UsageError
-from binlake.maintain import needs
 from binlake.maintain.maintain import maintain, wants_spark
 from binlake.merge import in_process
 from binlake.metadata import decisions, lease
@@ -151,7 +150,6 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
 @on_mysql
 def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_process, "SMALL", 0)
-    monkeypatch.setattr(needs, "OLD_VECTORS", 2)
     worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
     for number in range(4):
         worn.options["merge"] = {"without_spark_mb": 16 * (number % 2)}
@@ -183,11 +181,11 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
     assert command_line.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
+    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions"}
     assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
     assert set(told["tables"][0]) == {
         "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",
-        "removed_files", "removed_bytes", "removed_log_files", "delta_version", "seconds", "left",
+        "removed_files", "removed_bytes", "removed_log_files", "pinned_bytes", "delta_version", "seconds", "left",
     }  # fmt: skip
     assert {"lease", "runs", "watermarks"} <= {one["table"] for one in told["metadata"]}
     (row,) = [row for row in worn.metadata.read("runs") if row["kind"] == "maintain"]

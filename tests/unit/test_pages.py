@@ -98,7 +98,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 def walk(words: list[str], parser: argparse.ArgumentParser) -> list[tuple[argparse.ArgumentParser, list[str]]]:
     """The parsers that a command's words name, each with the words that are left; ``a|b`` names two."""
     known = below(parser)
-    if not known or not words:
+    if not known or not words or words[0].startswith("-"):
         return [(parser, words)]
     unknown = [name for name in words[0].split("|") if name not in known]
     assert not unknown, f"there is no command {unknown}"
@@ -128,8 +128,12 @@ COMPLETE = sorted(
 
 @pytest.mark.parametrize("command", COMPLETE, ids=lambda command: command.text[:60])
 def test_a_command_that_a_page_writes_out_is_parsed(command: Command) -> None:
-    """FILE, TEXT and the like are parsed as they are; N and TOPIC give way to values that exist."""
-    text = command.text.replace("--port N", "--port 1").replace(" TOPIC", " yaml" if " help " in command.text else " t")
+    """FILE, TEXT and the like are parsed as they are; N, BATCH and TOPIC give way to values that exist."""
+    text = (
+        command.text.replace("--port N", "--port 1")
+        .replace(" BATCH", " 1")
+        .replace(" TOPIC", " yaml" if " help " in command.text else " t")
+    )
     words = shlex.split(text)[1:]
     assert callable(parser_of().parse_args(words).command)
 

@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +33,7 @@ from binlake.cli import (
     sql_commands,
     step_commands,
     table_commands,
+    version_commands,
 )
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
@@ -169,6 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     history.add_argument("--table", metavar="DB.T", help="only of this table")
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were then")
+    _add_versions(subparsers)
     help_ = (
         "take the lease from a run that died on another machine or in another container, where its end can't be seen"
     )
@@ -211,6 +214,36 @@ def _minutes(text: str) -> float:
     if not 0 < minutes < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5")
     return minutes
+
+
+def _add_versions(subparsers: Any) -> None:
+    help_ = "list the lake's versions, each of all tables at one position; keep one, or give it back"
+    versions = subparsers.add_parser("versions", help=help_, description=help_, parents=[_common_options()])
+    versions.add_argument("--config", metavar="FILE", help="the source's YAML")
+    versions.add_argument("--json", action="store_true", help="print JSON for programs")
+    actions = versions.add_subparsers(metavar="ACTION")
+    pin_help = "keep a batch's versions of all tables under a name, however old they become"
+    pin = actions.add_parser("pin", help=pin_help, description=pin_help, parents=[_common_options()])
+    pin.add_argument("batch", type=int, metavar="BATCH", help="its number")
+    pin.add_argument("--name", required=True, metavar="NAME", help="letters, digits and _")
+    _add_reason(pin)
+    unpin_help = "give a pinned version back"
+    unpin = actions.add_parser("unpin", help=unpin_help, description=unpin_help, parents=[_common_options()])
+    unpin.add_argument("name", metavar="NAME")
+    for parser, command in (
+        (versions, version_commands.versions),
+        (pin, version_commands.pin),
+        (unpin, version_commands.unpin),
+    ):
+        if parser is not versions:  # before or behind the action
+            parser.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help="the source's YAML")
+        parser.set_defaults(command=partial(_with_config, parser, command))
+
+
+def _with_config(parser: argparse.ArgumentParser, command: Callable[..., None], arguments: argparse.Namespace) -> None:
+    if not arguments.config:
+        parser.error("the following arguments are required: --config")
+    command(arguments, configuration.load(arguments.config))
 
 
 def _add_table(subparsers: Any) -> None:

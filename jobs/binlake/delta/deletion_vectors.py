@@ -36,8 +36,8 @@ def read(table_path: str, vector: Descriptor) -> BitMap64:
     if kind == "i":
         data = _from_z85(place)[:size]
     elif kind == "u":
-        prefix, name = place[:-_ID_CHARACTERS], uuid.UUID(bytes=_from_z85(place[-_ID_CHARACTERS:]))
-        path = f"{table_path}/{prefix}{'/' if prefix else ''}deletion_vector_{name}.bin"
+        prefix = place[:-_ID_CHARACTERS]
+        path = f"{table_path}/{prefix}{'/' if prefix else ''}{file_name(vector)}"
         data = _framed(path, int(vector.get("offset") or 0), size)
     else:
         raise LakeError(f"{table_path}: a deletion vector is kept in a way that isn't known here: {kind}")
@@ -45,6 +45,14 @@ def read(table_path: str, vector: Descriptor) -> BitMap64:
     if len(rows) != int(vector["cardinality"]):
         raise LakeError(f"{table_path}: a deletion vector holds {len(rows)} rows, {vector['cardinality']} were noted")
     return rows
+
+
+def file_name(vector: Descriptor) -> str | None:
+    """Return the name of the file that holds a vector, without its folder; None for one inside the log."""
+    kind, place = vector["storageType"], vector["pathOrInlineDv"]
+    if kind == "u":
+        return f"deletion_vector_{uuid.UUID(bytes=_from_z85(place[-_ID_CHARACTERS:]))}.bin"
+    return str(place).rpartition("/")[2] if kind == "p" else None
 
 
 def _framed(path: str, offset: int, size: int) -> bytes:

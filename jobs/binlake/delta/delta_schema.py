@@ -25,6 +25,9 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 """The registry's types in Spark SQL → the same in Delta's schema, except decimals."""
 
+LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+"""Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
+
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
     """Tell whether Delta refuses one of these names as a plain Parquet name."""
@@ -33,7 +36,7 @@ def needs_column_mapping(names: Sequence[str]) -> bool:
 
 def table_properties(names: Sequence[str]) -> dict[str, str]:
     """Return the properties of a new table with these columns, which is as plain as other readers need it."""
-    properties = {"delta.enableDeletionVectors": "true"}
+    properties = {"delta.enableDeletionVectors": "true", LOG_CLEANUP: "false"}
     if needs_column_mapping(names):
         properties[MAPPING_MODE] = "name"
     return properties

@@ -20,7 +20,7 @@ from binlake.config import PipelineConfig
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FEATURES, FIELD_ID, MAPPING_MODE, MOST_ID, DeltaSchema
+from binlake.delta.delta_schema import FEATURES, FIELD_ID, LOG_CLEANUP, MAPPING_MODE, MOST_ID, DeltaSchema
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
@@ -30,7 +30,7 @@ from binlake.storage import files
 _SETTINGS = frozenset(
     {
         "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup", MAPPING_MODE, MOST_ID,
+        "delta.deletedFileRetentionDuration", LOG_CLEANUP, MAPPING_MODE, MOST_ID,
     }
 )  # fmt: skip
 _METADATA_OF_FIELDS = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}

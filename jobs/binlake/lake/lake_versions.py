@@ -12,9 +12,10 @@ Batches that an older binlake recorded, without their Delta versions, aren't lis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow as pa
 from binlake.config.units import HOUR_US
 from binlake.errors import UsageError
 from binlake.metadata.metadata import Metadata
-from binlake.metadata.table_versions import KINDS, REMOVED, TABLE
+from binlake.metadata.table_versions import KINDS, SINCE, TABLE
 from binlake.position import Position
 from binlake.schema.table import TableName
 
@@ -76,7 +77,7 @@ class LakeVersion:
 
     @property
     def tables(self) -> Mapping[str, int]:
-        return {name: table.delta_version for name, table in self.contents.items()}
+        return self._rows.versions(self.batch)
 
     @property
     def contents(self) -> Mapping[str, VersionedTable]:
@@ -121,9 +122,7 @@ def lake_versions(metadata: Metadata, history_hours: float | None = None) -> lis
     Raises LakeError.
     """
     names = {row["batch"]: row["name"] for row in metadata.read("pins", ["batch", "name"])}
-    own = metadata.read(TABLE, _OF_BATCHES, where="table_id IS NULL")
-    tables = metadata.read_columns(TABLE, _OF_TABLES, where="table_id IS NOT NULL")
-    rows = _TableRows(own, tables, metadata.read("readable_since"))
+    rows = _read(metadata)
     ends = {} if history_hours is None else rows.ends(round(history_hours * HOUR_US))
     gone = rows.unreadable()
     return [
@@ -140,6 +139,17 @@ def lake_versions(metadata: Metadata, history_hours: float | None = None) -> lis
         )
         for batch, own in rows.batches.items()
     ]
+
+
+def unreadable_batches(metadata: Metadata) -> set[int]:
+    """Return the batches that can't be read any more, were they not pinned. Raises LakeError."""
+    return _read(metadata).unreadable()
+
+
+def _read(metadata: Metadata) -> _TableRows:
+    own = metadata.read(TABLE, _OF_BATCHES, where="table_id IS NULL")
+    tables = metadata.read_columns(TABLE, _OF_TABLES, where="table_id IS NOT NULL")
+    return _TableRows(own, tables, metadata.read(SINCE))
 
 
 def version_at(
@@ -230,8 +240,7 @@ class _TableRows:
         self._numbers = np.array(list(self.batches), np.int64)
         self._load(tables.combine_chunks().unify_dictionaries())
         self._bound(np.array([row["batch"] for row in own if row["kind"] == "base"], np.int64))
-        since = {row["table_id"]: row["delta_version"] for row in readable_since}
-        self._since = np.array([since.get(life, 0) for life in self._lives], np.int64)
+        self._gone = self._before(readable_since)
 
     def _load(self, rows: pa.Table) -> None:
         self._lives, life = _codes(rows["table_id"])
@@ -275,39 +284,72 @@ class _TableRows:
         words, codes = self._texts[column]
         return words[int(codes[row])]
 
-    def _in_effect(self, batch: int) -> list[int]:
-        """Return the row of each life that counts at a batch."""
+    @cached_property
+    def _names(self) -> tuple[list[TableName], BatchNumbers]:
+        """The names of tables in their order, and the number of each row's."""
+        (databases, database), (tables, table) = (self._texts[column] for column in ("database", "table"))
+        pairs, places = np.unique(database * (len(tables) + 1) + table, return_inverse=True)
+        names = [TableName(databases[pair // (len(tables) + 1)], tables[pair % (len(tables) + 1)]) for pair in pairs]
+        ordered = sorted(range(len(names)), key=names.__getitem__)
+        rank = np.empty(len(names), np.int64)
+        rank[ordered] = np.arange(len(names))
+        return [names[place] for place in ordered], rank[places]
+
+    def _in_effect(self, batch: int) -> BatchNumbers:
+        """Return the row of each life that counts at a batch, in the order of the tables' names."""
         keys = np.arange(len(self._lives)) * _BATCHES + batch
         last = np.searchsorted(self._key, keys, side="right") - 1
         known = (last >= 0) & (self._life[last] == np.arange(len(self._lives))) if len(self._life) else last < 0
-        rows = last[known]
-        return [int(row) for row in rows[self._end[rows] > batch]]
+        rows: BatchNumbers = last[known]
+        rows = rows[self._end[rows] > batch]
+        return rows[np.argsort(self._names[1][rows], kind="stable")]
 
-    def _named(self, rows: Iterable[int]) -> list[tuple[TableName, int]]:
-        return sorted((TableName(self._text("database", row), self._text("table", row)), row) for row in rows)
+    def _at(self, batch: int) -> tuple[list[TableName], BatchNumbers]:
+        """Return the tables that belong to a batch's version, and their rows."""
+        rows = self._in_effect(batch)
+        rows = rows[(self._version[rows] >= 0) & (self._start[rows] <= batch)]
+        names, places = self._names
+        return [names[place] for place in places[rows].tolist()], rows
 
-    def at(self, batch: int) -> dict[str, VersionedTable]:
-        rows = [row for row in self._in_effect(batch) if self._version[row] >= 0 and self._start[row] <= batch]
+    def versions(self, batch: int) -> dict[str, int]:
+        names, rows = self._at(batch)
         return {
-            f"{name.database}.{name.table}": VersionedTable(
-                name, self._lives[int(self._life[row])], int(self._version[row])
-            )
-            for name, row in self._named(rows)
+            f"{name.database}.{name.table}": version
+            for name, version in zip(names, self._version[rows].tolist(), strict=True)
         }
 
+    def at(self, batch: int) -> dict[str, VersionedTable]:
+        names, rows = self._at(batch)
+        lives = [self._lives[life] for life in self._life[rows].tolist()]
+        tables = map(VersionedTable, names, lives, self._version[rows].tolist())
+        return {f"{table.name.database}.{table.name.table}": table for table in tables}
+
     def left_out(self, batch: int) -> dict[str, str]:
-        rows = [row for row in self._in_effect(batch) if self._version[row] < 0 or self._start[row] > batch]
-        status = {f"{name.database}.{name.table}": self._text("status", row) for name, row in self._named(rows)}
-        gone = ("dropped", REMOVED)
-        return {name: _AHEAD if word == "following" else word for name, word in status.items() if word not in gone}
+        rows = self._in_effect(batch)
+        left = rows[(self._version[rows] < 0) | (self._start[rows] > batch)].tolist()
+        names, places = self._names
+        status = {
+            f"{names[places[row]].database}.{names[places[row]].table}": self._text("status", row) for row in left
+        }
+        return {name: _AHEAD if word == "following" else word for name, word in status.items() if word != "dropped"}
+
+    def _before(self, readable_since: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.bool_]:
+        """Return for each row whether its Delta version is before the first that can be read of the life's table."""
+        gone = np.zeros(len(self._life), bool)
+        numbers = {life: number for number, life in enumerate(self._lives)}
+        names = [self._texts[column] for column in ("database", "table")]
+        for since in readable_since:
+            life = numbers.get(since["table_id"], _NONE)
+            rows = slice(*np.searchsorted(self._life, (life, life + 1)))
+            before = self._version[rows] < since["delta_version"]
+            for (words, codes), word in zip(names, (since["database"], since["table"]), strict=True):
+                before &= codes[rows] == (words.index(word) if word in words else _NEVER)
+            gone[rows] |= before
+        return gone
 
     def unreadable(self) -> set[int]:
         """Return the batches that need files of a table that are gone."""
-        words, status = self._texts["status"]
-        removed = np.zeros(len(self._lives), bool)
-        removed[self._life[np.isin(status, [number for number, word in enumerate(words) if word == REMOVED])]] = True
-        gone = (self._version < self._since[self._life]) | removed[self._life]
-        rows = gone & (self._version >= 0) & (self._start < self._end)
+        rows = self._gone & (self._version >= 0) & (self._start < self._end)
         counts = np.zeros(len(self._numbers) + 1, np.int64)
         np.add.at(counts, np.searchsorted(self._numbers, self._start[rows]), 1)
         np.add.at(counts, np.searchsorted(self._numbers, self._end[rows]), -1)

@@ -23,9 +23,10 @@ A table with nothing to do costs no Spark. Why all this is safe beside a sync, a
 6.  A zombie, who lost the lease before we took it, may have read old files: its MERGE conflicts and begins again under
     its own transaction version, which is recorded by then. If we wake as one, our commit meets Delta's rules alone:
     it is refused, or whom it precedes begins again; a snapshot ends with an error, and is taken up by the next run.
-7.  The vacuum keeps all that was needed since the look, whatever the promise: at the look no batch was open and the
-    watermarks knew the newest versions, so no batch needs a file that was replaced by then, and files of those who
-    began to write since are younger. It commits nothing, so it may run beside anybody.
+7.  The vacuum keeps what pinned versions need (lake/pins.py), and all that was needed since the look, whatever the
+    promise: at the look no batch was open and the watermarks knew the newest versions, so no batch needs a file that
+    was replaced by then, and files of those who began to write since are younger. It commits nothing, so it may run
+    beside anybody. Before files go it is written from which version on the table can be read; then pins are looked for.
 8.  Tables whose snapshot isn't finished, and those that stand still (stopped, to be snapshotted), are left alone:
     uncommitted files may be needed there. Of dropped ones, whose rows are kept as they are, replaced files go.
 9.  Our own tables are only rewritten under the lease, which all their writers hold. Files that were replaced stay for
@@ -44,9 +45,11 @@ from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_SECONDS
-from binlake.delta import attempts
+from binlake.delta import attempts, opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.faults import fault
+from binlake.lake import pins
+from binlake.lake.pins import PinnedVersions
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Table, needs_of
 from binlake.maintain.table_upkeep import (
@@ -72,13 +75,15 @@ PATIENCE = 900.0
 
 @dataclass(frozen=True)
 class MaintainReport:
-    """What one run did. folders_removed: those of tables that were never committed."""
+    """What one run did. folders_removed: those of tables that were never committed, and of dropped ones that were kept
+    for pinned versions. pinned_versions: number of batches that are pinned."""
 
     tables: tuple[TableUpkeep, ...]
     metadata: tuple[MetadataUpkeep, ...]
     staging_removed: tuple[str, ...]
     folders_removed: tuple[str, ...]
     seconds: float
+    pinned_versions: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -95,8 +100,19 @@ class MaintainReport:
             f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went, "
             f"{log} of Delta's logs; "
             f"{ours} files of metadata and {len(self.staging_removed)} folders of staging went"
-            + (f", {len(self.folders_removed)} of tables that nobody committed" if self.folders_removed else "")
+            + (f", {len(self.folders_removed)} of tables that nobody needs" if self.folders_removed else "")
+            + self._pinned
         )
+
+    @property
+    def _pinned(self) -> str:
+        if not self.pinned_versions:
+            return ""
+        megabytes = sum(table.pinned_bytes for table in self.tables) / 1e6
+        versions = (
+            "1 pinned version keeps" if self.pinned_versions == 1 else f"{self.pinned_versions} pinned versions keep"
+        )
+        return f"; {versions} {megabytes:,.1f} MB of files"
 
 
 def maintain(
@@ -122,10 +138,11 @@ def maintain(
         ours = expiry.keep_metadata(held.metadata, config.maintain)
         fault("metadata compacted")
         removed = _remove_leftovers(config, held)
-        unborn = _remove_unborn(config, held)
+        unneeded = [*_remove_unborn(config, held), *_remove_dropped(config, held)]
         fault("leftovers removed")
         seconds = round(time.monotonic() - began, 2)
-        result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unborn), seconds)
+        pinned = len(pins.read(held.metadata))
+        result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unneeded), seconds, pinned)
         _note(held, result, run, began_us)
     report.say(result.headline)
     for error in work.failed:
@@ -139,8 +156,9 @@ def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
     lives = [life for life in watermarks.read_lives(metadata) if life.status in MAINTAINED]
     tables = [Table(life, LakeLog.of(config, life.name, life.id)) for life in lives]
     tables += [beside for life in lives for beside in tables_beside(config, life.name)]
+    pinned = PinnedVersions((), {})  # they hold back no Spark
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked).spark, tables))
+        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked, pinned).spark, tables))
 
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
@@ -155,6 +173,15 @@ def _remove_unborn(config: PipelineConfig, held: Lease) -> list[str]:
     lives = {life.name for life in watermarks.read_lives(held.metadata)}
     before = time.time() - config.maintain.history_hours * HOUR_SECONDS
     return leftovers.remove_unborn(config, lives | tables_being_copied(held.metadata), before)
+
+
+def _remove_dropped(config: PipelineConfig, held: Lease) -> list[str]:
+    """Remove folders of dropped tables that no pinned version needs any more; return them."""
+    lives = watermarks.read_lives(held.metadata)
+    living = {life.name for life in lives if life.status != "dropped"}
+    names = {life.name for life in lives if config.goes_when_dropped(life.name)} - living
+    there = sorted(name for name in names if opened_tables.is_table(config.table_path(name)))
+    return [config.table_path(name) for name in pins.remove_dropped(config, held.metadata, there)]
 
 
 def _note(held: Lease, result: MaintainReport, run: str | None, began_us: int) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from binlake.batch.steps import Life
-from binlake.config import PipelineConfig
+from binlake.config import MaintainConfig, PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges, layout
 from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import LOG_CLEANUP
 from binlake.delta.layout import Rewrite
+from binlake.lake.pins import PinnedVersions
 from binlake.metadata import expiry, leftovers
 from binlake.metadata.leftovers import Unneeded
 from binlake.schema.table import TableName
 
 _COMMIT_BYTES = 8 << 30
 """The bytes of data files, about, that one commit replaces: what a conflict throws away."""
-OLD_VECTORS = 16
-"""Files of deletion vectors that may be unneeded: Delta's vacuum starts Spark for them."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,11 @@ class Needs:
     unneeded: Unneeded
 
     @property
-    def vectors(self) -> bool:
-        return self.unneeded.vectors >= OLD_VECTORS
-
-    @property
     def spark(self) -> bool:
-        return bool(self.rewrites or self.properties or self.vectors)
+        return bool(self.rewrites or self.properties)
 
 
-def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
+def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions) -> Needs:
     """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
     promised, log, schema = config.maintain, table.log.log(), table.life.schema
     files = layout.data_files(log, schema)
@@ -67,7 +64,7 @@ def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
         rewrites=(),
         properties={},
         unneeded=leftovers.unneeded(
-            table.log, looked - promised.history_hours * HOUR_SECONDS, sum(file.deleted > 0 for file in files)
+            table.log, looked - promised.history_hours * HOUR_SECONDS, pinned.of_table(table.log.path)
         ),
     )
     if table.life.status == "dropped":
@@ -76,10 +73,14 @@ def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
     return replace(
         needs,
         rewrites=tuple(layout.rewrites(files, target=promised.file_bytes, overlap=overlap)),
-        properties=expiry.retention(
-            log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
-        ),
+        properties=_properties(log.metadata().configuration, promised),
     )
+
+
+def _properties(current: Mapping[str, str], promised: MaintainConfig) -> dict[str, str]:
+    """Return the properties to be set. current: the table's."""
+    retention = expiry.retention(current, history_hours=promised.history_hours, log_hours=promised.log_hours)
+    return retention if current.get(LOG_CLEANUP) == "false" else {**retention, LOG_CLEANUP: "false"}
 
 
 def parts(chosen: tuple[Rewrite, ...]) -> list[list[Rewrite]]:

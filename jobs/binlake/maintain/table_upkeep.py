@@ -20,6 +20,8 @@ from binlake.delta.delta_log import LakeLog
 from binlake.delta.layout import Rewrite
 from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.faults import fault
+from binlake.lake import pins
+from binlake.lake.pins import PinnedVersions
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Needs, Table, needs_of, parts
 from binlake.merge.beside import beside_log
@@ -47,7 +49,8 @@ _TRIES = 3
 class TableUpkeep:
     """What was done to one table.
 
-    files, bytes: of its newest version. removed: by the vacuum. log_files: of Delta's log. left: why not all was done.
+    files, bytes: of its newest version. removed: by the vacuum. log_files: of Delta's log. pinned_bytes: of files that
+    are kept for pinned versions alone. left: why not all was done.
     """
 
     table: str
@@ -60,6 +63,7 @@ class TableUpkeep:
     removed_files: int = 0
     removed_bytes: int = 0
     removed_log_files: int = 0
+    pinned_bytes: int = 0
     delta_version: int | None = None
     seconds: float = 0.0
     left: str = ""
@@ -80,12 +84,14 @@ class TablesUpkeep:
         self._patience = patience
         self._one_lease = threading.Lock()  # one lease of this process at a time
         self._looked = 0.0
+        self._pinned = PinnedVersions((), {})
         self.failed: list[BinlakeError] = []
 
     def tables(self, patterns: list[str] | None) -> list[TableUpkeep]:
         self._looked = time.time()
         with self._held() as held:
             tables = self._look(held, patterns)
+        self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
             return list(pool.map(self._kept, tables))
@@ -153,7 +159,7 @@ class TablesUpkeep:
         return replace(done, seconds=round(time.monotonic() - began, 2))
 
     def _keep(self, table: Table) -> TableUpkeep:
-        needs = needs_of(self._config, table, self._looked)
+        needs = needs_of(self._config, table, self._looked, self._pinned)
         done = TableUpkeep(
             str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
         )
@@ -163,7 +169,9 @@ class TablesUpkeep:
         if needs.properties:
             self._set(self._own_session(table, "its retention is set"), table, needs.properties)
         if needs.rewrites or needs.properties:
-            needs = needs_of(self._config, table, self._looked)  # of the same time: what was rewritten since isn't old
+            needs = needs_of(
+                self._config, table, self._looked, self._pinned
+            )  # of the same time: what was rewritten since isn't old
         done = self._shortened(table, self._vacuumed(table, needs, done))
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
 
@@ -177,7 +185,7 @@ class TablesUpkeep:
                 done = _added(done, part, *written)
             else:
                 return done
-            needs = needs_of(self._config, table, self._looked)
+            needs = needs_of(self._config, table, self._looked, self._pinned)
         return replace(done, left="others replace its files: they are put together by the next run")
 
     def _rewrite(self, session: SparkSession, table: Table, part: list[Rewrite]) -> tuple[int, int] | None:
@@ -218,30 +226,42 @@ class TablesUpkeep:
         raise TableError(f"{table.name} was renamed or copied anew meanwhile", remedy="run maintain again")
 
     def _vacuumed(self, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
-        """Remove files that no promised version needs; deletion vectors' by Delta's vacuum, once many are old."""
+        """Remove files that no promised or pinned version needs."""
         if not table.log.exists() or table.name in tables_being_copied(self._metadata):
             return done
-        leftovers.remove_data(table.log, needs.unneeded.data)
-        if needs.vectors:
-            from binlake.maintain.upkeep_by_spark import vacuum
-
-            since_look = (time.time() - self._looked) / HOUR_SECONDS
-            session = self._own_session(table, f"{needs.unneeded.vectors} files of deletion vectors may be unneeded")
-            vacuum(session, table.log, max(self._config.maintain.history_hours, since_look))
+        gone = needs.unneeded
+        if gone.files and (pinned := self._note_going(table, gone.readable_from)) != self._pinned:
+            gone = needs_of(self._config, table, self._looked, pinned).unneeded
+        leftovers.remove_data(table.log, gone.files)
         fault("vacuumed")
-        gone = needs.unneeded.data
-        return replace(done, removed_files=len(gone), removed_bytes=sum(file.bytes for file in gone))
+        return replace(
+            done,
+            removed_files=len(gone.files),
+            removed_bytes=sum(file.bytes for file in gone.files),
+            pinned_bytes=sum(file.bytes for file in gone.pinned),
+        )
+
+    def _note_going(self, table: Table, readable_from: int) -> PinnedVersions:
+        """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned
+        then: whoever pins afterwards is refused."""
+        with self._held() as held:
+            table_versions.note_readable_since(held.metadata, table.name, readable_from)
+        same = pins.read(self._metadata) == list(self._pinned.pins)
+        return self._pinned if same else PinnedVersions.of(self._config, self._metadata)
 
     def _shortened(self, table: Table, done: TableUpkeep) -> TableUpkeep:
-        """Remove what is older than promised of Delta's log: Spark does so by itself, a sync without Spark doesn't."""
-        expired = leftovers.expired_log(table.log, self._looked - self._config.maintain.log_hours * HOUR_SECONDS)
-        if not expired:
+        """Remove what is older than promised of Delta's log, except what pinned versions need."""
+        before = self._looked - self._config.maintain.log_hours * HOUR_SECONDS
+        expired = leftovers.expired_log(table.log, before, self._pinned.of_table(table.log.path))
+        if not expired.files:
             return done
+        if (pinned := self._note_going(table, expired.readable_from)) != self._pinned:
+            expired = leftovers.expired_log(table.log, before, pinned.of_table(table.log.path))
         with self._held() as held:
             self._seen_again(held, table)
-            leftovers.remove_log(table.log, expired)
+            leftovers.remove_log(table.log, expired.files)
         fault("log shortened")
-        return replace(done, removed_log_files=len(expired))
+        return replace(done, removed_log_files=len(expired.files))
 
     def _own_session(self, table: Table, why: str) -> SparkSession:
         """Return a session of this thread, which works on one table."""

@@ -1,9 +1,8 @@
-"""The upkeep of a Delta table that needs Spark: the same rows in other files, its properties, its vacuum."""
+"""The upkeep of a Delta table that needs Spark: the same rows in other files, and its properties."""
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,11 +15,7 @@ from binlake.errors import LakeError
 from binlake.merge.lake_table import CONFLICTS
 from binlake.names import spark_quote
 from binlake.spark.transaction import noted
-from binlake.storage import storage_errors
 
-_VACUUM_IN_LOG = "spark.databricks.delta.vacuum.logging.enabled"
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-"""The number of tasks that list files for a vacuum; the default of 10,000 takes a minute to do nothing."""
 _DATA_CHANGE = 5
 """The place of ``dataChange`` among an AddFile's fields."""
 _ADD_FIELDS = 13
@@ -123,17 +118,3 @@ def _rows_of(file: Any) -> int:
 def set_properties(session: SparkSession, log: LakeLog, properties: Mapping[str, str]) -> None:
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     session.sql(f"ALTER TABLE delta.{spark_quote(log.path)} SET TBLPROPERTIES ({listed})")
-
-
-def vacuum(session: SparkSession, log: LakeLog, hours: float) -> None:
-    """Remove what no version of the last hours needs. It commits nothing, so that a table that was removed meanwhile
-    gets no new log."""
-    session.conf.set(_VACUUM_IN_LOG, "false")
-    session.conf.set(_LISTING_TASKS, str(session.sparkContext.defaultParallelism))
-    try:
-        session.sql(f"VACUUM delta.{spark_quote(log.path)} RETAIN {math.ceil(hours * 10_000) / 10_000:.4f} HOURS")
-    except Exception as error:
-        raise storage_errors.failed(f"the vacuum of {log.path} failed", error) from error
-    finally:
-        for key in (_VACUUM_IN_LOG, _LISTING_TASKS):
-            session.conf.unset(key)

@@ -21,6 +21,7 @@ from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError
+from binlake.metadata import table_versions
 from binlake.metadata.failures import FAILED
 from binlake.metadata.metadata import SCHEMAS, Metadata, literal, now_us
 from binlake.storage import files, storage_errors
@@ -28,7 +29,7 @@ from binlake.storage.protocol import StoredFile
 
 _FEWEST = 8
 """Fewest data files of a metadata table that are worth a rewrite."""
-_OTHERS_WRITE = ("feeds",)
+_OTHERS_WRITE = ("feeds", "pins")
 """Tables with few rows whose writers don't hold the lease: what conflicts there is tried again next time."""
 _KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
@@ -95,6 +96,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     if ended := _snapshots_ended(metadata, old):
         predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
     removed = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
+    removed[table_versions.TABLE] = table_versions.expire(metadata, old)
     if promised.ddl_history_days is not None:
         removed["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))
     return removed

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta.attempts import is_of_an_attempt
 from binlake.delta.delta_log import LakeLog
+from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError
 from binlake.metadata import feed_watermarks
 from binlake.metadata.lease import RecordedState
@@ -22,9 +20,7 @@ from binlake.schema.table import TableName
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
 
-_COMMIT = re.compile(r"\d{20}\.json")
-_OF_A_VERSION = re.compile(r"\d{20}\.")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_VECTORS = ".bin"
 _SIDE_BY_SIDE = 16
 """Files deleted at once: storage behind a URL answers slowly."""
 
@@ -99,64 +95,65 @@ def _is_unborn(folder: str, before: float) -> bool:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """Unneeded files in a table's folder.
+    """Data files and files of deletion vectors in a table's folder that no version since some time needs.
 
-    data: files that no version since some time needs. vectors: number of old files of deletion vectors that can't be of
-    the newest version; only Delta's own VACUUM can tell which they are.
+    pinned: those of them that pinned versions need, which stay. readable_from: once ``files`` are gone, all versions
+    from it on are whole.
     """
 
-    data: tuple[StoredFile, ...] = ()
-    vectors: int = 0
+    files: tuple[StoredFile, ...] = ()
+    pinned: tuple[StoredFile, ...] = ()
+    readable_from: int = 0
 
 
-def unneeded(log: LakeLog, before: float, marked: int) -> Unneeded:
+def unneeded(log: LakeLog, before: float, pinned: Collection[int] = ()) -> Unneeded:
     """Return files written before a time (seconds since 1970) that are neither in the newest version nor in any since
-    then.
+    then. pinned: Delta versions that are kept.
 
     Delta's VACUUM finds them by the tombstones in its log's checkpoints; here the commits since the time are read.
-    Where one of them is missing, nothing is unneeded. marked: number of the newest version's files with a deletion
-    vector.
+    Where one of them is missing, or a kept version isn't whole, nothing is unneeded.
     """
-    old = [file for file in files.list_files(log.path) if file.modified < before]
-    data = [file for file in old if file.name.endswith(".parquet")]
-    vectors = max(0, sum(file.name.endswith(".bin") for file in old) - marked)
-    if not data:
-        return Unneeded(vectors=vectors)
-    used = {_base(uri) for uri in log.log().file_uris()}
-    data = [file for file in data if _base(file.name) not in used]
-    named = _named_since(log, before) if data else set()
-    if named is None:
+    old = [file for file in files.list_files(log.path) if file.modified < before and _is_data(file.name)]
+    if not old:
         return Unneeded()
-    return Unneeded(tuple(file for file in data if _base(file.name) not in named), vectors)
-
-
-def expired_log(log: LakeLog, before: float) -> tuple[StoredFile, ...]:
-    """Return the files of a table's Delta log that no version since a time (seconds since 1970) needs, oldest first.
-
-    These are all before the newest complete checkpoint of the version that stood then, or an earlier one. Spark deletes
-    them when it writes a checkpoint of its own; other writers delete nothing.
-    """
-    listed = sorted(files.list_files(_log_folder(log)), key=lambda file: file.name)
-    since = min(
-        (_version(file) for file in listed if _COMMIT.fullmatch(file.name) and file.modified >= before), default=None
+    used = {_base(uri) for uri in log.log().file_uris()}
+    old = [file for file in old if _base(file.name) not in used]
+    if not old:
+        return Unneeded()
+    log_files = LogFiles.of(log.path)
+    stood = log_files.stood_at(before)
+    needed = [log_files.named_since(stood)]
+    if any(file.name.endswith(_VECTORS) for file in old):
+        needed.append(log_files.needed_by(max(log_files.commits, default=-1)))
+    kept = [log_files.needed_by(version) for version in sorted(pinned)]
+    if None in needed or None in kept:
+        return Unneeded()
+    names, names_kept = (set[str]().union(*(part or () for part in parts)) for parts in (needed, kept))
+    gone = [file for file in old if _base(file.name) not in names]
+    return Unneeded(
+        tuple(file for file in gone if _base(file.name) not in names_kept),
+        tuple(file for file in gone if _base(file.name) in names_kept),
+        stood,
     )
-    versions = [_version(file) for file in listed if _COMMIT.fullmatch(file.name)]
-    stood = max(versions, default=0) if since is None else since - 1
-    base = max((version for version in _checkpoints(listed) if version <= stood), default=0)
-    return tuple(file for file in listed if _OF_A_VERSION.match(file.name) and _version(file) < base)
 
 
-def _checkpoints(log_files: Sequence[StoredFile]) -> list[int]:
-    """Return the versions of checkpoints that have all their parts."""
-    parts: dict[tuple[int, int], int] = defaultdict(int)
-    for file in log_files:
-        if match := _CHECKPOINT.fullmatch(file.name):
-            parts[int(match[1]), int(match[2] or 1)] += 1
-    return [version for (version, whole), there in parts.items() if there == whole]
+@dataclass(frozen=True)
+class ExpiredLog:
+    """Files of a Delta log, oldest first. readable_from: once they are gone, the first version that can be read."""
+
+    files: tuple[StoredFile, ...]
+    readable_from: int
 
 
-def _version(file: StoredFile) -> int:
-    return int(file.name[:20])
+def expired_log(log: LakeLog, before: float, pinned: Collection[int] = ()) -> ExpiredLog:
+    """Return what no version since a time (seconds since 1970) needs of a table's Delta log, and no pinned one."""
+    log_files = LogFiles.of(log.path)
+    stood = log_files.stood_at(before)
+    return ExpiredLog(log_files.expired(stood, pinned), max(0, log_files.base(stood)))
+
+
+def _is_data(name: str) -> bool:
+    return name.endswith((".parquet", _VECTORS))
 
 
 def _log_folder(log: LakeLog) -> str:
@@ -188,23 +185,3 @@ def _remove(path: str, gone: Sequence[StoredFile]) -> None:
 
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _named_since(log: LakeLog, before: float) -> set[str] | None:
-    """Return the names of files that commits since a time added or removed; None where a commit may be missing."""
-    folder = _log_folder(log)
-    modified_at = {_base(file.name): file.modified for file in files.list_files(folder)}
-    commits = {int(name[:20]): modified for name, modified in modified_at.items() if _COMMIT.fullmatch(name)}
-    since = [version for version, modified in commits.items() if modified >= before]
-    if not since:
-        return set()
-    first, last = min(since), max(commits)
-    if not commits.keys() >= set(range(max(0, first - 1), last + 1)):
-        return None
-    named: set[str] = set()
-    for version in range(first, last + 1):
-        for line in files.read_text(f"{folder}/{version:020}.json").splitlines():
-            action = json.loads(line)
-            if file := action.get("add") or action.get("remove"):
-                named.add(_base(str(file["path"])))
-    return named

@@ -57,8 +57,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         batch=_INT, kind=_TEXT, table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, delta_version=_INT,
         position=_TEXT, gtid_set=_TEXT, committed_us=_INT, began_us=_INT, at_us=_INT,
     ),
-    # From which Delta version on a table's files are all there: maintain removed some of earlier ones.
-    "readable_since": _schema(table_id=_TEXT, delta_version=_INT, at_us=_INT),
+    # From which Delta version on the files of a life under a name are all there: upkeep removed some of earlier ones.
+    "readable_since": _schema(table_id=_TEXT, database=_TEXT, table=_TEXT, delta_version=_INT, at_us=_INT),
     # Names of batches whose versions of all tables are kept.
     "pins": _schema(name=_TEXT, batch=_INT, who=_TEXT, why=_TEXT, at_us=_INT),
     "ddl_history": _schema(

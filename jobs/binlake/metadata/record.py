@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from binlake.errors import BinlogError, LakeError
 from binlake.metadata import table_versions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
 from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.table_versions import VersionsScope
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
@@ -132,12 +131,12 @@ def record_batch(
     metadata: Metadata,
     plan: OpenBatch,
     run: str | None = None,
-    scope: VersionsScope = VersionsScope(),  # noqa: B008  (it is frozen)
+    listed: Callable[[TableName], bool] = lambda name: True,
 ) -> RunReport:
     """Write watermarks, versions and run of a merged batch, and the lease's row last: it decides, so that after a kill
     all is repeated.
 
-    run: what the caller calls the run, to find it again.
+    run: what the caller calls the run, to find it again. listed: tells whether a table belongs to the lake's versions.
     """
     stop = plan.range.stop
     before = {row["table_id"]: row for row in watermarks.read(metadata)}
@@ -146,7 +145,7 @@ def record_batch(
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
     after = _write_watermarks(metadata, plan, before)
-    table_versions.note_batch(metadata, plan, after, scope)
+    table_versions.note_batch(metadata, plan, after, listed)
     report = RunReport(
         plan.batch,
         str(stop),

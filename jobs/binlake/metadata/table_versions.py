@@ -17,15 +17,14 @@ of batches that reach it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from binlake.batch.outcome import LifeOutcome
 from binlake.batch.steps import Life
 from binlake.metadata import lease
 from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import Metadata, Newest, literal, now_us
+from binlake.metadata.metadata import Metadata, Newest, literal, now_us, rows_of
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.serialization import loads
@@ -34,32 +33,26 @@ TABLE = "lake_versions"
 RowKind = Literal["snapshot", "base", "batch", "beside"]
 KINDS: tuple[RowKind, ...] = ("snapshot", "base", "batch", "beside")
 """The kinds of rows, in their order within a batch."""
-REMOVED = "removed"
-"""The status of a dropped table whose folder was removed: no version of it can be read."""
+SINCE = "readable_since"
+NEVER = 1 << 62
+"""More than any Delta version: the table's folder was removed."""
 _OF_BATCHES = "kind IN ('base', 'batch')"
 
 MetadataRow = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class VersionsScope:
-    """The tables of the lake's versions.
+def note_batch(
+    metadata: Metadata, plan: OpenBatch, rows: Mapping[str, MetadataRow], listed: Callable[[TableName], bool]
+) -> None:
+    """Write the rows of a merged batch in one commit, which can be repeated.
 
-    listed: tells whether a table belongs to them, which ghost tables don't. removed: names of tables that the batch saw
-    dropped and whose folders were removed.
+    rows: the watermarks after the batch, by life. listed: tells whether a table belongs to the lake's versions, which
+    ghost tables don't.
     """
-
-    listed: Callable[[TableName], bool] = lambda name: True
-    removed: frozenset[TableName] = frozenset()
-
-
-def note_batch(metadata: Metadata, plan: OpenBatch, rows: Mapping[str, MetadataRow], scope: VersionsScope) -> None:
-    """Write the rows of a merged batch in one commit, which can be repeated. rows: the watermarks after the batch, by
-    life."""
     kind: RowKind = "batch" if plan.batch == 1 or _is_noted(metadata, plan.batch - 1) else "base"
-    changed = {life.id: life for life in plan.outcome.lives if scope.listed(life.name)}
-    written = [_after(plan, life, rows.get(life.id), scope.removed) for life in changed.values()]
-    others = [row for key, row in rows.items() if row.get("low") and key not in changed and scope.listed(_name(row))]
+    changed = {life.id: life for life in plan.outcome.lives if listed(life.name)}
+    written = [_after(plan, life, rows.get(life.id)) for life in changed.values()]
+    others = [row for key, row in rows.items() if row.get("low") and key not in changed and listed(_name(row))]
     if kind == "base":
         written += [_standing(row, plan.range.stop) for row in others]
     else:
@@ -125,17 +118,71 @@ def note_beside(metadata: Metadata, watermarks: Iterable[MetadataRow], *, began_
     metadata.replace(TABLE, f"table_id IN ({ids}) AND ((batch = {batch} AND kind = 'beside') OR ({begun}))", written)
 
 
+def note_readable_since(metadata: Metadata, name: TableName, version: int) -> list[MetadataRow]:
+    """Write that Delta versions before this one of all lives that were called ``name`` can't be read any more; return
+    what was noted of them before.
+
+    It is written before files are removed, so that nobody is told of a version whose files are going. version: NEVER
+    where the folder is removed.
+    """
+    noted = metadata.read(SINCE, where=rows_of(name))
+    known = {row["table_id"]: row["delta_version"] for row in noted}
+    lives = {row["table_id"] for row in metadata.read(TABLE, ["table_id"], where=rows_of(name))}
+    moved = sorted(life for life in lives if known.get(life, 0) < version)
+    if moved:
+        about = {"database": name.database, "table": name.table, "delta_version": version, "at_us": now_us()}
+        rows = [{"table_id": life, **about} for life in moved]
+        metadata.replace(SINCE, f"{rows_of(name)} AND table_id IN ({_listed(moved)})", rows)
+    return noted
+
+
+def restore_readable_since(metadata: Metadata, name: TableName, noted: Sequence[MetadataRow]) -> None:
+    """Write what was noted before, where no file is removed after all."""
+    metadata.replace(SINCE, rows_of(name), noted)
+
+
+def expire(metadata: Metadata, before_us: int) -> int:
+    """Remove the rows of batches recorded before a time, and return their number.
+
+    What later batches and pinned ones still count by stays, and so do the newest batch and those of kind base.
+    """
+    own = metadata.read(TABLE, ["batch", "kind", "at_us"], where="table_id IS NULL")
+    recent = [row["batch"] for row in own if row["at_us"] >= before_us]
+    first = min(recent, default=max((row["batch"] for row in own), default=0))
+    if all(row["batch"] >= first for row in own):
+        return 0
+    pinned = {row["batch"] for row in metadata.read("pins", ["batch"])}
+    old = metadata.read(TABLE, where=f"batch < {first}")
+    kept = [row for row in old if row["table_id"] is None and (row["batch"] in pinned or row["kind"] == "base")]
+    kept += _still_counting([row for row in old if row["table_id"] is not None], {*pinned, first})
+    if len(kept) < len(old):
+        metadata.replace(TABLE, f"batch < {first}", kept)
+        lives = {row["table_id"] for row in metadata.read(TABLE, ["table_id"], where="table_id IS NOT NULL")}
+        if gone := {row["table_id"] for row in metadata.read(SINCE, ["table_id"])} - lives:
+            metadata.replace(SINCE, f"table_id IN ({_listed(gone)})", [])
+    return len(old) - len(kept)
+
+
+def _still_counting(rows: Sequence[MetadataRow], batches: Iterable[int]) -> list[MetadataRow]:
+    """Return the newest row of each life at or before each of some batches."""
+    ordered = sorted(rows, key=lambda row: (row["batch"], KINDS.index(row["kind"])))
+    counting: dict[int, MetadataRow] = {}
+    for batch in batches:
+        newest = {row["table_id"]: row for row in ordered if row["batch"] <= batch}
+        counting |= {id(row): row for row in newest.values()}
+    return list(counting.values())
+
+
 def _is_noted(metadata: Metadata, batch: int) -> bool:
     """Tell whether a batch's own row is there: it isn't where an older binlake recorded the batch."""
     return metadata.count(TABLE, f"batch = {batch} AND table_id IS NULL") > 0
 
 
-def _after(plan: OpenBatch, life: LifeOutcome, row: MetadataRow | None, removed: Collection[TableName]) -> MetadataRow:
+def _after(plan: OpenBatch, life: LifeOutcome, row: MetadataRow | None) -> MetadataRow:
     """Return the row of a life that the batch changed. row: its watermark after the batch, if it still has one."""
     if life.status == "following" and row is not None:
         return _row(life.id, life.name, life.status, row["delta_version"], _unreached(life.high, plan.range.stop))
-    status = REMOVED if life.status == "dropped" and life.name in removed else life.status
-    return _row(life.id, life.name, status)
+    return _row(life.id, life.name, life.status)
 
 
 def _left_since(metadata: Metadata, batch: int, rows: Sequence[MetadataRow]) -> list[MetadataRow]:

@@ -8,19 +8,18 @@ from dataclasses import replace
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, UsageError
 from binlake.faults import fault
+from binlake.lake import pins
 from binlake.merge.merge import merge_batch
 from binlake.metadata import decisions, lease, leftovers, replayable
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of
 from binlake.metadata.record import RunReport, names_dropped, note_batch, note_poison, record_batch
-from binlake.metadata.table_versions import VersionsScope
 from binlake.phases.outcomes import StepOutcome
 from binlake.report import Report
 from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, readers
 from binlake.spark.starting import SessionFactory
-from binlake.storage import files
 
 
 @noted("stage")
@@ -80,11 +79,9 @@ def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> 
     metadata.check()
     if config.maintain.staging_hours > 0:
         replayable.keep(config, merged)
-    removed = [name for name in names_dropped(metadata, merged) if config.goes_when_dropped(name)]
-    for name in removed:
-        files.remove_folder(config.table_path(name))
-    scope = VersionsScope(lambda name: not config.ghost(name), frozenset(removed))
-    report = record_batch(held, metadata, merged, run, scope)
+    dropped = [name for name in names_dropped(metadata, merged) if config.goes_when_dropped(name)]
+    pins.remove_dropped(config, metadata, dropped)
+    report = record_batch(held, metadata, merged, run, lambda name: not config.ghost(name))
     fault("recorded")
     if recorded_state := held.control().recorded_state:
         leftovers.remove_recorded(config, recorded_state)

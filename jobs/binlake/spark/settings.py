@@ -76,6 +76,11 @@ _ADDED_TO = {
 """Settings of which ours and theirs hold together, by what stands between."""
 
 
+PINNED_VERSIONS = {"spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false"}
+"""Without it Delta refuses versions older than a table's delta.deletedFileRetentionDuration, whether or not their files
+are there."""
+
+
 def is_local(master: str) -> bool:
     """Tell whether the driver's process does all the work."""
     return master == "local" or master.startswith("local[")
@@ -162,6 +167,7 @@ def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        **PINNED_VERSIONS,
         **stores.at(lake).spark_settings(),
         **sizes(cores),
     }

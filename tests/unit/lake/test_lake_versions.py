@@ -15,10 +15,9 @@ from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life, Standstill, Status
 from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
-from binlake.metadata import lease, record, watermarks
+from binlake.metadata import lease, record, table_versions, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import SCHEMAS, Metadata
-from binlake.metadata.table_versions import VersionsScope
+from binlake.metadata.metadata import SCHEMAS, Metadata, now_us
 from binlake.position import Position, Range
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -55,7 +54,7 @@ class Recorder:
             if not self.batch:
                 held.stand(RecordedState(0, at(100)))
 
-    def record(self, *lives: LifeOutcome, times: int = 1, scope: VersionsScope | None = None) -> None:
+    def record(self, *lives: LifeOutcome, times: int = 1) -> None:
         self.batch += 1
         start, stop = at(100 if self.batch == 1 else (self.batch - 1) * 1000), at(self.batch * 1000)
         plan = OpenBatch(self.batch, Range(start, stop, ()), "merged", planned_us=self.hour(), committed_us=self.hour())
@@ -63,7 +62,7 @@ class Recorder:
         with lease.held(self.metadata) as held:
             held.open(plan)
             for _ in range(times):
-                record.record_batch(held, held.metadata, plan, scope=scope or VersionsScope())
+                record.record_batch(held, held.metadata, plan, listed=lambda name: not name.table.startswith("_"))
 
     def hour(self) -> int:
         return self.batch * 3_600_000_000
@@ -172,8 +171,11 @@ def test_a_table_whose_folder_is_removed_ends_the_versions_that_have_it(lake: Re
     orders, scratch = life("orders"), life("scratch")
     lake.snapshot(orders, scratch)
     lake.record()
-    lake.record(after(scratch, 0, "dropped"), scope=VersionsScope(removed=frozenset({scratch.name})))
-    assert [version.readable for version in lake.versions()] == [False, True]
+    table_versions.note_readable_since(lake.metadata, scratch.name, table_versions.NEVER)
+    lake.record(after(scratch, 0, "dropped"))
+    lake.snapshot(life("scratch", 2500))
+    lake.record()
+    assert [version.readable for version in lake.versions()] == [False, True, True]
     with pytest.raises(UsageError, match="batch 1 can't be read any more"):
         lake.versions()[0].table("shop.orders")
 
@@ -181,9 +183,8 @@ def test_a_table_whose_folder_is_removed_ends_the_versions_that_have_it(lake: Re
 def test_a_ghost_table_is_no_part_of_a_version(lake: Recorder) -> None:
     orders, ghost = life("orders"), life("_orders_gho", 500)
     lake.snapshot(orders)
-    scope = VersionsScope(lambda name: not name.table.startswith("_"))
-    lake.record(after(orders, 1), after(ghost, 1), scope=scope)
-    lake.record(after(ghost, 2, name="orders"), after(orders, 2, "dropped"), scope=scope)
+    lake.record(after(orders, 1), after(ghost, 1))
+    lake.record(after(ghost, 2, name="orders"), after(orders, 2, "dropped"))
     assert lake.tables() == {1: {"orders": 1}, 2: {"orders": 2}}
 
 
@@ -230,11 +231,35 @@ def test_what_maintain_removed_ends_the_versions_that_need_it(lake: Recorder) ->
     lake.snapshot(orders, customers)
     for version in (1, 2, 3):
         lake.record(after(orders, version))
-    lake.metadata.append("readable_since", [{"table_id": orders.id, "delta_version": 2}])
+    table_versions.note_readable_since(lake.metadata, orders.name, 2)
+    table_versions.note_readable_since(lake.metadata, customers.name, 0)
     assert [version.readable for version in lake.versions()] == [False, True, True]
     lake.metadata.append("pins", [{"name": "kept", "batch": 1}])
     first = lake.versions(hours=1)[0]
     assert (first.name, first.readable, first.until) == ("kept", True, None)
+
+
+def test_old_batches_expire_except_pinned_ones_and_what_later_ones_count_by(lake: Recorder) -> None:
+    orders, customers, scratch = life("orders"), life("customers"), life("scratch")
+    lake.snapshot(orders, customers, scratch)
+    for version in (1, 2, 3):
+        lake.record(after(orders, version))
+    lake.record(after(scratch, None, "dropped"))
+    lake.metadata.append("pins", [{"name": "kept", "batch": 2}])
+    before, now = lake.tables(), now_us()
+    lake.record(after(orders, 4))
+    lake.record()
+    rows = lake.metadata.count("lake_versions", "true")
+    assert table_versions.expire(lake.metadata, 0) == 0
+    removed = table_versions.expire(lake.metadata, now)
+    assert lake.metadata.count("lake_versions", "true") == rows - removed
+    assert lake.tables() == {
+        2: before[2],
+        5: {"customers": 0, "orders": 4},
+        6: {"customers": 0, "orders": 4},
+    }
+    assert removed == 5  # three batches, and two versions of orders that neither 2 nor 5 has
+    assert table_versions.expire(lake.metadata, now) == 0
 
 
 def test_a_version_is_found_by_its_batch_name_or_time(lake: Recorder) -> None:

@@ -18,8 +18,9 @@ from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
-from binlake.metadata import lease, watermarks
+from binlake.metadata import lease, table_versions, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
+from binlake.metadata.metadata import Metadata
 from binlake.pipeline import metadata_of
 from binlake.position import Position, Range
 from binlake.report import Report
@@ -56,6 +57,7 @@ def write(path: str, row: int, hours: float) -> None:
     properties = {
         "delta.deletedFileRetentionDuration": "interval 14400 seconds",
         "delta.logRetentionDuration": "interval 2592000 seconds",
+        "delta.enableExpiredLogCleanup": "false",
     }
     write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="overwrite", configuration=properties)
     for file in Path(path).rglob("*"):
@@ -97,6 +99,28 @@ def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: Pipelin
     assert {table.removed_files for table in kept(config).tables} == {0}
 
 
+def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = metadata_of(config)
+    of_batch = {"batch": 1, "kind": "batch", "at_us": 1, "began_us": 1, "committed_us": 1}
+    life = {"table_id": "a", "database": "d", "table": "a", "status": "following", "delta_version": 0}
+    metadata.append("lake_versions", [{**of_batch, "position": str(HERE)}, {**of_batch, **life}])
+    noted = table_versions.note_readable_since
+
+    def note(metadata: Metadata, name: TableName, version: int) -> list[dict[str, Any]]:
+        if name.table == "a":
+            metadata.append("pins", [{"name": "kept", "batch": 1, "who": "w", "why": "y", "at_us": 1}])
+        return noted(metadata, name, version)
+
+    monkeypatch.setattr(table_versions, "note_readable_since", note)
+    found = kept(config)
+    assert {table.table: (table.removed_files, table.pinned_bytes > 0) for table in found.tables} == {
+        "d.a": (0, True),
+        "d.b": (1, False),
+    }
+    assert rows(config, "a", 0) == [0]
+    assert "1 pinned version keeps 0.0 MB of files" in found.headline
+
+
 def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(config: PipelineConfig) -> None:
     path = config.table_path(TableName("d", "a"))
     for row in range(3, 12):
@@ -126,7 +150,7 @@ def test_a_clock_a_week_ahead_costs_former_versions_alone(
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     found = kept(config, "d.b")
     told = json.loads(json.dumps(found.to_json()))
-    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
+    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions"}
     (row,) = metadata_of(config).read("runs")
     assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
     assert rows(config, "a", 0) == [0], "it wasn't asked for"
@@ -174,7 +198,7 @@ def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: Pipe
     alive.append(unborn(config.table_path(TableName("d", "b"))))
     found = kept(config)
     assert sorted(found.folders_removed) == sorted(map(str, dead))
-    assert "2 of tables that nobody committed" in found.headline
+    assert "2 of tables that nobody needs" in found.headline
     assert not any(folder.exists() for folder in dead)
     assert all(folder.exists() for folder in alive)
 

@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlake.delta.delta_log import LakeLog
+from binlake.delta.log_files import LogFiles
 from binlake.metadata.leftovers import Unneeded, expired_log, remove_data, remove_log, unneeded
+from binlake.metadata.metadata import query
 
 HOUR = 3600
 
@@ -35,7 +37,7 @@ def aged(path: Path, hours: float) -> None:
 
 def versions_of(log: LakeLog, found: Unneeded) -> set[int]:
     """Whose only file it was."""
-    names = {file.name for file in found.data}
+    names = {file.name for file in found.files}
     made = {DeltaTable(log.path, version=version).file_uris()[0].rpartition("/")[2]: version for version in range(4)}
     assert names <= made.keys()
     return {made[name] for name in names}
@@ -44,9 +46,9 @@ def versions_of(log: LakeLog, found: Unneeded) -> set[int]:
 @pytest.mark.parametrize(("hours", "gone"), [(50, set()), (35, set()), (25, {0}), (15, {0, 1}), (5, {0, 1, 2})])
 def test_a_version_stays_readable_for_its_hours_after_it_was_replaced(log: LakeLog, hours: int, gone: set[int]) -> None:
     """Version 0 was replaced 30 hours ago: for whoever is promised 35 it is still to be read."""
-    found = unneeded(log, time.time() - hours * HOUR, marked=0)
+    found = unneeded(log, time.time() - hours * HOUR)
     assert versions_of(log, found) == gone
-    remove_data(log, found.data)
+    remove_data(log, found.files)
     for version in {0, 1, 2, 3} - gone:
         assert DeltaTable(log.path, version=version).to_pyarrow_table()["version"].to_pylist() == [version]
 
@@ -54,24 +56,17 @@ def test_a_version_stays_readable_for_its_hours_after_it_was_replaced(log: LakeL
 def test_an_orphan_of_a_dead_run_goes_when_it_is_old(log: LakeLog) -> None:
     orphan = Path(log.path) / "part-of-a-dead-merge.parquet"
     orphan.write_bytes(b"x")
-    assert "part-of-a-dead-merge.parquet" not in {file.name for file in unneeded(log, time.time() - HOUR, 0).data}
+    assert "part-of-a-dead-merge.parquet" not in {file.name for file in unneeded(log, time.time() - HOUR).files}
     aged(Path(log.path), hours=2)
-    assert "part-of-a-dead-merge.parquet" in {file.name for file in unneeded(log, time.time() - HOUR, 0).data}
+    assert "part-of-a-dead-merge.parquet" in {file.name for file in unneeded(log, time.time() - HOUR).files}
 
 
 def test_a_log_that_doesn_t_reach_back_leaves_everything(log: LakeLog) -> None:
     DeltaTable(log.path).create_checkpoint()
     for version in (0, 1):
         (Path(log.path) / "_delta_log" / f"{version:020}.json").unlink()
-    assert unneeded(log, time.time() - 25 * HOUR, 0) == Unneeded()
-    assert len(unneeded(log, time.time() - 5 * HOUR, 0).data) == 3
-
-
-def test_old_deletion_vectors_beyond_those_in_use_are_counted(log: LakeLog) -> None:
-    for number in range(5):
-        (Path(log.path) / f"deletion_vector_{number}.bin").write_bytes(b"x")
-    aged(Path(log.path), hours=2)
-    assert unneeded(log, time.time() - HOUR, marked=2).vectors == 3
+    assert unneeded(log, time.time() - 25 * HOUR) == Unneeded()
+    assert len(unneeded(log, time.time() - 5 * HOUR).files) == 3
 
 
 @pytest.fixture
@@ -92,7 +87,7 @@ def long_log(tmp_path: Path) -> LakeLog:
 @pytest.mark.parametrize(("hours", "first"), [(30, 0), (14.5, 0), (13.5, 10), (4.5, 10), (3.5, 20), (0, 20)])
 def test_of_a_log_the_versions_of_the_promised_hours_stay(long_log: LakeLog, hours: float, first: int) -> None:
     """That which stood at their beginning, too, and the checkpoint before it."""
-    gone = expired_log(long_log, time.time() - hours * HOUR)
+    gone = expired_log(long_log, time.time() - hours * HOUR).files
     remove_log(long_log, gone)
     there = sorted(int(file.name[:20]) for file in (Path(long_log.path) / "_delta_log").glob("0*"))
     assert (there[0], there[-1]) == (first, 24)
@@ -107,8 +102,25 @@ def test_half_a_checkpoint_and_a_file_touched_later_remove_nothing(long_log: Lak
     for version in (10, 20):
         whole = folder / f"{version:020}.checkpoint.parquet"
         whole.rename(folder / f"{version:020}.checkpoint.{1:010}.{2:010}.parquet")
-    assert expired_log(long_log, time.time()) == ()
+    assert expired_log(long_log, time.time()).files == ()
     (folder / f"{20:020}.checkpoint.{2:010}.{2:010}.parquet").write_bytes(b"x")
-    assert len(expired_log(long_log, time.time())) == 41
+    assert len(expired_log(long_log, time.time()).files) == 41
     (folder / f"{3:020}.json").touch()
-    assert expired_log(long_log, time.time() - HOUR) == ()
+    assert expired_log(long_log, time.time() - HOUR).files == ()
+
+
+def test_pinned_versions_keep_their_files_and_what_leads_to_them(long_log: LakeLog) -> None:
+    """Versions 3, which no checkpoint precedes, and 12, behind the checkpoint at 10."""
+    now = time.time()
+    contents = {version: rows_at(long_log, version) for version in (3, 12, 24)}
+    gone = expired_log(long_log, now, pinned=(3, 12)).files
+    left = {int(file.name[:20]) for file in LogFiles.of(long_log.path).files} - {int(file.name[:20]) for file in gone}
+    assert left == {0, 1, 2, 3, 10, 11, 12, 20, 21, 22, 23, 24}
+    remove_log(long_log, gone)
+    remove_data(long_log, unneeded(long_log, now + HOUR, pinned=(3, 12)).files)
+    assert {version: rows_at(long_log, version) for version in contents} == contents
+
+
+def rows_at(log: LakeLog, version: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = query(log.path, version=version).to_pylist()
+    return rows

@@ -1,0 +1,143 @@
+"""The files of a Delta log, and the data files and files of deletion vectors that a version of the table needs.
+
+Source: Delta's protocol, "Delta Log Entries", "Checkpoints" and "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from binlake.delta import deletion_vectors
+from binlake.storage import files
+from binlake.storage.protocol import StoredFile
+
+_COMMIT = re.compile(r"\d{20}\.json")
+_OF_A_VERSION = re.compile(r"\d{20}\.")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_VECTOR = ("storageType", "pathOrInlineDv")
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The files of a table's Delta log that belong to versions, oldest version first."""
+
+    table_path: str
+    files: tuple[StoredFile, ...]
+
+    @classmethod
+    def of(cls, table_path: str) -> LogFiles:
+        """List a table's log. Raises LakeError."""
+        listed = sorted(files.list_files(f"{table_path}/_delta_log"), key=lambda file: file.name)
+        return cls(table_path, tuple(file for file in listed if _OF_A_VERSION.match(file.name)))
+
+    @cached_property
+    def commits(self) -> dict[int, float]:
+        """The time of each commit, seconds since 1970, by its version."""
+        return {_version(file): file.modified for file in self.files if _COMMIT.fullmatch(file.name)}
+
+    @cached_property
+    def checkpoints(self) -> dict[int, list[str]]:
+        """The names of the files of each checkpoint that has all its parts, by its version."""
+        parts: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for file in self.files:
+            if match := _CHECKPOINT.fullmatch(file.name):
+                parts[int(match[1]), int(match[2] or 1)].append(file.name)
+        return {version: names for (version, whole), names in parts.items() if len(names) == whole}
+
+    def base(self, version: int) -> int:
+        """Return the newest checkpoint at or before a version; -1 where there is none."""
+        return max((checkpoint for checkpoint in self.checkpoints if checkpoint <= version), default=-1)
+
+    def stood_at(self, time: float) -> int:
+        """Return the version that stood at a time, seconds since 1970, as far as the log reaches back."""
+        since = [version for version, modified in self.commits.items() if modified >= time]
+        return min(since) - 1 if since else max(self.commits, default=-1)
+
+    def has(self, first: int, last: int) -> bool:
+        """Tell whether all commits from one version to another are there."""
+        return self.commits.keys() >= set(range(max(0, first), last + 1))
+
+    def expired(self, stood: int, kept: Collection[int]) -> tuple[StoredFile, ...]:
+        """Return the files that no version since ``stood`` needs, and none of the versions ``kept``.
+
+        These are all before the newest complete checkpoint at or before ``stood``, except what leads from a checkpoint
+        to a kept version.
+        """
+        base = max(0, self.base(stood))
+        return tuple(
+            file
+            for file in self.files
+            if _version(file) < base
+            and not any(max(0, self.base(version)) <= _version(file) <= version for version in kept)
+        )
+
+    def needed_by(self, version: int) -> set[str] | None:
+        """Return the names of the files that a version needs, without their folders; None where its log isn't whole.
+
+        Raises OSError, ArrowException.
+        """
+        base = self.base(version)
+        if not self.has(base + 1, version):
+            return None
+        added = dict(self._of_checkpoint(base)) if base >= 0 else {}
+        for number in range(base + 1, version + 1):
+            actions = list(self._actions(number))
+            for kind in ("remove", "add"):
+                for action in (entry[kind] for entry in actions if entry.get(kind)):
+                    if kind == "add":
+                        added[_key(action)] = _names(action)
+                    else:
+                        added.pop(_key(action), None)
+        return {name for names in added.values() for name in names}
+
+    def named_since(self, version: int) -> set[str] | None:
+        """Return the names of the files that commits behind a version added or removed; None where one is missing."""
+        newest = max(self.commits, default=version)
+        if not self.has(version, newest):
+            return None
+        named: set[str] = set()
+        for number in range(version + 1, newest + 1):
+            for entry in self._actions(number):
+                if action := entry.get("add") or entry.get("remove"):
+                    named |= _names(action)
+        return named
+
+    def _actions(self, version: int) -> Iterator[dict[str, Any]]:
+        for line in files.read_text(f"{self.table_path}/_delta_log/{version:020}.json").splitlines():
+            if line.strip():
+                yield json.loads(line)
+
+    def _of_checkpoint(self, version: int) -> Iterator[tuple[tuple[str, str], set[str]]]:
+        columns = ["add.path", *(f"add.deletionVector.{field}" for field in _VECTOR)]
+        for name in self.checkpoints[version]:
+            with files.opened(f"{self.table_path}/_delta_log/{name}") as source:
+                adds = pq.ParquetFile(source).read(columns=columns, use_threads=False)["add"]
+            for add in adds.drop_null().to_pylist():
+                if add["path"] is not None:
+                    yield _key(add), _names(add)
+
+
+def _version(file: StoredFile) -> int:
+    return int(file.name[:20])
+
+
+def _key(action: dict[str, Any]) -> tuple[str, str]:
+    """Return what identifies a file with its deletion vector in the log."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], vector.get("pathOrInlineDv") or ""
+
+
+def _names(action: dict[str, Any]) -> set[str]:
+    """Return the names of a data file and of its deletion vector's file."""
+    vector = action.get("deletionVector")
+    own = deletion_vectors.file_name(vector) if vector and vector.get("storageType") else None
+    return {unquote(action["path"]).rpartition("/")[2], *([own] if own else [])}

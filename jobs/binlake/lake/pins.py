@@ -1,0 +1,119 @@
+"""Pins: names of batches whose versions of all tables are kept, however old they become.
+
+A pin and the removal of files don't need one lease: who pins writes the pin, then looks whether the version can still
+be read; who removes files writes from which version on a table can be read, then looks for pins. Whoever is second
+sees the other, and gives way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.lake.lake_versions import LakeVersion, lake_versions, unreadable_batches, version_at
+from binlake.metadata import table_versions
+from binlake.metadata.decisions import Reason
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.schema.table import TableName
+from binlake.storage import files
+
+TABLE = "pins"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A pinned batch, and who pinned it when and why."""
+
+    name: str
+    batch: int
+    who: str
+    why: str
+    at_us: int
+
+
+def read(metadata: Metadata) -> list[Pin]:
+    """Return all pins, ordered by their batches. Raises LakeError."""
+    return sorted((Pin(**row) for row in metadata.read(TABLE)), key=lambda pin: (pin.batch, pin.name))
+
+
+def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersion:
+    """Keep a batch's versions of all tables under a name, and return it.
+
+    Raises UsageError where the batch isn't known or can't be read any more, or where it or the name is pinned already.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} can't be the name of a version",
+            remedy="write letters, digits and _, a letter first, at most 63: it becomes a part of views' names",
+        )
+    for known in read(metadata):
+        if known.batch == batch or known.name == name:
+            raise UsageError(
+                f"batch {known.batch} is pinned as {known.name} already, by {known.who}: {known.why}",
+                remedy=f"take another name, or first: binlake versions unpin {known.name} --config FILE",
+            )
+    version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
+    row = {"name": name, "batch": batch, "who": reason.who, "why": reason.why, "at_us": now_us()}
+    metadata.append(TABLE, [row])
+    if batch in unreadable_batches(metadata):
+        unpin(metadata, name)
+        version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
+    return version_at(lake_versions(metadata), batch=batch)
+
+
+def unpin(metadata: Metadata, name: str) -> int:
+    """Give a name back, so that maintain may remove the version's files, and return its batch. Raises UsageError."""
+    pins = {pin.name: pin for pin in read(metadata)}
+    if name not in pins:
+        raise UsageError(
+            f"no version is called {name!r}", remedy=f"names are {', '.join(pins)}" if pins else "none is pinned"
+        )
+    metadata.replace(TABLE, f"name = {literal(name)}", [])
+    return pins[name].batch
+
+
+@dataclass(frozen=True)
+class PinnedVersions:
+    """Which Delta versions pins keep. pins: by which they are kept."""
+
+    pins: tuple[Pin, ...]
+    by_path: Mapping[str, frozenset[int]]
+
+    @classmethod
+    def of(cls, config: PipelineConfig, metadata: Metadata) -> PinnedVersions:
+        """Read them. Raises LakeError."""
+        pins = read(metadata)
+        batches = {pin.batch for pin in pins}
+        versions = [version for version in lake_versions(metadata) if version.batch in batches] if pins else []
+        by_path: dict[str, set[int]] = {}
+        for version in versions:
+            for table in version.contents.values():
+                by_path.setdefault(config.table_path(table.name), set()).add(table.delta_version)
+        return cls(tuple(pins), {path: frozenset(numbers) for path, numbers in by_path.items()})
+
+    def of_table(self, path: str) -> frozenset[int]:
+        """Return the Delta versions that are kept of the table at a path."""
+        return self.by_path.get(path, frozenset())
+
+
+def remove_dropped(config: PipelineConfig, metadata: Metadata, names: Iterable[TableName]) -> list[TableName]:
+    """Delete the folders of dropped tables, except those that pinned versions need; return the tables whose went.
+
+    Raises LakeError.
+    """
+    removed: list[TableName] = []
+    for name in names:
+        path = config.table_path(name)
+        if PinnedVersions.of(config, metadata).of_table(path):
+            continue
+        before = table_versions.note_readable_since(metadata, name, table_versions.NEVER)
+        if PinnedVersions.of(config, metadata).of_table(path):  # pinned in between
+            table_versions.restore_readable_since(metadata, name, before)
+            continue
+        files.remove_folder(path)
+        removed.append(name)
+    return removed

@@ -1,0 +1,114 @@
+"""Lake versions that are told to be readable are, those that aren't are refused, and pinned ones stay."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake.delta import opened_tables
+from binlake.delta.delta_log import LakeLog
+from binlake.errors import UsageError
+from binlake.lake import pins
+from binlake.lake.lake_versions import version_at
+from binlake.merge import in_process
+from binlake.metadata import leftovers
+from binlake.metadata.decisions import Reason
+from binlake.schema.table import TableName
+from mirror import Mirror, on_mysql
+from versions_read import BRIEF, Content, assert_true, change, rows_by_spark, server_rows
+
+REASON = Reason("a test", "to keep it")
+
+
+@on_mysql
+def test_pinned_versions_survive_upkeep_at_the_shortest_retention(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_process, "SMALL", 0)  # files are marked, not written anew
+    mirror.options = {"maintain": BRIEF, "policies": {"on_drop_table": "drop"}}
+    mirror.execute(
+        "CREATE TABLE marked (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE plain (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE scratch (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO marked VALUES {', '.join(f'({key}, {key})' for key in range(60))}",
+        "INSERT INTO plain SELECT * FROM marked",
+        "INSERT INTO scratch VALUES (1, 'dropped')",
+    )
+    mirror.snapshot()
+    known: dict[int, Content] = {}
+    log_files = 0
+    tables = ["marked", "plain", "scratch"]
+    for number in range(1, 15):
+        change(mirror, number)
+        if number == 6:
+            mirror.execute("RENAME TABLE plain TO renamed", "CREATE TABLE plain LIKE renamed", "DROP TABLE scratch")
+            tables = ["marked", "plain", "renamed"]
+        mirror.options["merge"] = {"without_spark_mb": 0 if number in (4, 9) else 16}
+        batch = mirror.sync().batch
+        assert batch is not None
+        known[batch] = server_rows(mirror, *tables)
+        if number in (3, 4, 11):
+            pins.pin(mirror.metadata, batch, f"after_{number}", REASON)
+        if number % 3 == 0:
+            opened_tables.opened(mirror.path("marked")).create_checkpoint()
+            opened_tables.opened(mirror.path("plain")).create_checkpoint()
+            report = mirror.maintain()
+            log_files += sum(table.removed_log_files for table in report.tables)
+            assert_true(mirror, known)
+    assert "3 pinned versions keep 0.0 MB of files" in report.headline
+    assert sum(table.pinned_bytes for table in report.tables) > 1000
+    assert log_files > 0
+    versions = assert_true(mirror, known)
+    readable = [version.batch for version in versions if version.readable]
+    assert [version.name for version in versions if version.name] == ["after_3", "after_4", "after_11"]
+    assert len(readable) < len(versions)
+    for name in ("after_3", "after_4", "after_11"):
+        version = version_at(versions, name=name)
+        assert version.readable
+        for table, rows in known[version.batch].items():
+            assert rows_by_spark(mirror, version, table) == rows, f"{table} as {name}, read by Spark"
+    with pytest.raises(UsageError, match="is pinned as after_3 already, by a test: to keep it"):
+        pins.pin(mirror.metadata, version_at(versions, name="after_3").batch, "another", REASON)
+    gone = next(version.batch for version in versions if not version.readable)
+    with pytest.raises(UsageError, match="can't be read any more"):
+        pins.pin(mirror.metadata, gone, "too_late", REASON)
+    assert on_disk(mirror, "scratch"), "dropped, but pinned versions have it"
+    for pin in pins.read(mirror.metadata):
+        pins.unpin(mirror.metadata, pin.name)
+    assert mirror.config.table_path(TableName(mirror.database, "scratch")) in mirror.maintain().folders_removed
+    assert not on_disk(mirror, "scratch")
+    assert next(version.batch for version in assert_true(mirror, known) if version.readable) > 4
+    mirror.assert_equal("marked", "plain", "renamed")
+
+
+@on_mysql
+def test_the_same_files_go_as_by_delta_s_own_vacuum(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.execute(
+        "CREATE TABLE marked (id INT PRIMARY KEY, v VARCHAR(20))",
+        f"INSERT INTO marked VALUES {', '.join(f'({key}, {key})' for key in range(60))}",
+    )
+    mirror.snapshot()
+    for number in range(4):
+        monkeypatch.setattr(in_process, "SMALL", number << 30)  # at first files are marked, then they are written anew
+        mirror.options["merge"] = {"without_spark_mb": 16}
+        mirror.execute(f"UPDATE marked SET v = 'batch {number}' WHERE id % 10 = {number}")
+        mirror.sync()
+    path = mirror.path("marked")
+    opened_tables.opened(path).create_checkpoint()
+    mirror.execute("DELETE FROM marked WHERE id = 7")
+    mirror.sync()
+    time.sleep(0.1)
+    found = leftovers.unneeded(LakeLog(path, ""), time.time())
+    spark = mirror.spark.newSession()
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    by_delta = spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS DRY RUN").collect()
+    names = {row[0].rpartition("/")[2] for row in by_delta}
+    assert {file.name.rpartition("/")[2] for file in found.files} == names - {""}
+    assert {name.rpartition(".")[2] for name in names} == {"parquet", "bin"}
+    assert found.readable_from == DeltaTable(path).version()
+
+
+def on_disk(mirror: Mirror, table: str) -> bool:
+    return bool(opened_tables.is_table(mirror.path(table)))
