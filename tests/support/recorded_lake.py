@@ -15,7 +15,6 @@ from binlake.lake.table_at import TableAt
 from binlake.metadata import lease, record, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
-from binlake.metadata.table_versions import VersionsScope
 from binlake.position import Position, Range
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -42,7 +41,7 @@ def record_lake(root: Path, first: Mapping[str, pa.Table], *batches: Mapping[str
         plan = replace(OpenBatch(number, stretch, "merged", planned_us=at_us, committed_us=at_us), outcome=outcomes)
         with lease.held(metadata) as held:
             held.open(plan)
-            record.record_batch(held, held.metadata, plan, scope=VersionsScope())
+            record.record_batch(held, held.metadata, plan)
 
 
 def _append(root: Path, rows: Mapping[str, pa.Table]) -> dict[str, int]:

@@ -5,7 +5,7 @@
 | operation                 | insert, update, delete; truncate, drop, rename; gap: changes that aren't known by row |
 | committed                 | when the transaction committed |
 | batch                     | the batch that brought it |
-| position                  | its place in the log: see history_positions.py |
+| position                  | its place in the log: see position_texts.py |
 | gtid                      | the transaction's; NULL without GTID |
 | detail                    | of a rename the other name, of a gap the reason |
 | before_{name}             | the mirror's columns before the mutation; NULL in an insert |
@@ -33,8 +33,8 @@ from binlake.errors import LeftToSpark, SchemaMismatch
 from binlake.merge.arrow_mutations import ordered_mutations
 from binlake.merge.beside_commit import BesideColumn, BesideCommit, BesideRows
 from binlake.merge.epoch import check_shape
-from binlake.merge.history_positions import mutation_texts
 from binlake.merge.newest import lake_images
+from binlake.merge.position_texts import mutation_texts
 from binlake.merge.reshape import ReshapedColumn
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.render import RENDERERS, is_vector_in_bytes
@@ -172,7 +172,7 @@ def _position_in_sql() -> str:
     def part(name: str, digits: int) -> str:
         text = f"CAST({name} AS STRING)"
         return (
-            f"lpad({text}, greatest({digits}, 2 * length({text}) - {digits}), IF(length({text}) > {digits}, '~', '0'))"
+            f"lpad({text}, greatest({digits}, 2 * length({text}) - {digits}), IF(length({text}) > {digits}, '_', '0'))"
         )
 
     return f"concat_ws(':', {part('file', 6)}, {part('offset', 12)}, {part('number', 9)})"

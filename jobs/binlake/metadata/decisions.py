@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlake.batch.steps import Life, Status
-from binlake.binlog.locate import Place
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.metadata import feed_watermarks, lease, watermarks
@@ -15,6 +14,9 @@ from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Slice
 from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    from binlake.binlog.locate import Place
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""Positions of mutations as texts that compare as the log orders them.
+
+000001:000000012345:000000007 is the number of the binlog file, the offset of the event, and the row in the event. A
+boundary between two transactions is 000001:000000012345, the offset at which the next one begins: the texts before it
+are smaller, and those behind it greater, also where they begin with it. A number with more digits than its part has
+begins with an underscore for each of them, which is greater than a digit, so that the texts still compare as the
+numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+_FILE, _OFFSET, _ROW = 6, 12, 9
+"""Digits of each part."""
+
+
+def mutation_texts(file: NDArray[np.int64], offset: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
+    """Return the texts of mutations' positions."""
+    parts = [_number_texts(numbers, digits) for numbers, digits in ((file, _FILE), (offset, _OFFSET), (row, _ROW))]
+    return pc.binary_join_element_wise(*parts, ":")
+
+
+def _number_text(number: int, digits: int) -> str:
+    text = f"{number:0{digits}}"
+    return "_" * (len(text) - digits) + text
+
+
+def _number_texts(numbers: NDArray[np.int64], digits: int) -> pa.Array:
+    if numbers.size and int(numbers.max()) >= 10**digits:
+        return pa.array([_number_text(int(number), digits) for number in numbers], pa.string())
+    return pc.utf8_lpad(pa.array(numbers, pa.int64()).cast(pa.string()), digits, "0")

@@ -1,0 +1,24 @@
+"""Texts of positions: they compare as the log orders its mutations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from binlake.merge.position_texts import mutation_texts
+
+
+def test_texts_compare_as_the_log_orders_mutations() -> None:
+    places = [
+        (1, 4, 0), (1, 4, 1), (1, 4, 10), (1, 12345, 7), (1, 10**12, 0), (2, 4, 0), (999_999, 4, 0), (1_000_000, 4, 0),
+        (10_000_000, 4, 0),
+    ]  # fmt: skip
+    texts = mutation_texts(*(np.array(part, np.int64) for part in zip(*places, strict=True))).to_pylist()
+    assert texts == sorted(texts)
+    assert len(set(texts)) == len(texts)
+
+
+def test_a_text_is_as_wide_as_its_log_needs() -> None:
+    (text,) = mutation_texts(*(np.array([part], np.int64) for part in (1, 12345, 7))).to_pylist()
+    assert text == "000001:000000012345:000000007"
+    boundary = "000001:000000012345"
+    assert mutation_texts(*(np.array([part], np.int64) for part in (1, 12344, 9))).to_pylist()[0] < boundary < text
