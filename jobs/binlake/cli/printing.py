@@ -115,21 +115,32 @@ def snapshots(results: Sequence[SnapshotResult]) -> None:
 
 
 def lake_versions(versions: Sequence[LakeVersion]) -> None:
-    """Print the versions of a lake, oldest first."""
+    """Print the versions of a lake that can be read, oldest first, and how many can't."""
     rows = [
         (
             version.batch,
             version.name,
             f"{version.committed:%Y-%m-%d %H:%M:%S}",
             len(version.tables),
-            "yes" if version.readable else "no",
-            f"{version.until:%Y-%m-%d %H:%M:%S}" if version.readable and version.until else None,
+            _end_of(version),
             Position.parse(version.position).short,
         )
         for version in versions
+        if version.readable
     ]
-    columns = ("batch", "name", "committed (UTC)", "tables", "readable", "until (UTC)", "position")
-    table("Versions", columns, rows)
+    if rows:
+        columns = ("batch", "name", "committed (UTC)", "tables", "readable until (UTC)", "position")
+        table("Versions that can be read", columns, rows)
+    if gone := len(versions) - len(rows):
+        print(f"{gone:,} earlier batches can't be read any more; binlake versions --json lists them, too")
+    if not versions:
+        print("there is no version yet: each batch that binlake sync records is one")
+
+
+def _end_of(version: LakeVersion) -> str:
+    if version.until:
+        return f"{version.until:%Y-%m-%d %H:%M:%S}"
+    return "it is unpinned" if version.name else "its tables change"
 
 
 def maintained(report: MaintainReport) -> None:
