@@ -121,7 +121,7 @@ def lake_versions(versions: Sequence[LakeVersion]) -> None:
             version.batch,
             version.name,
             f"{version.committed:%Y-%m-%d %H:%M:%S}",
-            len(version.tables),
+            version.table_count,
             _end_of(version),
             Position.parse(version.position).short,
         )

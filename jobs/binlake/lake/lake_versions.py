@@ -80,6 +80,11 @@ class LakeVersion:
         return self._rows.versions(self.batch)
 
     @property
+    def table_count(self) -> int:
+        """The number of its tables; a list of many versions needs no names."""
+        return len(self._rows.rows_at(self.batch))
+
+    @property
     def contents(self) -> Mapping[str, VersionedTable]:
         """The tables of the version by ``database.table``, in this order."""
         return self._rows.at(self.batch)
@@ -304,10 +309,15 @@ class _TableRows:
         rows = rows[self._end[rows] > batch]
         return rows[np.argsort(self._names[1][rows], kind="stable")]
 
+    def rows_at(self, batch: int) -> BatchNumbers:
+        """Return the rows of the tables that belong to a batch's version, in the order of the tables' names."""
+        rows = self._in_effect(batch)
+        at_version: BatchNumbers = rows[(self._version[rows] >= 0) & (self._start[rows] <= batch)]
+        return at_version
+
     def _at(self, batch: int) -> tuple[list[TableName], BatchNumbers]:
         """Return the tables that belong to a batch's version, and their rows."""
-        rows = self._in_effect(batch)
-        rows = rows[(self._version[rows] >= 0) & (self._start[rows] <= batch)]
+        rows = self.rows_at(batch)
         names, places = self._names
         return [names[place] for place in places[rows].tolist()], rows
 

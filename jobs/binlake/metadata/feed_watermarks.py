@@ -107,7 +107,7 @@ class FeedLimits:
 
 def read(metadata: Metadata, feed: str) -> dict[str, Any] | None:
     """Return a feed's row; None before its first run."""
-    return next(iter(metadata.read("feeds", where=f"feed = {literal(feed)}")), None)
+    return _row(metadata, feed).read() or None
 
 
 def position_of(row: Mapping[str, Any] | None) -> FeedPosition | None:
