@@ -152,7 +152,7 @@ def from_print(cursor: Cursor, column: Column, value: bytes) -> Any:
 
 
 def test_mysqlbinlog_prints_the_same_values(mysql_server: Server) -> None:
-    server, database = mysql_server, "printed"
+    server, database = mysql_server, "printed_values"
     server.execute(f"CREATE DATABASE {database}")
     log = write(server, database, of_types(server, lambda kind, _: kind not in NOT_PRINTED, invalid_dates=True))
     seen = 0
