@@ -1,4 +1,4 @@
-"""Parsing of a time as people write it."""
+"""Times as people write and read them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def parse_moment(text: str, option: str, *, instead: str = "") -> datetime:
         remedy = f"write {instead and f'{instead}, or '}a time such as 2026-01-31T13:00:00+00:00"
         raise UsageError(f"{option} {text!r} is not a time", remedy=remedy) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def moment_text(us: int) -> str:
+    """Return a time in microseconds since 1970 as text: ``2026-01-31 13:00:00 UTC``."""
+    return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

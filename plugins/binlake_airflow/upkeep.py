@@ -184,6 +184,8 @@ class BinlakeWatchOperator(SourceOperator):
         if limits.lag_minutes is not None and (watched.lag_seconds or 0) > limits.lag_minutes * 60:
             behind = f"{(watched.lag_seconds or 0) / 60:,.0f} minutes, {(watched.lag_bytes or 0) / 1e6:,.1f} MB of log"
             self._warn(context, config, "lag", f"the lake is behind: {behind}", "see why syncs fail or take so long")
+        if watched.abandoned:
+            self._warn(context, config, "lag", watched.abandoned, "the next run finishes it; see why this one ended")
         if limits.retention_hours is not None and watched.headroom_seconds is not None:
             hours = watched.headroom_seconds / 3600
             if hours < limits.retention_hours:

@@ -9,9 +9,9 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.schema.table import TableName
 
@@ -200,6 +200,8 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     if opened := status.open_batch:
         stop = Position.parse(opened["stop"]).short
         lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
+    if status.abandoned:
+        lines.append(status.abandoned)
     for event in status.poison:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
     for copy in status.snapshots:
@@ -237,7 +239,7 @@ def _behind(ahead: Ahead | str) -> str:
 
 def _time_and_age(us: int) -> str:
     """Return a time, and how long ago it was."""
-    said = datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    said = moment_text(us)
     seconds = max(0, round(time.time() - us / 1e6))
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from binlake import gtid
@@ -23,6 +22,7 @@ from binlake.metadata import formats
 from binlake.metadata.held_row import HeldRow, SharedRow
 from binlake.metadata.holder import died
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.moment import moment_text
 from binlake.position import Flavour, Position, Range
 from binlake.schema.cascades import Cascade
 from binlake.serialization import load
@@ -178,9 +178,9 @@ class Lease(HeldRow):
         self.control()
 
     def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
-        since = datetime.fromtimestamp(row["since_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return LeaseHeld(
-            f"{row['holder']} works on this source since {since}", remedy="wait for it to end, then run again"
+            f"{row['holder']} works on this source since {moment_text(row['since_us'])}",
+            remedy="wait for it to end, then run again",
         )
 
     def open(self, plan: OpenBatch) -> None:

@@ -13,11 +13,14 @@ from binlake.delta.attempts import OF_KEYS
 from binlake.metadata import decisions, feed_watermarks, lease, watermarks
 from binlake.metadata.failures import FAILED
 from binlake.metadata.feed_watermarks import FeedStatus
-from binlake.metadata.metadata import Metadata, Newest
+from binlake.metadata.metadata import Metadata, Newest, now_us
+from binlake.moment import moment_text
 from binlake.schema.table import TableName
 
 _SUCCEEDED = f"kind NOT IN ('maintain', '{FAILED}')"
 """Predicate of runs that moved the lake forward."""
+_BETWEEN_TASKS_US = 10 * 60 * 1_000_000
+"""Microseconds for which an open batch may have no run at work: Airflow starts the next task."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class FailedRun:
 class SourceStatus:
     """The source's position, its open batch, who holds its lease, and each table's watermark.
 
-    holder_died: the holder was a process of this machine that is gone; unknown for one elsewhere. carried_us: when the
-    newest recorded batch was planned, or the time it was to stop at: what was committed before is in the lake.
+    holder_died: the holder was a process of this machine that is gone; unknown for one elsewhere. carried_us: what was
+    committed before is in the lake, whether or not a batch is open: see _carried.
     """
 
     source: str
@@ -64,6 +67,15 @@ class SourceStatus:
     feeds: tuple[FeedStatus, ...] = ()
     failed: FailedRun | None = None
     """The newest attempt, if it failed."""
+
+    @property
+    def abandoned(self) -> str:
+        """Say which open batch no run works on, and why; empty if there is none."""
+        opened = self.open_batch
+        if opened is None or not opened["abandoned"]:
+            return ""
+        began = f", begun at {moment_text(opened['planned_us'])}," if opened["planned_us"] else ""
+        return f"batch {opened['batch']}{began} isn't finished: {opened['abandoned']}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,24 +112,24 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     """Return a source's status. metadata: the source's, where the caller has it open."""
     metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
-    opened = control.open
     last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
+    failed = _failed(metadata, last, is_open=control.open is not None)
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,
         position=str(control.position) if control.position else None,
-        open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
+        open_batch=_open_batch(metadata, control, failed),
         holder=control.holder,
         holder_died=control.holder_died,
         tables=tuple(sorted((_table(config, row) for row in watermarks.read(metadata)), key=lambda row: row["table"])),
         poison=tuple(
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
-            for row in (decisions.poison(metadata, opened.batch) if opened else [])
+            for row in (decisions.poison(metadata, control.open.batch) if control.open else [])
         ),
-        carried_us=_carried(metadata, control.batch),
+        carried_us=_carried(metadata, control.recorded_state) if control.recorded_state else None,
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
-        failed=_failed(metadata, last, is_open=opened is not None),
+        failed=failed,
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
 
@@ -136,10 +148,50 @@ def _failed(metadata: Metadata, last: dict[str, Any] | None, *, is_open: bool) -
     return None
 
 
-def _carried(metadata: Metadata, batch: int) -> int | None:
-    for row in metadata.read("batches", ["until_us", "planned_us"], where=f"batch = {batch} AND state = 'recorded'"):
-        return int(row["until_us"] or row["planned_us"])
-    return None
+def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> dict[str, Any] | None:
+    """Return the open batch: batch, state, stop, planned_us, and ``abandoned``, why no run works on it, or None."""
+    opened = control.open
+    if opened is None:
+        return None
+    return {
+        "batch": opened.batch,
+        "state": opened.state,
+        "stop": str(opened.range.stop),
+        "planned_us": opened.planned_us or None,
+        "abandoned": _abandoned(metadata, control, opened.batch, failed),
+    }
+
+
+def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: FailedRun | None) -> str | None:
+    if control.holder and not control.holder_died:
+        return None
+    if control.holder_died:
+        return f"{control.holder}, which worked on it, died"
+    if failed and failed.batch == batch:
+        return f"its run failed in {failed.phase}"
+    # Between two of Airflow's tasks nobody holds the lease.
+    since_us = max(
+        (row["updated_us"] for row in metadata.read("batches", ["updated_us"], where=f"batch = {batch}")), default=0
+    )
+    return "no run works on it" if now_us() - since_us > _BETWEEN_TASKS_US else None
+
+
+def _carried(metadata: Metadata, recorded: lease.RecordedState) -> int | None:
+    """Return a time in microseconds: what was committed before is in the lake. None if it isn't known.
+
+    It is when the batch that was recorded last was planned, or the time at which that batch was to stop; if the log is
+    followed from a bootstrap's position, it is when that bootstrap began.
+    """
+    where = f"batch = {recorded.batch} AND state = 'recorded'"
+    batches = metadata.read("batches", ["until_us", "planned_us", "stop"], where=where)
+    times = [int(row["until_us"] or row["planned_us"]) for row in batches]
+    if any(row["stop"] == str(recorded.position) for row in batches):
+        return max(times)
+    bootstraps = metadata.read("runs", ["started_us", "position"], where="kind = 'bootstrap'")
+    times += [int(row["started_us"]) for row in bootstraps if row["position"] == str(recorded.position)]
+    if times or not bootstraps:
+        return max(times, default=None)
+    return min(int(row["started_us"]) for row in bootstraps)
 
 
 def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from binlake.binlog.locate import RESNAPSHOT
 from binlake.config import PipelineConfig
@@ -13,6 +12,7 @@ from binlake.metadata import lease, missing_log
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_log
 from binlake.metadata.status import read_status
+from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.source.ahead import Ahead, ahead_of, log_seen
 from binlake.source.log import Log, Origin, opened
@@ -29,13 +29,14 @@ class Watched:
 
     lag_seconds: since the time up to which the lake has every commit; 0 if the log has nothing more. lag_bytes: of log
     after the lake's position. headroom_seconds: see source/retention.py. Each is None if unknown. stopped: the stopped
-    tables.
+    tables. abandoned: which open batch no run works on, and why; empty if there is none.
     """
 
     lag_seconds: float | None
     lag_bytes: int | None
     headroom_seconds: float | None
     stopped: tuple[str, ...]
+    abandoned: str = ""
 
 
 def watch(config: PipelineConfig, origin: Origin) -> Watched:
@@ -49,7 +50,7 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
         beyond = look(config, log, position).bytes
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
     lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
-    return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped)
+    return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped, status.abandoned)
 
 
 def look(config: PipelineConfig, log: Log, position: Position) -> Ahead:
@@ -75,9 +76,8 @@ def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
     log.head()
     seen_us = missing_log.last_seen(metadata, position.server, position.created * 1_000_000)
     if seen_us is not None:
-        at = datetime.fromtimestamp(seen_us / 1e6, UTC)
         raise PositionLost(
-            f"the server wrote no log when it was looked at on {at:%Y-%m-%d %H:%M:%S} UTC, and the lake stands at "
+            f"the server wrote no log when it was looked at on {moment_text(seen_us)}, and the lake stands at "
             f"{position.short}, before that: what was written then is in no log",
             remedy=RESNAPSHOT,
         )

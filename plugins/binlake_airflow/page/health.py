@@ -217,6 +217,8 @@ def _unfinished(status: SourceStatus) -> list[Advice]:
                 Remedy("sync") if status.position else None,
             )
         )
+    elif status.abandoned:
+        advice.append(Advice("warn", status.abandoned, "sync now: the next run finishes it first", Remedy("sync")))
     return advice
 
 

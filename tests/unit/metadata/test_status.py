@@ -15,12 +15,13 @@ from binlake.cli.printing import status_lines
 from binlake.config import PipelineConfig
 from binlake.metadata import lease
 from binlake.metadata.holder import Holder, this_process
-from binlake.metadata.lease import RecordedState
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.status import SnapshotStatus, read_status
-from binlake.position import Position
+from binlake.position import Position, Range
 from binlake.source.ahead import Ahead
 
+HERE = Position("s", "b.000001", 4, 1)
 ELSEWHERE = "it isn't asked"
 
 
@@ -35,8 +36,14 @@ def config(tmp_path: Path) -> PipelineConfig:
         }
     )
     with lease.held(metadata_of(found)) as held:
-        held.stand(RecordedState(1, Position("s", "b.000001", 4, 1)))
+        held.stand(RecordedState(1, HERE))
     return found
+
+
+def plan_a_batch(config: PipelineConfig, planned_us: int = 60) -> None:
+    stop = replace(HERE, offset=900)
+    with lease.held(metadata_of(config)) as held:
+        held.open(OpenBatch(2, Range(HERE, stop, ()), planned_us=planned_us))
 
 
 def metadata_of(config: PipelineConfig) -> Metadata:
@@ -45,7 +52,7 @@ def metadata_of(config: PipelineConfig) -> Metadata:
 
 def hold(config: PipelineConfig, holder: str) -> None:
     changes = {"holder": holder, "token": "t", "since_us": now_us(), "expires_us": now_us() + 60_000_000}
-    metadata_of(config).swap("lease", "batch = 0", changes)
+    metadata_of(config).swap("lease", "batch >= 0", changes)
 
 
 def this_holder() -> Holder:
@@ -120,9 +127,39 @@ def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest
 
 @pytest.mark.parametrize(("until", "carried"), [(None, 50), (40, 40)])
 def test_up_to_when_all_is_there(config: PipelineConfig, until: int | None, carried: int) -> None:
-    rows = [{"batch": 0, "state": "recorded", "planned_us": 50, "until_us": until}, {"batch": 1, "state": "planned"}]
+    """By the batch recorded last, also while another is open."""
+    rows = [{"batch": 1, "state": "recorded", "planned_us": 50, "until_us": until}, {"batch": 2, "state": "planned", "updated_us": 60}]
     metadata_of(config).append("batches", rows)
+    plan_a_batch(config)
     assert read_status(config).carried_us == carried
+
+
+def test_up_to_when_all_is_there_after_a_bootstrap(config: PipelineConfig) -> None:
+    metadata = metadata_of(config)
+    bootstrap = {"kind": "bootstrap", "tables": "[]", "phases": "{}"}
+    metadata.append("runs", [{**bootstrap, "position": "another", "started_us": 30}])
+    assert read_status(config).carried_us == 30
+    metadata.append("batches", [{"batch": 1, "state": "recorded", "planned_us": 50, "stop": "before"}])
+    assert read_status(config).carried_us == 50
+    metadata.append("runs", [{**bootstrap, "position": str(HERE), "started_us": 70}])
+    assert read_status(config).carried_us == 70
+
+
+def test_an_open_batch_that_no_run_works_on(config: PipelineConfig) -> None:
+    metadata = metadata_of(config)
+    plan_a_batch(config, planned_us=1_700_000_000_000_000)
+    opened = "batch 2, begun at 2023-11-14 22:13:20 UTC, isn't finished: "
+    assert read_status(config).abandoned == f"{opened}no run works on it"
+    metadata.append("batches", [{"batch": 2, "state": "planned", "updated_us": now_us()}])
+    assert not read_status(config).abandoned, "between two tasks of one run"
+    failure = {"kind": "failed", "batch": 2, "ended_us": now_us(), "message": "no", "phases": '{"merge": 1}'}
+    metadata.append("runs", [failure])
+    assert read_status(config).abandoned == f"{opened}its run failed in merge"
+    holder = replace(this_holder(), pid=os.getppid(), started=12345)
+    hold(config, str(holder))
+    assert read_status(config).abandoned == f"{opened}{holder}, which worked on it, died"
+    hold(config, "other-host pid 1 started 1")
+    assert not read_status(config).abandoned
 
 
 def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
