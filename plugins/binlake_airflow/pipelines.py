@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
+from binlake_airflow.broken import broken_dag
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.operators import asset_alias
 from binlake_airflow.sources import files_of_feeds, sources_of
@@ -88,56 +89,37 @@ the sync is paused or hangs. Limits, and who is notified, are set under `airflow
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     """Return all DAGs of ``folder/*.yaml`` by id, of sources and of files of feeds.
 
-    A broken file only costs its own source's DAGs. It is shown among Airflow's import errors, with the wrong keys.
+    A file with errors costs its own DAGs alone: in their place stands one that fails with the error, whatever it is.
     """
     dags: dict[str, DAG] = {}
-    problems: list[str] = []
+    problems: list[tuple[Path, str, Exception]] = []
     for file, config in sources_of(Path(folder)):
-        try:
+        try:  # whatever is raised: outside, it would take the DAGs of all files
             if isinstance(config, ConfigurationError):
                 raise config
             steps = Steps(str(file), config, jobs_folder)
             made = [make(steps) for make in (_bootstrap, _sync, _verify, _resume, _replay, _maintain)]
-            made += _own_feeds(steps, problems)
             made += [_watch(steps)] if config.airflow.watched_at else []
-        except ConfigurationError as error:
-            problems.append(str(error))
+        except Exception as error:
+            problems.append((file, "sync", error))
             continue
+        try:
+            made += [_feeds(steps)] if config.feeds else []
+        except Exception as error:
+            problems.append((file, "feeds", error))
         dags |= {dag.dag_id: dag for dag in made}
     for file in files_of_feeds(Path(folder)):
         try:
             dag = _feeds_of(file)
             if dag.dag_id in dags:
                 raise ConfigurationError(f"{file}: there is a source {file.stem}", remedy="give it another name")
-        except ConfigurationError as error:
-            problems.append(str(error))
-            continue
+            dags[dag.dag_id] = dag
+        except Exception as error:
+            problems.append((file, "feeds", error))
+    for file, what, problem in problems:
+        dag = broken_dag(file, what, problem, dags)
         dags[dag.dag_id] = dag
-    if problems:
-        dags["binlake_broken_pipelines"] = _broken(problems)
     return dags
-
-
-def _own_feeds(steps: Steps, problems: list[str]) -> list[DAG]:
-    """Return the DAG of the source's feeds, if it has any; an error in the feeds costs no other DAG."""
-    try:
-        return [_feeds(steps)] if steps.config.feeds else []
-    except ConfigurationError as error:
-        problems.append(str(error))
-        return []
-
-
-def _broken(problems: list[str]) -> DAG:
-    """Return a DAG whose validation raises the problems.
-
-    Airflow keeps one import error per Python file, but takes the file's other DAGs if one DAG doesn't validate.
-    """
-
-    class BrokenPipelines(DAG):
-        def validate(self) -> None:
-            raise ConfigurationError("\n".join(problems))
-
-    return BrokenPipelines("binlake_broken_pipelines", schedule=None)
 
 
 def _timetable(schedule: str | None, key: str, file: str) -> CronDataIntervalTimetable | None:

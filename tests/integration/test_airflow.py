@@ -312,6 +312,9 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     (daily.folder / "dags" / "revenue.py").write_text(
         page_dag("def revenue(").replace("shop.orders", "backfilled.orders")
     )
+    broken = {"bank": "source: {name: bank}\nshedule: daily\n", "crew": "source: {name: ["}
+    for name, text in broken.items():
+        (daily.folder / "dags" / "pipelines" / f"{name}.yaml").write_text(text)
     with ProcessWatch(PASSWORD) as watch, daily.services():
         wait_for(
             "the run of yesterday",
@@ -340,6 +343,11 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         again = today - timedelta(days=4)
         states = backfill(daily, again, again, "--reprocess-behavior", "completed")
         assert list(states.values()) == ["success"]
+    # Airflow marks the DAGs of a file with an import error as stale.
+    stale = daily.query("SELECT dag_id FROM dag WHERE dag_id LIKE 'binlake_%' AND (is_stale OR has_import_errors)")
+    assert not stale
+    assert "shedule" in logs(daily, "binlake_bank_sync")
+    assert "crew.yaml" in logs(daily, "binlake_crew_sync")
     assert versions(daily, "orders") == before
     assert len(pipeline.metadata_of(daily.config).read("batches")) == 2
     proofs = daily.query(

@@ -1,0 +1,101 @@
+"""The DAG that stands for a YAML with errors, so that these cost no other source."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import yaml
+from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
+from airflow.sdk.exceptions import AirflowFailException, AirflowTimetableInvalid
+
+from binlake.config.yaml_file import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from airflow.sdk import Context
+
+_log = logging.getLogger(__name__)
+_HOURLY = "0 * * * *"
+_DOC = """
+**{file} has errors**, so that nothing of it runs. Each run of this DAG fails with them, until they are mended; the DAGs
+of other files go on.
+
+```
+{problem}
+```
+"""
+
+
+class BinlakeConfigurationOperator(BaseOperator):
+    """Fail, without retries, with what is wrong in a YAML.
+
+    :param problem: the error's message, with its remedy
+    """
+
+    def __init__(self, *, problem: str, **kwargs: Any) -> None:
+        super().__init__(**{"retries": 0, **kwargs})
+        self.problem = problem
+
+    def execute(self, context: Context) -> NoReturn:
+        raise AirflowFailException(self.problem)
+
+
+def broken_dag(file: Path, what: str, problem: Exception, taken: Collection[str]) -> DAG:
+    """Return a DAG whose runs fail with the problem, in the place of the DAG ``binlake_{source}_{what}``.
+
+    Airflow 3.3 takes all DAGs of a Python file as stale while the file has an import error, so that the problem of one
+    YAML mustn't become one. The DAG has the source's schedule as far as it can be read, else it runs hourly: who hears
+    of failed runs hears of this. taken: ids of other DAGs.
+    """
+    _log.warning("%s has errors, and stands for itself alone: %s", file, problem)
+    source, schedule = _readable(file)
+    dag_id = f"binlake_{source}_{what}"
+    if dag_id in taken:
+        dag_id = f"binlake_{_as_name(file.stem)}_broken"
+    dag = DAG(
+        dag_id,
+        start_date=datetime(2020, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        schedule=schedule,
+        default_args={"owner": "binlake"},
+        tags={"binlake", "broken", source},
+        doc_md=_DOC.format(file=file.name, problem=problem),
+    )
+    with dag:
+        BinlakeConfigurationOperator(task_id="configuration", problem=str(problem))
+    return dag
+
+
+def _readable(file: Path) -> tuple[str, CronDataIntervalTimetable | None]:
+    """Return the source's name and schedule as far as a file with errors has them: by default its own name, hourly."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, yaml.YAMLError):
+        content = None
+    content = content if isinstance(content, dict) else {}
+    source = content.get("source")
+    name = source.get("name") if isinstance(source, dict) else None
+    if not (isinstance(name, str) and re.fullmatch(NAME, name)):
+        name = _as_name(file.stem)
+    return name, _timetable(content.get("schedule", _HOURLY))
+
+
+def _timetable(schedule: object) -> CronDataIntervalTimetable | None:
+    if schedule is None:
+        return None
+    timetable = CronDataIntervalTimetable(schedule if isinstance(schedule, str) else _HOURLY, timezone="UTC")
+    try:
+        timetable.validate()
+    except AirflowTimetableInvalid:
+        return CronDataIntervalTimetable(_HOURLY, timezone="UTC")
+    return timetable
+
+
+def _as_name(stem: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", stem)
