@@ -24,11 +24,13 @@ from binlake_airflow.assets import table_asset as table_asset
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
+from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from binlake.metadata.lease import OpenBatch
+    from binlake.metadata.metadata import Metadata
     from binlake.metadata.record import RunReport, TableRun
     from binlake.phases.outcomes import PlanOutcome
     from binlake_airflow.lineage import TableLineage
@@ -182,25 +184,52 @@ class BinlakeSnapshotOperator(LineageOperator):
 
 
 class BinlakeResnapshotOperator(LineageOperator):
-    """Snapshot the tables for which a sync asked, as the log lacks their rows; usually there are none."""
+    """Snapshot the tables for which a sync asked, as the log lacks their rows; usually there are none.
+
+    As the sync's last step it fails where this run's batches stopped tables (the YAML's ``airflow.fail_on_stopped``):
+    all other tables stand at the run's position by then.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="snapshot", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        from binlake.metadata import watermarks
         from binlake.metadata.metadata import metadata_of
 
         with airflow_errors():
             config = self.pipeline_config()
-            asked = watermarks.asked(metadata_of(config))
-            if not asked or config.source.is_files:
-                self.log.info("no table asks for a new snapshot")
-                return None
-            self.log.warning("snapshotted anew: %s", ", ".join(map(str, asked)))
-            copied = self.submit(context, "--run", run_key(context), "--asked")
-            self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
-            return summaries.of_snapshots(metadata_of(config), copied)
+            metadata = metadata_of(config)
+            copied = self._copy(context, config, metadata)
+            stopped = stopped_by(metadata, run_key(context)) if config.airflow.fail_on_stopped else []
+        if stopped:
+            raise AirflowFailException(
+                "\n".join(f"{row['table']} stopped: {row['reason']}\n  → {row['remedy']}" for row in stopped)
+            )
+        return copied
+
+    def _copy(self, context: Context, config: PipelineConfig, metadata: Metadata) -> Any:
+        from binlake.metadata import watermarks
+
+        asked = watermarks.asked(metadata)
+        if not asked or config.source.is_files:
+            self.log.info("no table asks for a new snapshot")
+            return None
+        self.log.warning("snapshotted anew: %s", ", ".join(map(str, asked)))
+        copied = self.submit(context, "--run", run_key(context), "--asked")
+        self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
+        return summaries.of_snapshots(metadata, copied)
+
+
+def stopped_by(metadata: Metadata, run: str) -> list[dict[str, Any]]:
+    """Return the tables (table, reason, remedy) that a run's batches stopped and that are stopped still."""
+    from binlake.metadata import watermarks
+    from binlake.metadata.record import recorded_by
+
+    newly = {table.table for report in recorded_by(metadata, run) for table in report.tables if table.newly_stopped}
+    if not newly:
+        return []
+    rows = [{**row, "table": f"{row['database']}.{row['table']}"} for row in watermarks.read(metadata)]
+    return [row for row in rows if row["status"] == "stopped" and row["table"] in newly]
 
 
 class BinlakeAnnounceOperator(SourceOperator):
@@ -317,7 +346,6 @@ class BinlakeStageOperator(_BatchStepOperator):
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
-        from binlake.report import Report
         from binlake.staging.stage import is_short
 
         with airflow_errors():
@@ -330,7 +358,7 @@ class BinlakeStageOperator(_BatchStepOperator):
                 return None
             if not is_short(batch):
                 return self.submit(context)
-            origin, report = BinlakeHook(config.source.connection).origin(), Report()
+            origin, report = BinlakeHook(config.source.connection).origin(), TaskReport(self.log)
             staged = pipeline.stage(config, origin, SessionOnDemand("binlake stage", config, report), report)
             self.log.info("%s; no Spark was needed", staged.message)
             return asdict(staged)
@@ -344,12 +372,19 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
     def execute(self, context: Context) -> Any:
         merged = self._merge(context)
+        self._warn_of_stopped()
         self._lineage = lineage.of_batch(self.config_file, self.plan["batch"])
         return merged
 
+    def _warn_of_stopped(self) -> None:
+        """Log the tables that this batch stopped."""
+        batch = _open_batch(self.pipeline_config())
+        for life in batch.outcome.lives if batch else ():
+            if life.status == "stopped":
+                self.log.warning("%s is stopped: %s\n  → %s", life.name, life.reason, life.remedy)
+
     def _merge(self, context: Context) -> Any:
         from binlake import pipeline
-        from binlake.report import Report
         from binlake.staging.stage import is_short
 
         with airflow_errors():
@@ -360,7 +395,7 @@ class BinlakeMergeOperator(_BatchStepOperator):
             if batch.state == "planned":  # a merge found damaged staged files: the job stages them again
                 return self.submit(context, short_lived=is_short(batch))
             try:
-                merged = pipeline.merge(config, no_session, Report())
+                merged = pipeline.merge(config, no_session, TaskReport(self.log))
             except (SparkNeeded, StagingError) as left:
                 self.log.info("%s", left)
                 return self.submit(context, short_lived=is_short(batch))
@@ -414,13 +449,12 @@ class BinlakeSyncOperator(LineageOperator):
         """Sync; return the run's report as JSON."""
         from binlake import pipeline
         from binlake.metadata.metadata import now_us
-        from binlake.report import Report
         from binlake.staging.stage import is_short
 
         until, began_us = stop_of(context, self.until), now_us()
         origin = BinlakeHook(config.source.connection).origin()
         try:
-            report = pipeline.sync(config, origin, no_session, Report(), until=until, run=run_key(context))
+            report = pipeline.sync(config, origin, no_session, TaskReport(self.log), until=until, run=run_key(context))
         except SparkNeeded as left:
             self.log.info("%s", left)
             begun = _open_batch(config)

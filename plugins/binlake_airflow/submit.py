@@ -27,10 +27,10 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.job import submitter
 from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
-from binlake.spark.starting import is_worth_reading
 from binlake.storage import accounts
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
+from binlake_airflow.task_log import at_their_level
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -222,7 +222,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         with _defined(DEFAULT_SPARK, default):
             hook = super()._get_hook()
         process_log = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda itr: process_log(filter(is_worth_reading, itr))  # type: ignore[method-assign]
+        hook._process_spark_submit_log = lambda itr: process_log(at_their_level(itr, self.log))  # type: ignore[method-assign]
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",

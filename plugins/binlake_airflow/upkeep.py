@@ -11,12 +11,12 @@ from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.config.orchestration import Occasion
-from binlake.report import Report
 from binlake.spark.on_demand import SessionOnDemand
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import LineageOperator, SourceOperator, run_key
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
+from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -153,7 +153,7 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
             metadata = pipeline.metadata_of(config)
             if maintain.wants_spark(config, metadata):
                 return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context)))
-            report = Report()
+            report = TaskReport(self.log)
             session = SessionOnDemand("binlake maintain", config, report)
             result = pipeline.maintain(config, session, report, run=run_key(context))
             self.log.info("%s; no Spark was needed", result.headline)

@@ -47,7 +47,8 @@ class AirflowConfig(BaseModel):
 
     lag_minutes: how many minutes the lake may be behind. retention_hours: how many hours at least the server must still
     keep the log that is needed next. None: no limit. watch_schedule: when both are checked, besides at the end of each
-    sync; None: every ten minutes if there is a limit, else never.
+    sync; None: every ten minutes if there is a limit, else never. fail_on_stopped: a sync run whose batches stopped a
+    table fails at its end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,6 +61,7 @@ class AirflowConfig(BaseModel):
     lag_minutes: Annotated[float, Field(ge=0)] | None = None
     retention_hours: Annotated[float, Field(gt=0)] | None = None
     watch_schedule: Schedule | None = None
+    fail_on_stopped: bool = True
     notify: list[NotifyConfig] = []
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from binlake.phases.watch import Watched
 from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed
-from binlake_airflow.operators import BinlakeRecordOperator
+from binlake_airflow.operators import BinlakeRecordOperator, BinlakeResnapshotOperator
 from binlake_airflow.pipelines import dags_of
 from binlake_airflow.upkeep import BinlakeVerifyOperator, BinlakeWatchOperator
 
@@ -207,6 +208,34 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
     assert counted == {
         "binlake.shop.mutations": 5, "binlake.shop.bytes": 90, "binlake.shop.merge": timedelta(seconds=1.5),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "status", "fails"),
+    [("retries: 1", "stopped", True), ("retries: 1", "following", False), ("fail_on_stopped: false", "stopped", False)],
+)
+def test_a_run_that_stopped_a_table_fails_at_its_end(tmp_path: Path, setting: str, status: str, *, fails: bool) -> None:
+    """Unless it is mended by then, or an earlier run stopped it."""
+    file = yaml(tmp_path, setting)
+    metadata = metadata_of(config.load(file))
+    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "mend it", newly_stopped=True)
+    tables = json.dumps([asdict(new), asdict(replace(new, table="shop.old", newly_stopped=False))])
+    run = {"run": "binlake_shop_sync/r", "kind": "sync", "batch": 7, "tables": tables, "phases": "{}"}
+    metadata.append("runs", [run])
+    why = {"database": "shop", "batch": 7, "reason": "it is odd", "remedy": "mend it"}
+    rows = [
+        {**why, "table_id": "a", "table": "new", "status": status},
+        {**why, "table_id": "b", "table": "old", "status": "stopped"},
+    ]
+    metadata.append("watermarks", rows)
+    operator = BinlakeResnapshotOperator(task_id="resnapshot", config_file=str(file))
+    context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_sync", run_id="r")}
+    if not fails:
+        operator.execute(context)
+        return
+    with pytest.raises(AirflowFailException) as failure:
+        operator.execute(context)
+    assert str(failure.value) == "shop.new stopped: it is odd\n  → mend it"
 
 
 def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(

@@ -128,7 +128,10 @@ def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest
 @pytest.mark.parametrize(("until", "carried"), [(None, 50), (40, 40)])
 def test_up_to_when_all_is_there(config: PipelineConfig, until: int | None, carried: int) -> None:
     """By the batch recorded last, also while another is open."""
-    rows = [{"batch": 1, "state": "recorded", "planned_us": 50, "until_us": until}, {"batch": 2, "state": "planned", "updated_us": 60}]
+    rows = [
+        {"batch": 1, "state": "recorded", "planned_us": 50, "until_us": until},
+        {"batch": 2, "state": "planned", "updated_us": 60},
+    ]
     metadata_of(config).append("batches", rows)
     plan_a_batch(config)
     assert read_status(config).carried_us == carried
