@@ -119,6 +119,13 @@ class ConfigurationError(UsageError):
     """The YAML or a connection is wrong."""
 
 
+class NoSnapshotYet(UsageError):
+    """No table of the source has a snapshot: there is no position from which the log could be read."""
+
+    def __init__(self) -> None:
+        super().__init__("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+
+
 class CheckFailed(BinlakeError):
     """The preflight found a failing line, or the mirror differs."""
 

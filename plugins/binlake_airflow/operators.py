@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, DagRunState
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
@@ -483,6 +483,8 @@ class BinlakeRecordOperator(SourceOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from binlake import pipeline
 
+        if self.plan is None:
+            raise AirflowSkipException("nothing was planned")
         with airflow_errors():
             config = load(self.config_file)
             if self.plan["empty"]:

@@ -21,10 +21,11 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowNotFoundException,
     AirflowRescheduleException,
+    AirflowSkipException,
 )
 
 from binlake.config import PipelineConfig, load
-from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
+from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld, NoSnapshotYet
 from binlake.job import submitter
 from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
 from binlake.storage import accounts
@@ -49,9 +50,14 @@ def look_again() -> AirflowRescheduleException:
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Raise binlake's errors as Airflow's: wait for a held lease, and retry only errors that a retry can help."""
+    """Raise binlake's errors as Airflow's: wait for a held lease, and retry only errors that a retry can help.
+
+    Before the first snapshot the task is skipped: there is nothing that it could carry forward.
+    """
     try:
         yield
+    except NoSnapshotYet as error:
+        raise AirflowSkipException(str(error)) from None
     except LeaseHeld:
         raise look_again() from None
     except BinlakeError as error:

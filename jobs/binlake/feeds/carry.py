@@ -25,7 +25,7 @@ from binlake.batch.manifest import Manifest, StagedFile
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import BinlakeError, FeedError, StagingError, UsageError
+from binlake.errors import BinlakeError, FeedError, NoSnapshotYet, StagingError
 from binlake.faults import fault
 from binlake.feeds import positions
 from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink, TransactionRefused
@@ -176,7 +176,7 @@ class _Run:
         began, sent = time.monotonic(), self._sent
         recorded_state = lease.read(self._metadata).recorded_state
         if recorded_state is None:
-            raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+            raise NoSnapshotYet
         store = positions.store_of(self._feed.position, self._feed.name, self._config.source.name, self._held)
         kept = None if anew else self._kept_position(store)
         place = kept or begin(self._config, self._metadata, self._selection, recorded_state)

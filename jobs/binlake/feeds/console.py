@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import UsageError
+from binlake.errors import NoSnapshotYet, UsageError
 from binlake.feeds.carry import BatchReader, Parts, context_of, oldest_staged
 from binlake.feeds.consume import SchemaOf, readable, readable_key
 from binlake.feeds.contract import Message
@@ -110,7 +110,7 @@ def _record_no_omissions(omissions: list[Omission]) -> None:
 def _recorded_state(config: PipelineConfig) -> RecordedState:
     recorded_state = lease.read(metadata_of(config)).recorded_state
     if recorded_state is None:
-        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+        raise NoSnapshotYet
     return recorded_state
 
 

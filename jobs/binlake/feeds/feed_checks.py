@@ -10,7 +10,7 @@ from pathlib import Path
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig, SinkConfig
 from binlake.doctor.check import Check
-from binlake.errors import BinlakeError, SinkFailed, UsageError
+from binlake.errors import BinlakeError, NoSnapshotYet, SinkFailed
 from binlake.feeds import condition, positions
 from binlake.feeds.error_layers import handler_of
 from binlake.feeds.feeds_file import Feeds
@@ -39,7 +39,7 @@ def checks_of_file(feeds: Feeds) -> list[Check]:
 
 def _recorded_state(config: PipelineConfig) -> str:
     if (recorded_state := lease.read(metadata_of(config)).recorded_state) is None:
-        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+        raise NoSnapshotYet
     return f"{config.root} is at batch {recorded_state.batch}"
 
 

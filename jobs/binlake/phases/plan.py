@@ -10,7 +10,7 @@ from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.locate import between
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
-from binlake.errors import UsageError
+from binlake.errors import NoSnapshotYet
 from binlake.faults import fault
 from binlake.metadata import lease, leftovers, life_settings
 from binlake.metadata.failures import noted
@@ -39,13 +39,13 @@ class Limit(NamedTuple):
 
 @noted("plan")
 def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit) -> PlanOutcome:
-    """Write down the range of the next batch, unless there is an open batch or nothing new. Raises UsageError."""
+    """Write down the range of the next batch, unless there is an open batch or nothing new. Raises NoSnapshotYet."""
     control = held.control()
     if control.open is not None:
         return _begun_before(control.open)
     recorded_state = control.recorded_state
     if recorded_state is None:
-        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+        raise NoSnapshotYet
     leftovers.remove_recorded(config, recorded_state)
     recorded_state, changed = life_settings.compare(held, config, recorded_state)
     tables = tuple(map(changed_by_yaml, changed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from croniter import croniter
 
 from binlake.metadata.feed_watermarks import RELAY
-from binlake.metadata.status import SourceStatus
+from binlake.metadata.status import SnapshotStatus, SourceStatus
 from binlake.source.ahead import LogSeen
 
 Health = Literal["good", "new", "warn", "bad"]
@@ -116,6 +116,9 @@ def _failed(status: SourceStatus, now: datetime) -> list[Advice]:
 def _beginning(status: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice]:
     if status.position is not None:
         return []
+    if status.holder and not status.holder_died:
+        what = f"the first snapshot is being taken{_copied(status.snapshots)}"
+        return [Advice("new", what, "nothing: the tables follow when it is done")]
     bootstrap = f"binlake_{status.source}_bootstrap"
     button: Remedy | None = Remedy("bootstrap")
     if "bootstrap" not in dags:
@@ -198,16 +201,24 @@ def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:
     return [Advice("warn", f"the log that is needed next may be purged in {left:.1f} hours", remedy, Remedy("sync"))]
 
 
+def _copied(snapshots: Sequence[SnapshotStatus]) -> str:
+    if not snapshots:
+        return ""
+    chunks, copied = sum(copy.chunks for copy in snapshots), sum(copy.copied for copy in snapshots)
+    return f", {copied:,} of {chunks:,} chunks, {sum(copy.rows for copy in snapshots):,} rows"
+
+
 def _unfinished(status: SourceStatus) -> list[Advice]:
-    advice = [
-        Advice(
-            "warn",
-            f"the snapshot of {copy.table} isn't finished: {copy.copied} of {copy.chunks} chunks",
-            "nothing if a run is at it; else run the bootstrap again, which goes on with the chunks that are missing",
-            None if status.holder and not status.holder_died else Remedy("bootstrap"),
+    advice: list[Advice] = []
+    at_work = bool(status.holder) and not status.holder_died
+    if status.snapshots and (status.position is not None or not at_work):
+        first, *others = (copy.table for copy in status.snapshots)
+        names = f"{first} and {len(others):,} others aren't" if others else f"{first} isn't"
+        what = f"the snapshot of {names} finished{_copied(status.snapshots)}"
+        remedy = (
+            "nothing while a run is at work" if at_work else "run the bootstrap again: it goes on where this one ended"
         )
-        for copy in status.snapshots
-    ]
+        advice.append(Advice("warn", what, remedy, None if at_work else Remedy("bootstrap")))
     if status.holder_died:
         advice.append(
             Advice(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 import binlake.feeds.feeds_file  # noqa: F401 - it takes the function by its name, and not the test's
 from binlake.feeds import carry as carrying
@@ -84,3 +84,9 @@ def test_a_feed_or_a_connection_that_isnt_there(
     with pytest.raises(AirflowException, match="'kafka_shop' isn't defined in Airflow"):
         execute(config_file=source(tmp_path, FEED))
     assert not carried
+
+
+def test_before_the_first_snapshot_a_feed_is_skipped(tmp_path: Path) -> None:
+    file = source(tmp_path, {"name": "out", "format": "text", "sink": tmp_path.as_uri()})
+    with pytest.raises(AirflowSkipException, match="no table has a snapshot yet"):
+        execute(config_file=file)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config, pipeline
@@ -282,3 +282,17 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
 def test_what_no_notice_can_be_is_refused(tmp_path: Path, airflow: str) -> None:
     with pytest.raises(ConfigurationError, match=r"airflow[.]notify[.]0"):
         loaded(tmp_path, airflow)
+
+
+def test_before_the_first_snapshot_a_sync_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yaml(tmp_path, "retries: 1")
+    monkeypatch.setattr(operators, "wait_for_earlier_backfill", lambda *_: None)
+    monkeypatch.setattr(operators, "stop_of", lambda *_: None)
+    monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
+    sync = dags_of(tmp_path)["binlake_shop_sync"]
+    with pytest.raises(AirflowSkipException, match="no table has a snapshot yet"):
+        sync.get_task("plan").execute({})
+    record = sync.get_task("record")
+    record.plan = None  # what a skipped task passes on
+    with pytest.raises(AirflowSkipException):
+        record.execute({})

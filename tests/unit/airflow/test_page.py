@@ -181,7 +181,22 @@ def standing(**changes: Any) -> SourceStatus:
             standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),)),
             timedelta(0),
             False,
-            ["warn: the snapshot of shop.a isn't finished: 1 of 3 chunks"],
+            ["warn: the snapshot of shop.a isn't finished, 1 of 3 chunks, 9 rows"],
+        ),
+        (
+            standing(snapshots=tuple(SnapshotStatus(f"shop.{n}", 4, 1, 9) for n in range(300)), position=None),
+            timedelta(0),
+            False,
+            [
+                "new: no table has a snapshot yet",
+                "warn: the snapshot of shop.0 and 299 others aren't finished, 300 of 1,200 chunks, 2,700 rows",
+            ],
+        ),
+        (
+            standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),), position=None, holder="a bootstrap"),
+            timedelta(0),
+            False,
+            ["new: the first snapshot is being taken, 1 of 3 chunks, 9 rows"],
         ),
         (
             standing(feeds=(FeedStatus("orders", "stopped", 5, 2, 9, "no such topic", "make it"),)),
