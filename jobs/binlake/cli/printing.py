@@ -18,6 +18,7 @@ from binlake.schema.table import TableName
 if TYPE_CHECKING:
     from binlake.lake.lake_versions import LakeVersion
     from binlake.maintain.maintain import MaintainReport
+    from binlake.metadata.feed_watermarks import FeedStatus
     from binlake.metadata.history import Shape
     from binlake.metadata.record import RunReport
     from binlake.metadata.status import SourceStatus
@@ -208,13 +209,7 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         progress = f"{copy.copied} of {copy.chunks} chunks, {copy.rows:,} rows"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
     for feed in status.feeds:
-        at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
-        behind = f", {feed.behind:,} batches behind" if feed.behind else ""
-        lines.append(f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages")
-        if feed.reason:
-            lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
-        if feed.left_out:
-            lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
+        lines += _feed_lines(feed)
     if status.holder_died:
         lines.append(f"held by {status.holder}, which is dead: the next run takes over at once")
     elif status.holder:
@@ -226,6 +221,22 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines.append(
             f"last run ended {_time_and_age(status.last_run['ended_us'])}, {status.last_run['mutations']:,} mutations"
         )
+    return lines
+
+
+def _feed_lines(feed: FeedStatus) -> list[str]:
+    at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
+    behind = f", {feed.behind:,} batches behind" if feed.behind else ""
+    lines = [f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages"]
+    if not feed.in_yaml:
+        lines.append(
+            f"  the YAML doesn't have it: it is of a file of feeds, or was taken out and still keeps staging, until "
+            f"binlake feed --forget {feed.name}"
+        )
+    if feed.reason:
+        lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
+    if feed.left_out:
+        lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
     return lines
 
 

@@ -82,7 +82,7 @@ class FeedStatus:
     """A feed as ``status`` shows it.
 
     behind: recorded batches that it hasn't carried. left_out: events in all its life that it left out; last_left_out:
-    the newest of them.
+    the newest of them. in_yaml: the source's YAML has it; else it is of a file of feeds, or was taken out.
     """
 
     name: str
@@ -95,6 +95,7 @@ class FeedStatus:
     updated_us: int | None = None
     left_out: int = 0
     last_left_out: str = ""
+    in_yaml: bool = True
 
 
 @dataclass(frozen=True)
@@ -275,12 +276,13 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
     staged = staged_batches(config)
     names = [*(feed.name for feed in config.feeds), *(name for name in rows)]
     left_out = omitted(metadata)
+    own = {RELAY, *(feed.name for feed in config.feeds)}
     feeds = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
-    return [_with_omissions(feed, *left_out.get(feed.name, (0, ""))) for feed in feeds]
-
-
-def _with_omissions(feed: FeedStatus, left_out: int, last: str) -> FeedStatus:
-    return replace(feed, left_out=left_out, last_left_out=last)
+    return [
+        replace(feed, left_out=events, last_left_out=last, in_yaml=feed.name in own)
+        for feed in feeds
+        for events, last in [left_out.get(feed.name, (0, ""))]
+    ]
 
 
 def omitted(metadata: Metadata) -> dict[str, tuple[int, str]]:

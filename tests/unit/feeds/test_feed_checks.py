@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,7 +98,9 @@ def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(
     with pytest.raises(ConfigurationError):
         carry(config, config.feeds[0], PARTS, Report(quiet=True))
     (found,) = feed_watermarks.statuses(config, metadata_of(config))
-    assert (found.status, bool(found.reason), bool(found.remedy)) == ("stopped", True, True)
+    assert (found.status, bool(found.reason), bool(found.remedy), found.in_yaml) == ("stopped", True, True, True)
+    (taken_out,) = feed_watermarks.statuses(config.model_copy(update={"feeds": []}), metadata_of(config))
+    assert taken_out == replace(found, in_yaml=False)
     path = tmp_path / "shop.yaml"
     path.write_text(json.dumps({**told, "feeds": []}))
     assert command_line.run(["feed", "--config", str(path), "--forget", "out"]) == 0

@@ -15,9 +15,9 @@ function behind(feed, now_us) {
 }
 
 const feedColumns = (source, now_us) => [
-  { name: "Feed", cell: (feed) => feed.name },
+  { name: "Feed", cell: (feed) => [feed.name, feed.in_yaml ? null : el("span", { class: "quiet", title: "It is of a file of feeds, or was taken out and still keeps staging" }, " not in this YAML")] },
   { name: "State", cell: (feed) => [status(feed.status), reason(feed)] },
-  { name: "Carried through", cell: (feed) => (feed.batch === null ? "not begun" : toBatch(source, feed.batch)) },
+  { name: "Carried through", cell: (feed) => (feed.batch === null ? "not begun" : feed.batch === 0 ? "the snapshot" : toBatch(source, feed.batch)) },
   { name: "Behind by", number: true, title: "Recorded batches that it hasn't carried, and since when", cell: (feed) => behind(feed, now_us) },
   { name: "Messages", number: true, cell: (feed) => number(feed.messages) },
   { name: "Left out", number: true, title: "Events that it couldn't tell, and was to go on without", cell: (feed) => el("span", { title: feed.last_left_out }, number(feed.left_out)) },
