@@ -385,6 +385,7 @@ class Query:
         status = ByteCursor(cursor.take(cursor.uint(2)))
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
+        text = cursor.rest()
         sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
         variables: dict[str, Any] = {}
         while status.left:
@@ -417,15 +418,18 @@ class Query:
                 for _ in range(status.uint(1) % 254):
                     while status.uint(1):
                         pass
-            else:
+            elif code == 131:  # default collations of character sets, which come before the client's
+                status.skip(4 * status.uint(1))
+            elif client_collation or text.isascii():
                 break
-        text = cursor.rest()
+            else:
+                raise Malformed(f"the status variable {code} before the client's character set")
         return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, text, **variables)
 
 
-_STATUS_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4}
+_STATUS_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 129: 8}
 """Sizes in bytes of status variables that are skipped ("Query_event::Query_event_status_vars", statement_events.h).
-Codes from 128 on are MariaDB's own (sql/log_event.h)."""
+Codes from 128 on are MariaDB's own (sql/log_event.h). Only 131, since 11.4, stands before smaller ones."""
 _OPTION_EXPLICIT_DEF_TIMESTAMP = 1 << 24
 """MariaDB's sql/sql_priv.h."""
 

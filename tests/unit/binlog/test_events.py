@@ -10,6 +10,7 @@ from binlake.binlog.events import (
     ARTIFICIAL,
     EventType,
     FormatDescription,
+    Malformed,
     Query,
     mariadb_transaction,
     stands_in_no_file,
@@ -80,3 +81,29 @@ def test_an_alter_in_two_phases_counts_where_it_is_committed(extra: int | None, 
     body = struct.pack("<QIBQ", 7, 3, flags, 99) + (b"" if extra is None else bytes([extra]) + rest)
     begun = mariadb_transaction(body.ljust(21, b"\0"), timestamp=5, server_id=9, offset=4)
     assert (begun.gtid, begun.is_void, begun.prepares, begun.xid) == ("3-9-7", is_void, False, None)
+
+
+def query(status: str, text: bytes) -> Query:
+    """A QUERY_EVENT with these status variables, in hexadecimal digits."""
+    variables = bytes.fromhex(status)
+    return Query.parse(struct.pack("<IIBHH", 1, 0, 1, 0, len(variables)) + variables + b"d\0" + text)
+
+
+FIRST = "00 00 00 00 01 01 00 00 20 54 00 00 00 00 06 03 73 74 64"
+COLLATIONS = "83 05 21 00 00 08 23 00 00 0a 2d 00 00 09 36 00 00 0b 3c 00 00 0c"
+
+
+@pytest.mark.parametrize("collations", ["", "83 00", COLLATIONS], ids=["10.11", "11.4", "11.8"])
+def test_default_collations_stand_before_the_clients(collations: str) -> None:
+    """As MariaDB logs CREATE TABLE with CHARSET and without COLLATE."""
+    behind = "04 0c 00 08 00 00 09 05 06 2b 30 33 3a 30 30 80 40 e2 01 81 08 00 00 00 00 00 00 00"
+    parsed = query(f"{FIRST} {collations} {behind}", b"CREATE TABLE \x8e\xb1")
+    assert (parsed.client_collation, parsed.server_collation, parsed.time_zone) == (12, 2304, "+03:00")
+    assert (parsed.microsecond, parsed.database, parsed.text) == (123456, "d", b"CREATE TABLE \x8e\xb1")
+
+
+def test_a_text_is_not_guessed_where_its_character_set_is_behind_something_new() -> None:
+    assert query(f"{FIRST} c8 01 04 0c 00 08 00 00 09", b"CREATE TABLE t").text == b"CREATE TABLE t"
+    assert query(f"{FIRST} 04 0c 00 08 00 00 09 c8 01", b"CREATE TABLE \x8e\xb1").client_collation == 12
+    with pytest.raises(Malformed, match="status variable 200"):
+        query(f"{FIRST} c8 01 04 0c 00 08 00 00 09", b"CREATE TABLE \x8e\xb1")
