@@ -116,11 +116,14 @@ def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[De
     delta_actions.commit(log, table.path, [*_own_actions(table, own, log.version()), *actions])
 
 
-def _own_actions(table: LakeLog, own: OwnCommit, read_version: int) -> tuple[DeltaAction, DeltaAction]:
+def _own_actions(table: LakeLog, own: OwnCommit, read_version: int | None = None) -> tuple[DeltaAction, DeltaAction]:
+    """Return the actions that tell of a commit. read_version: None for a table's first commit; deltalake reads no
+    history with -1 in it."""
     at = now()
+    read = {} if read_version is None else {"readVersion": read_version}
     info = {
         "timestamp": at, "operation": own.operation, "operationParameters": own.parameters,
-        "readVersion": read_version, "isolationLevel": "Serializable", "isBlindAppend": False,
+        **read, "isolationLevel": "Serializable", "isBlindAppend": False,
         "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(own.note, ensure_ascii=False),
         "operationMetrics": {name: str(count) for name, count in own.metrics.items()},
     }  # fmt: skip
@@ -148,7 +151,7 @@ def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) 
         "schemaString": schema.text(properties), "partitionColumns": [], "configuration": properties,
         "createdTime": now(),
     }  # fmt: skip
-    info, transaction = _own_actions(table, own, -1)
+    info, transaction = _own_actions(table, own)
     delta_actions.create(
         table.path, [info, transaction, {"protocol": protocol}, {"metaData": metadata}, {"add": added}]
     )
