@@ -6,11 +6,15 @@ deltalake's own reader reads files side by side, in no order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from numpy.typing import NDArray
 
 from binlake.delta.key_ranges import physical_names
 from binlake.storage import files
@@ -39,6 +43,35 @@ def read(
                 shown = rows if there is None else rows.filter(there.slice(first, rows.num_rows))
                 yield _as_wanted(shown, fields, stored), begins + first + rows.num_rows
             begins += file.metadata.num_rows
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """A data file, below its table's folder, and a function that reads the rows that count, some at a time, with the
+    number of each in the file. The functions of several files may run side by side."""
+
+    path: str
+    numbered: Callable[[], Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]]
+
+
+def of_files(log: DeltaTable, table_path: str, fields: Sequence[pa.Field], paths: Sequence[str]) -> Iterator[FileRows]:
+    """Yield some data files of a table. fields, errors: as of ``read``."""
+    stored = physical_names(log)
+    kept = _kept(log)
+
+    def rows_of(path: str) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        there = kept.get(path.rpartition("/")[2])
+        with files.opened(f"{table_path}/{path}") as source:
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            for rows, first in _of_file(file, [stored[field.name] for field in fields], 0):
+                numbers = np.arange(first, first + rows.num_rows)
+                if there is not None:
+                    shown = there.slice(first, rows.num_rows)
+                    rows, numbers = rows.filter(shown), numbers[shown.to_numpy(zero_copy_only=False)]
+                yield _as_wanted(rows, fields, stored), numbers
+
+    for path in paths:
+        yield FileRows(path, partial(rows_of, path))
 
 
 def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:

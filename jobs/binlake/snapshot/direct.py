@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pymysql
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -148,13 +148,7 @@ def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
                 cursor.execute(query.init_statements)
                 while cursor.nextset():
                     pass
-        connection._execute_command(COMMAND.COM_QUERY, query.text)
-        for _ in range(connection._read_packet().read_length_encoded_integer()):
-            connection._read_packet()
-        connection._read_packet()  # the end of the columns' definitions
-        # Its reader holds the first bytes of the rows, or waits for them; what follows needs no second copy.
-        arrived = connection._rfile.read1(1 << 20)
-        yield from resultset.columns(connection._sock.recv_into, columns, arrived)
+        yield from resultset.answer(connection, query.text, columns)
         _wait_until_seen(connection, query.seen)
     finally:
         connection._force_close()

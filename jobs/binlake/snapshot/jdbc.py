@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
@@ -20,6 +18,9 @@ from binlake.snapshot.bounds import Bound
 from binlake.source import session_settings
 from binlake.source.connection import Endpoint
 from binlake.spark import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 DRIVER = "com.mysql.cj.jdbc.Driver"
 _STREAM_ROWS = str(-(2**31))
@@ -103,6 +104,8 @@ def read(spark: SparkSession, query: ChunkQuery) -> DataFrame:
 
 def _for_executors(spark: SparkSession, frame: DataFrame, options: dict[str, str]) -> DataFrame:
     """Return the frame with its key stores at the executors' paths: its options were resolved with the driver's."""
+    from pyspark.sql import DataFrame
+
     shipped = keystores.shipped(spark.sparkContext, options)
     if not shipped:
         return frame

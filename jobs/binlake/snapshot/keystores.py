@@ -11,12 +11,14 @@ import ssl
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-
-from pyspark import SparkContext
+from typing import TYPE_CHECKING
 
 from binlake.errors import ConfigurationError
 from binlake.once import once
 from binlake.spark import trust
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _TRUSTED, _CLIENT = "trustCertificateKeyStore", "clientCertificateKeyStore"
 _PASSWORD = secrets.token_urlsafe(24)

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import expr
+from typing import TYPE_CHECKING, Any
 
 from binlake.errors import InvalidDate, InvalidText, UnsupportedColumn
 from binlake.names import spark_quote
@@ -19,6 +16,9 @@ from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NOT_TEXT = "binlake: no text in column"
 """What a task's error says, followed by the column's number among the mirrored ones."""
@@ -31,6 +31,8 @@ _MEND_TEXT = (
 
 def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -> DataFrame:
     """Return the selected rows with the lake's columns. Once they are written, ``invalid_dates`` counts their dates."""
+    from pyspark.sql.functions import expr
+
     named = selected.toDF(*[column.name for column in schema.mirrored])
     refused = refused_dates(schema, invalid)
     counts = [expr(f"COUNT_IF({_invalid(column)})").alias(f"n{number}") for number, column in enumerate(refused)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -71,6 +72,8 @@ class Restored:
         if datatypes.is_text(column):
             return self._texts(number, column, texts)
         kind = datatypes.arrow_type(column)
+        if pa.types.is_list(kind):
+            return _vectors(texts, kind), None
         return (texts if kind == pa.binary() else texts.cast(_THROUGH.get(kind, kind)).cast(kind)), None
 
     def _dates(self, column: Column, texts: pa.StringArray) -> tuple[pa.Array, pa.Array]:
@@ -95,6 +98,17 @@ class Restored:
             raise NoText(number)
         valid = pc.if_else(pa.array(invalid, pa.bool_()), pa.scalar(None, pa.binary()), texts)
         return valid.cast(pa.string()), pa.array(stored, pa.binary())
+
+
+def _vectors(texts: pa.BinaryArray, kind: pa.ListType) -> pa.Array:
+    """Return lists of the numbers whose bytes lie in ``texts``, little-endian and side by side."""
+    validity, ends, data = texts.buffers()
+    width = kind.value_type.bit_width // 8
+    offsets = np.frombuffer(ends, np.int32) // width
+    numbers = pa.Array.from_buffers(kind.value_type, int(offsets[-1]), [None, data])
+    return pa.Array.from_buffers(
+        kind, len(texts), [validity, pa.py_buffer(offsets)], texts.null_count, texts.offset, [numbers]
+    )
 
 
 def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:

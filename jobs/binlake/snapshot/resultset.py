@@ -8,10 +8,12 @@ on in the next one. An EOF packet ends the rows, an ERR packet tells why there a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pymysql.constants import COMMAND
 
 from binlake.binlog.strings import Bytes
 from binlake.kernels.native import kernel
@@ -123,6 +125,21 @@ def _gather(data: Bytes, places: Numbers, lengths: Numbers, offsets: npt.NDArray
         values[end : end + length] = data[places[row] : places[row] + length]
         end += length
         offsets[row + 1] = end
+
+
+def answer(connection: Any, text: str, count: int) -> Iterator[list[pa.BinaryArray]]:
+    """Run a query on pymysql's connection and yield its rows as ``columns`` does; the connection is free after the
+    last.
+
+    count: number of the query's columns. Raises Refused, Truncated, OSError, and pymysql's errors before the first row.
+    """
+    connection._execute_command(COMMAND.COM_QUERY, text)
+    for _ in range(connection._read_packet().read_length_encoded_integer()):
+        connection._read_packet()
+    connection._read_packet()  # the end of the columns' definitions
+    # Its reader holds the first bytes of the rows, or waits for them; what follows needs no second copy.
+    arrived = connection._rfile.read1(1 << 20)
+    yield from columns(connection._sock.recv_into, count, arrived)
 
 
 def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"") -> Iterator[list[pa.BinaryArray]]:

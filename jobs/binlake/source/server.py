@@ -94,6 +94,11 @@ class Source:
         """Return the server's number of this connection."""
         return int(self.query("SELECT CONNECTION_ID() AS id")[0]["id"])
 
+    @property
+    def connection(self) -> pymysql.Connection[Cursor]:
+        """Return the driver's connection, for who reads rows as the protocol has them."""
+        return self._connection
+
     def query(self, sql: str, args: Sequence[object] | None = None) -> list[dict[str, Any]]:
         """Run a query and return all rows as dicts by column name.
 
