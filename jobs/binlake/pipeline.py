@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, VerifyWay
 from binlake.errors import TableError
 from binlake.metadata import lease, watermarks
 from binlake.metadata.failures import noted
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from binlake.maintain.maintain import MaintainReport
     from binlake.phases.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
+    from binlake.verify.self_test import SelfTestReport
     from binlake.verify.verify import VerifyReport
 
 
@@ -209,17 +210,58 @@ def verify(
     report: Report,
     *,
     tables: list[str] | None = None,
+    by: VerifyWay | None = None,
     run: str | None = None,
 ) -> VerifyReport:
-    """Compare every value of the lake with a consistent read of the server, at the position of that read."""
+    """Compare every value of the lake with a consistent read of the server, at the position of that read.
+
+    by: overrides the YAML's ``verify.by``.
+    """
     from binlake.verify.verify import verify as compare
 
     def catch_up(position: Position) -> None:
         sync(config, origin, session, report, stop_at=position, run=run)
 
     server = server_of(origin, "verify")
-    spark = session("a verification compares rows on Spark's executors")
-    return compare(config, server, spark, metadata_of(config), catch_up, tables=tables, report=report)
+    config = config.verified_by(by or config.verify.by)
+    return compare(config, server, session, metadata_of(config), catch_up, tables=tables, report=report)
+
+
+@noted("repair")
+def repair(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    *,
+    tables: list[str] | None = None,
+    dry_run: bool = False,
+    keep_values: bool = False,
+    run: str | None = None,
+) -> VerifyReport:
+    """Compare the lake with the server, and put right the rows that differ, in one commit for each table.
+
+    dry_run: nothing is put right. keep_values: the lake's former values are noted, too.
+    """
+    from binlake.verify.repair import Repairs
+    from binlake.verify.verify import verify as compare
+
+    server = server_of(origin, "repair")
+    with lease.held(metadata_of(config)) as held:
+
+        def catch_up(position: Position) -> None:
+            _carry(held, config, origin, session, report, Limit(stop_at=position), run)
+
+        repairs = Repairs(held, config, dry_run=dry_run, keep_values=keep_values)
+        by_read = config.verified_by("read")
+        return compare(by_read, server, session, held.metadata, catch_up, tables=tables, report=report, repairs=repairs)
+
+
+def self_test(config: PipelineConfig, *, tables: list[str] | None = None) -> SelfTestReport:
+    """Plant faults in copies of some rows of the lake's tables, and tell whether a verification finds each."""
+    from binlake.verify.self_test import self_test_lake
+
+    return self_test_lake(config, metadata_of(config), tables)
 
 
 @noted("replay")

@@ -141,6 +141,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
+    verify.add_argument(
+        "--self-test", action="store_true", help="plant faults in copies of the lake's rows, and find each"
+    )
+    repair = add("repair", step_commands.repair, "put right the rows that differ from the server", as_json=True)
+    repair.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    repair.add_argument("--dry-run", action="store_true", help="tell what would be put right, and change nothing")
+    repair.add_argument("--keep-values", action="store_true", help="note the lake's former values, too")
     replay = add(
         "replay",
         step_commands.replay,

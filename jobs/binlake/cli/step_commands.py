@@ -65,14 +65,39 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
+    if arguments.self_test:
+        tested = pipeline.self_test(config, tables=arguments.tables)
+        if arguments.json:
+            printing.as_json(tested.to_json())
+        else:
+            print(tested.to_text())
+        tested.refuse_missed()
+        return
     report = report_of(arguments)
     session = session_of("verify", config, report)
-    result: VerifyReport = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables)
+    result: VerifyReport = pipeline.verify(
+        config, origin_of(config), session, report, tables=arguments.tables, by=arguments.by
+    )
     if arguments.json:
         printing.as_json(result.to_json())
     else:
         print(result.to_text())
     result.refuse_unequal()
+
+
+def repair(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    report = report_of(arguments)
+    result = pipeline.repair(
+        config, origin_of(config), session_of("repair", config, report), report,
+        tables=arguments.tables, dry_run=arguments.dry_run, keep_values=arguments.keep_values,
+    )  # fmt: skip
+    if arguments.json:
+        printing.as_json(result.to_json())
+    else:
+        print(result.to_text())
+    result.refuse_unrepaired()
 
 
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:

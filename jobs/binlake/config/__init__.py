@@ -15,6 +15,7 @@ from binlake.config.pipeline_config import (
     config_of,
     load,
 )
+from binlake.config.verify_config import VerifyConfig, VerifyWay
 
 __all__ = [
     "SYSTEM_DATABASES",
@@ -28,6 +29,8 @@ __all__ = [
     "SourceConfig",
     "SparkConfig",
     "TablesConfig",
+    "VerifyConfig",
+    "VerifyWay",
     "config_of",
     "load",
 ]

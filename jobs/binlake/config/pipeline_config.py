@@ -17,6 +17,7 @@ from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.table_modes import BesideMode, TableModes, TablesModes, beside_table, mirror_of, modes_of
 from binlake.config.table_pattern import TablePattern
+from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
@@ -386,6 +387,7 @@ class PipelineConfig(_Strict):
     snapshot: SnapshotConfig = SnapshotConfig()
     merge: MergeConfig = MergeConfig()
     maintain: MaintainConfig = MaintainConfig()
+    verify: VerifyConfig = VerifyConfig()
     catalog: CatalogConfig | None = None
     airflow: AirflowConfig = AirflowConfig()
     page: PageConfig = PageConfig()
@@ -444,6 +446,10 @@ class PipelineConfig(_Strict):
     def reading_as(self, tables: TablesConfig, invalid: InvalidValues) -> Self:
         """Return a copy with other settings of what is read."""
         return self.model_copy(update={"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text})
+
+    def verified_by(self, way: VerifyWay) -> Self:
+        """Return a copy whose tables are compared in this way."""
+        return self.model_copy(update={"verify": self.verify.model_copy(update={"by": way})})
 
     @property
     def root(self) -> str:

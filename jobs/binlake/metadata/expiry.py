@@ -91,6 +91,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
         "runs": f"ended_us < {min(old, max(runs, default=old))}",
         "batches": f"updated_us < {old} AND state = 'recorded' AND batch < {needed}",
         "verifications": f"at_us < {old}",
+        "repairs": f"at_us < {old}",
         "quarantine": f"at_us < {old_quarantine}" + (f" AND table_id NOT IN ({stopped})" if stopped else ""),
     }
     if ended := _snapshots_ended(metadata, old):

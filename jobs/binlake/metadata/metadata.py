@@ -110,6 +110,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "omissions": _schema(
         feed=_TEXT, at_us=_INT, layer=_TEXT, table=_TEXT, place=_TEXT, events=_INT, mutations=_INT, reason=_TEXT,
     ),
+    # Rows that a repair put right, as they were before. key, columns, before (values, if they are kept): JSON.
+    "repairs": _schema(
+        repair=_TEXT, at_us=_INT, table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
+        delta_version=_INT, kind=_TEXT, rows=_INT, key=_TEXT, columns=_TEXT, before=_TEXT,
+    ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
         delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),

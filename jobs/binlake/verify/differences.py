@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlake.verify.hashes import Chunks, ChunkSum
-from binlake.verify.result import DifferingRow
+from binlake.verify.result import MOST_ROWS, DifferingRow
 from binlake.verify.server_side import KeyedHash
 
-MOST_ROWS = 100
-"""The most differing rows that are reported per table."""
 MOST_FETCHED = 100_000
 """The most rows whose keys are fetched from each side to find the differing ones."""
 

@@ -11,6 +11,8 @@ from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
+MOST_ROWS = 100
+"""The most differing rows that are reported per table."""
 SHOWN = 10
 """The most differing rows of a table in the text; JSON has them all."""
 
@@ -41,8 +43,32 @@ class DifferingRow:
 
 
 @dataclass(frozen=True)
+class TableRepair:
+    """What a repair did with a table that differs.
+
+    state: planned by a dry run, repaired, or refused for a ``reason``. counts: differing rows by kind. delta_version:
+    of the commit.
+    """
+
+    state: Literal["planned", "repaired", "refused"]
+    counts: dict[str, int]
+    delta_version: int | None = None
+    reason: str = ""
+    remedy: str = ""
+
+    def to_text(self) -> str:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
+        if self.state == "refused":
+            return f"not repaired: {self.reason}\n    → {self.remedy}"
+        if self.state == "planned":
+            return f"to be repaired: {counts}"
+        return f"repaired: {counts}, Delta version {self.delta_version}"
+
+
+@dataclass(frozen=True)
 class TableResult:
-    """The result for one table. chunks: how many were compared. differing: how many of them differ."""
+    """The result for one table. chunks: how many were compared. differing: how many of them differ. repair: None where
+    none was asked for, or nothing differs."""
 
     name: TableName
     state: State
@@ -56,6 +82,7 @@ class TableResult:
     batch: int | None = None
     reason: str = ""
     remedy: str = ""
+    repair: TableRepair | None = None
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(row), "key": dict(row.key), "columns": list(row.columns)} for row in self.rows]
@@ -72,6 +99,7 @@ class TableResult:
         lines = [f"{'equal' if self.equal else 'DIFFERS':9} {self.name}: {what}, Delta version {self.delta_version}"]
         lines += [f"    {self.reason}"] if self.reason else []
         lines += [f"    {row}" for row in self.rows[:SHOWN]]
+        lines += [f"    {self.repair.to_text()}"] if self.repair else []
         if len(self.rows) > SHOWN:
             lines.append(f"    … and {len(self.rows) - SHOWN} more found (--json shows them)")
         return "\n".join(lines)
@@ -113,6 +141,15 @@ class VerifyReport:
             named = ", ".join(str(table.name) for table in self.unverified)
             what = f"not compared with the server: {named}" if named else "no table was compared with the server"
             raise CheckFailed(what, remedy=UNVERIFIED_REMEDY)
+
+    def refuse_unrepaired(self) -> None:
+        """Raise CheckFailed unless every table was compared, and is equal or was repaired."""
+        left = [table for table in self.differing if table.repair is None or table.repair.state != "repaired"]
+        if left:
+            named = ", ".join(str(table.name) for table in left)
+            raise CheckFailed(f"the lake still differs from the server: {named}", remedy=DIFFERING_REMEDY)
+        if self.unverified or not self.compared:
+            self.refuse_unequal()
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,27 +1,27 @@
 """Verify: compare every value of the lake with the server.
 
-Read views at one position are opened under a short lock. On them the server computes hashes of every table's chunks,
-while the lake is brought to the same position. Then Spark computes the same hashes, and differing chunks are compared
-row by row.
+Read views at one position are opened under a short lock. On them every table is read from the server, or hashed there,
+while the lake is brought to the same position. Then the lake's rows are read and compared (by_read.py, by_hash.py).
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pymysql.constants import ER
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.errors import UNMATCHED_REMEDY, SourceError, UsageError, snapshot_command
+from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Position
@@ -30,13 +30,16 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
-from binlake.spark import functions
-from binlake.verify import differences, server_side
-from binlake.verify.hashes import Chunks, TableHashes, chunk_count
-from binlake.verify.lake_side import LakeSide
+from binlake.spark.starting import SessionFactory
+from binlake.verify.by_read import ByRead
+from binlake.verify.lake_rows import Unreadable
+from binlake.verify.repair import Repairs
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.verify_progress import ComparisonProgress
 from binlake.verify.views import ReadViews
+
+if TYPE_CHECKING:
+    from binlake.verify.by_hash import ByHash
 
 __all__ = ["DifferingRow", "TableResult", "VerifyReport", "verify"]
 
@@ -45,6 +48,7 @@ CatchUp = Callable[[Position], None]
 
 _ALTERED = {ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}
 _AGAIN = "run verify again"
+_BY_HASH = "run verify --by hash"
 _SAID_EVERY = 1.0
 """Seconds between two reports of progress."""
 
@@ -52,42 +56,39 @@ _SAID_EVERY = 1.0
 def verify(
     config: PipelineConfig,
     endpoint: Endpoint,
-    session: SparkSession,
+    session: SessionFactory,
     metadata: Metadata,
     catch_up: CatchUp,
     *,
     tables: list[str] | None = None,
     report: Report | None = None,
+    repairs: Repairs | None = None,
 ) -> VerifyReport:
     """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
-    Raises UsageError if no table matches, SourceError if the server can't be read, and what ``catch_up`` raises.
+    repairs: puts right what differs; it wants tables that are compared by reading. Raises UsageError if no table
+    matches, SourceError if the server can't be read, and what ``catch_up`` raises.
     Differences are no errors.
     """
     began = time.monotonic()
-    functions.register(session)
     chosen = _ChosenTables(config, metadata, tables)
     report = report or Report()
-    with Source.open(endpoint) as source:
+    workers = config.verify.connections or max(2, os.cpu_count() or 1)
+    comparison = _Comparison(config, session, workers, report, repairs)
+    with Source.open(endpoint) as source, comparison:
         before = chosen.on_server(source)
-        workers = max(2, session.sparkContext.defaultParallelism)
-        under_lock: dict[TableName, Chunks] = {}
         with ReadViews(
-            endpoint,
-            list(before),
-            count=workers,
-            under_lock=lambda view: under_lock.update(_without_views(view, before)),
+            endpoint, list(before), count=workers, under_lock=lambda view: comparison.read_under_lock(view, before)
         ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
             tables_now = {
                 name: table for name, table in chosen.on_server(source).items() if _is_unchanged(table, before)
             }
             source.close()
-            comparison = _Comparison(config, session, views, workers, report)
-            hashed = comparison.hash_on_server(tables_now, under_lock)
+            parts = comparison.begin(tables_now, views)
             catch_up(views.position)
             marks = chosen.watermarks()
-            results = comparison.compare_all(marks, hashed, tables_now, changed=before.keys() - tables_now.keys())
+            results = comparison.compare_all(marks, parts, tables_now, views, before.keys() - tables_now.keys())
     verify_report = VerifyReport(
         uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results)
     )
@@ -97,25 +98,6 @@ def verify(
 
 def _is_unchanged(table: SourceTable, before: dict[TableName, SourceTable]) -> bool:
     return table.name in before and before[table.name].schema == table.schema
-
-
-def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict[TableName, Chunks]:
-    """Return hashes of tables whose engine has no read views: they only stay unchanged under the lock."""
-    return {
-        name: server_side.aggregate(source, name, _hashes(table))
-        for name, table in tables.items()
-        if not table.has_read_views
-    }
-
-
-def _finished(chunks: Chunks) -> Future[Chunks]:
-    future: Future[Chunks] = Future()
-    future.set_result(chunks)
-    return future
-
-
-def _hashes(table: SourceTable) -> TableHashes:
-    return TableHashes(table.schema, chunk_count(table.rows))
 
 
 class _ChosenTables:
@@ -169,53 +151,69 @@ class _Comparison:
     """One comparison, in progress. workers: how many tables are compared at once."""
 
     config: PipelineConfig
-    session: SparkSession
-    views: ReadViews
+    session: SessionFactory
     workers: int
     report: Report
+    repairs: Repairs | None = None
     began: float = field(default_factory=time.monotonic)
 
-    def hash_on_server(
-        self, tables: dict[TableName, SourceTable], known: dict[TableName, Chunks]
-    ) -> dict[TableName, list[Future[Chunks]]]:
-        """Start the server's hashing; return the futures of each table's parts. known: hashes computed before."""
-        started = {name: [_finished(chunks)] for name, chunks in known.items() if name in tables}
-        for name, table in tables.items():
-            if name not in started:
-                started[name] = [self._part(table, where) for where in self._cuts(table)]
-        self.views.hashing.close_after([future for futures in started.values() for future in futures])
-        return started
+    def __post_init__(self) -> None:
+        self._by_read = ByRead(self.config, self.workers, self.repairs)
+        self._by_hash: ByHash | None = None
+        self._starting = threading.Lock()
 
-    def _cuts(self, table: SourceTable) -> list[str]:
-        if table.rows < 2 * server_side.ROWS_PER_PART:
-            return ["TRUE"]
-        return self.views.hashing.submit(
-            lambda source: server_side.parts(source, table.name, table.schema, table.rows)
-        ).result()
+    def __enter__(self) -> _Comparison:
+        return self
 
-    def _part(self, table: SourceTable, where: str) -> Future[Chunks]:
-        hashes = _hashes(table)
-        return self.views.hashing.submit(lambda source: server_side.aggregate(source, table.name, hashes, where))
+    def __exit__(self, *raised: object) -> None:
+        self._by_read.close()
+
+    def _way(self) -> ByRead | ByHash:
+        return self._by_read if self.config.verify.by == "read" else self._hashing("the YAML says verify.by: hash")
+
+    def _hashing(self, why: str) -> ByHash:
+        """Return the comparison by hashes, which needs Spark."""
+        from binlake.verify.by_hash import ByHash
+
+        with self._starting:
+            if self._by_hash is None:
+                self._by_hash = ByHash(self.config, self.session(f"a verification hashes rows: {why}"))
+            return self._by_hash
+
+    def read_under_lock(self, view: Source, tables: Mapping[TableName, SourceTable]) -> None:
+        """Read the tables whose engine has no read views: they stay unchanged only under the lock."""
+        for table in tables.values():
+            if not table.has_read_views:
+                self._way().read_under_lock(view, table)
+
+    def begin(
+        self, tables: Mapping[TableName, SourceTable], views: ReadViews
+    ) -> Mapping[TableName, Sequence[Future[Any]]]:
+        """Begin to read the tables from the server; return the futures of each table's parts."""
+        parts = {name: self._way().begin(table, views) for name, table in tables.items()}
+        views.reading.close_after([future for futures in parts.values() for future in futures])
+        return parts
 
     def compare_all(
         self,
-        marks: dict[TableName, dict[str, Any]],
-        hashed: dict[TableName, list[Future[Chunks]]],
-        tables: dict[TableName, SourceTable],
-        *,
+        marks: Mapping[TableName, dict[str, Any]],
+        parts: Mapping[TableName, Sequence[Future[Any]]],
+        tables: Mapping[TableName, SourceTable],
+        views: ReadViews,
         changed: set[TableName],
     ) -> list[TableResult]:
+        """Return a result for each table that is in the lake or on the server. changed: whose shape did meanwhile."""
         everything = sorted(marks.keys() | tables.keys() | changed)
 
         def compare_table(name: TableName) -> TableResult:
             if name in changed:
                 return TableResult(name, "failed", reason="its shape changed during the read", remedy=_AGAIN)
-            result = not_compared(name, marks.get(name), name in tables, self.views.position)
-            return result or self._compare(tables[name], hashed[name], marks[name])
+            result = not_compared(name, marks.get(name), name in tables, views.position)
+            return result or self._compare(tables[name], views, marks[name])
 
         with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as show:
             futures = {name: side_by_side.submit(compare_table, name) for name in everything}
-            progress = ComparisonProgress(hashed, {name: table.rows for name, table in tables.items()}, self.began)
+            progress = ComparisonProgress(parts, {name: table.rows for name, table in tables.items()}, self.began)
             ended = self._wait_for_results(futures, progress, show)
         for future in ended:
             if error := future.exception():
@@ -234,66 +232,30 @@ class _Comparison:
                     future.cancel()
                 return ended
 
-    def _compare(self, table: SourceTable, parts: list[Future[Chunks]], mark: dict[str, Any]) -> TableResult:
+    def _compare(self, table: SourceTable, views: ReadViews, mark: dict[str, Any]) -> TableResult:
         blank = TableResult(table.name, "failed", batch=mark["batch"])
         try:
-            source = differences.total(part.result() for part in parts)
-            lake_table = LakeSide(self.session, self.config.table_path(table.name))
-            blank = replace(blank, delta_version=lake_table.version)
-            return self._compare_hashes(table, source, lake_table, blank)
+            try:
+                return self._way().compare(table, views, blank)
+            except Unreadable as reason:
+                if not table.has_read_views:
+                    return replace(blank, reason=f"it can't be compared by reading: {reason}", remedy=_BY_HASH)
+                self.report.say(f"{table.name} is hashed instead of read: {reason}")
+                hashing = self._hashing(f"{table.name}: {reason}")
+                hashing.begin_late(table, views)
+                return hashing.compare(table, views, blank)
         except SourceError as error:
             if error_code(error) not in _ALTERED:
                 raise
             return replace(blank, reason="its shape changed during the read", remedy=_AGAIN)
-        except (DeltaError, PySparkException, OSError) as error:
-            lines = str(error).strip().splitlines()
-            text = " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
+        except (DeltaError, LakeError, OSError, pa.ArrowException) as error:
+            text = error.message if isinstance(error, LakeError) else _first_line(error)
             remedy = f"{_AGAIN}; if that doesn't help, {snapshot_command(table.name)}"
-            return replace(blank, reason=f"Spark can't read its Delta table: {text}", remedy=remedy)
+            return replace(blank, reason=f"its Delta table can't be read: {text}", remedy=remedy)
 
-    def _compare_hashes(
-        self, table: SourceTable, source: Chunks, lake_table: LakeSide, blank: TableResult
-    ) -> TableResult:
-        """Compare the server's chunk hashes of a table with the lake's, then the rows of differing chunks."""
-        if structure := lake_table.structure(table.schema):
-            return replace(
-                blank, state="compared", equal=False, source_rows=differences.rows(source), lake_rows=0,
-                chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
-            )  # fmt: skip
-        hashes = replace(_hashes(table), side=lake_table.side_columns(table.schema))
-        lake = lake_table.aggregate(hashes)
-        numbers = differences.differing(source, lake)
-        result = replace(
-            blank, state="compared", equal=not numbers, source_rows=differences.rows(source),
-            lake_rows=differences.rows(lake), chunks=hashes.chunks, differing=len(numbers),
-        )  # fmt: skip
-        if not numbers:
-            return result
-        try:
-            rows = self._differing_rows(table, hashes, differences.to_look_into(numbers, source, lake), lake_table)
-        except SourceError as error:
-            return replace(result, reason=f"which rows differ can't be told: {error.message}")
-        later = "" if table.has_read_views else f"{table.engine} has no read views: these rows are as of now"
-        return replace(result, rows=rows, reason=later)
 
-    def _differing_rows(
-        self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeSide
-    ) -> tuple[DifferingRow, ...]:
-        """Return the differing rows of the given chunks."""
-        name = table.name
-        ours = self.views.looking.submit(lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
-        theirs = lake_table.keyed_hashes(hashes, numbers)
-        rows = differences.differing_rows(ours.result(), theirs, table.schema.key)
-        changed = [key for key, row in rows.items() if row.kind == "changed"]
-        if not changed:
-            return tuple(rows.values())
-        texts = self.views.looking.submit(
-            lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
-        )
-        columns = [column.name for column in table.schema.mirrored]
-        return differences.name_columns(
-            rows, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed))
-        )
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def not_compared(

@@ -8,12 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from binlake.binlog.boundaries import format_description
 from binlake.errors import SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName
+from binlake.snapshot import jdbc
 from binlake.source.connection import Endpoint
 from binlake.source.locks import read_lock
 from binlake.source.server import Source
@@ -54,7 +55,7 @@ class ViewPool:
 
         return self._executor.submit(work)
 
-    def close_after(self, futures: Sequence[Future[T]]) -> None:
+    def close_after(self, futures: Sequence[Future[Any]]) -> None:
         """End the transactions, and so release the metadata locks, as soon as ``futures`` are done."""
 
         def work() -> None:
@@ -70,7 +71,7 @@ class ViewPool:
 
 
 class ReadViews:
-    """Read-only transactions at ``position``: many for hashing all rows, a few for reading differing rows later.
+    """Read-only transactions at ``position``: many for reading all rows, a few for looking at differing rows later.
 
     lock_ms: how long the server was locked.
     """
@@ -83,7 +84,7 @@ class ReadViews:
         count: int,
         under_lock: Callable[[Source], None],
     ) -> None:
-        """Open the transactions, ``count`` of them for hashing.
+        """Open the transactions, ``count`` of them for reading all rows.
 
         under_lock: called with a connection while the lock is held, for engines without read views.
         Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had.
@@ -98,6 +99,8 @@ class ReadViews:
             control = stack.enter_context(Source.open(endpoint))
             with read_lock(control, "flush", tables) as held:
                 for source in sources:
+                    for variable in jdbc.session_variables(source.is_mariadb):
+                        source.execute(f"SET SESSION {variable}")
                     source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                     source.execute(f"SAVEPOINT {_SAVEPOINT}")
                 under_lock(sources[0])
@@ -107,7 +110,7 @@ class ReadViews:
             self.position = Position(control.server_identity, file, offset, created, gtid_set)
             control.close()
             stack.pop_all()
-        self.hashing = ViewPool(sources[:count])
+        self.reading = ViewPool(sources[:count])
         self.looking = ViewPool(sources[count:])
 
     def __enter__(self) -> ReadViews:
@@ -118,11 +121,11 @@ class ReadViews:
     ) -> None:
         if error is not None:
             self._kill()
-        self.hashing.close()
+        self.reading.close()
         self.looking.close()
 
     def _kill(self) -> None:
-        """Kill the connections: the server would go on hashing otherwise."""
+        """Kill the connections: the server would go on otherwise."""
         with suppress(SourceError), Source.open(self._endpoint) as control:
             for connection in self._ids:
                 with suppress(SourceError):

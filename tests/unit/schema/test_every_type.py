@@ -40,6 +40,9 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import restore
 from binlake.snapshot.restore_arrow import Restored
 from binlake.verify import hashes
+from binlake.verify.key_cells import ComparedColumns
+from binlake.verify.planted_faults import flipped
+from binlake.verify.self_test import self_test
 from odd_values import SAMPLES, Sample
 from written_anew import written_anew
 
@@ -202,6 +205,24 @@ def test_both_snapshot_readers_and_verify_take_it(kind: str) -> None:
         assert all("`v`" in made(column) for made in (hashes.server_value, hashes.server_shown, hashes.lake_shown))
         assert any("`v`" in expression for expression in restore.expressions(schema, KEEP_ALL))
         assert Restored(schema, KEEP_ALL).arrow.field("v").type == datatypes.arrow_type(column)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "without key"])
+@each_type
+def test_verify_by_reading_finds_faults_in_it(kind: str, keyed: bool) -> None:
+    for column, _ in declared(kind):
+        schema = schema_of(column) if keyed else TableSchema((ID, column), (), None, charset="utf8mb4")
+        compared = ComparedColumns(schema)
+        empty = {str: "", bytes: b""}.get(type(value_of(column)))
+        values = [value_of(column), flipped(datatypes.arrow_type(column), value_of(column)), None, empty]
+        made = {"id": pa.array([1, 2, 3, 4], pa.int32()), "v": pa.array(values, datatypes.arrow_type(column))}
+        columns = [made.get(field.name, pa.nulls(4, field.type)) for field in compared.arrow]
+        tested = self_test(NAME, compared, pa.RecordBatch.from_arrays(columns, schema=compared.arrow))
+        assert not tested.missed, (column.declared, tested.missed)
+        wanted = {"flipped bit", "missing row", "twin", "swapped pair", "NULL for a value", "stale row"}
+        wanted |= {"wrong time zone"} if pa.types.is_timestamp(datatypes.arrow_type(column)) else set()
+        assert set(tested.planted) - {"truncated text"} == wanted
+        assert ("truncated text" in tested.planted) == (empty is not None)
 
 
 @each_type

@@ -1,0 +1,130 @@
+"""Verify by hashing: the server computes hashes of each table's chunks, Spark the same of the lake's.
+
+No row leaves the server, except the keys of differing ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from binlake.config import PipelineConfig
+from binlake.errors import LakeError, SourceError, snapshot_command
+from binlake.schema.table import TableName
+from binlake.source.catalog import SourceTable
+from binlake.source.server import Source
+from binlake.spark import functions
+from binlake.verify import differences, server_side
+from binlake.verify.hashes import Chunks, TableHashes, chunk_count
+from binlake.verify.lake_side import LakeSide
+from binlake.verify.result import DifferingRow, TableResult
+from binlake.verify.views import ReadViews, ViewPool
+
+
+def _hashes(table: SourceTable) -> TableHashes:
+    return TableHashes(table.schema, chunk_count(table.rows))
+
+
+def _finished(chunks: Chunks) -> Future[Chunks]:
+    future: Future[Chunks] = Future()
+    future.set_result(chunks)
+    return future
+
+
+class ByHash:
+    """Comparisons of tables by hashes."""
+
+    def __init__(self, config: PipelineConfig, session: SparkSession) -> None:
+        functions.register(session)
+        self._config = config
+        self._session = session
+        self._parts: dict[TableName, list[Future[Chunks]]] = {}
+
+    def read_under_lock(self, view: Source, table: SourceTable) -> None:
+        """Hash a table whose engine has no read views, while the server is locked. Raises SourceError."""
+        self._parts[table.name] = [_finished(server_side.aggregate(view, table.name, _hashes(table)))]
+
+    def begin(self, table: SourceTable, views: ReadViews) -> Sequence[Future[Chunks]]:
+        """Begin to hash a table on the server, and return the futures of its parts."""
+        return self._begin(table, views.reading)
+
+    def begin_late(self, table: SourceTable, views: ReadViews) -> None:
+        """Do the same after the other tables were read."""
+        self._begin(table, views.looking)
+
+    def _begin(self, table: SourceTable, pool: ViewPool) -> list[Future[Chunks]]:
+        if table.name not in self._parts:
+            hashes = _hashes(table)
+            wheres = ["TRUE"]
+            if table.rows >= 2 * server_side.ROWS_PER_PART:
+                cuts = pool.submit(lambda view: server_side.parts(view, table.name, table.schema, table.rows))
+                wheres = cuts.result()
+
+            def part(where: str) -> Callable[[Source], Chunks]:
+                return lambda view: server_side.aggregate(view, table.name, hashes, where)
+
+            self._parts[table.name] = [pool.submit(part(where)) for where in wheres]
+        return self._parts[table.name]
+
+    def compare(self, table: SourceTable, views: ReadViews, blank: TableResult) -> TableResult:
+        """Compare a table with the lake's at its current version; ``blank`` is what is known of the result.
+
+        Raises SourceError, and LakeError where Spark can't read the table.
+        """
+        try:
+            return self._compare(table, views, blank)
+        except PySparkException as error:
+            raise LakeError(f"Spark can't read it: {_ends(error)}") from error
+
+    def _compare(self, table: SourceTable, views: ReadViews, blank: TableResult) -> TableResult:
+        source = differences.total(part.result() for part in self._parts[table.name])
+        lake_table = LakeSide(self._session, self._config.table_path(table.name))
+        blank = replace(blank, delta_version=lake_table.version)
+        if structure := lake_table.structure(table.schema):
+            return replace(
+                blank, state="compared", equal=False, source_rows=differences.rows(source), lake_rows=0,
+                chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
+            )  # fmt: skip
+        hashes = replace(_hashes(table), side=lake_table.side_columns(table.schema))
+        lake = lake_table.aggregate(hashes)
+        numbers = differences.differing(source, lake)
+        result = replace(
+            blank, state="compared", equal=not numbers, source_rows=differences.rows(source),
+            lake_rows=differences.rows(lake), chunks=hashes.chunks, differing=len(numbers),
+        )  # fmt: skip
+        if not numbers:
+            return result
+        looked_into = differences.to_look_into(numbers, source, lake)
+        try:
+            rows = self._differing_rows(table, hashes, looked_into, lake_table, views)
+        except SourceError as error:
+            return replace(result, reason=f"which rows differ can't be told: {error.message}")
+        later = "" if table.has_read_views else f"{table.engine} has no read views: these rows are as of now"
+        return replace(result, rows=rows, reason=later)
+
+    def _differing_rows(
+        self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeSide, views: ReadViews
+    ) -> tuple[DifferingRow, ...]:
+        """Return the differing rows of the given chunks."""
+        name = table.name
+        ours = views.looking.submit(lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
+        theirs = lake_table.keyed_hashes(hashes, numbers)
+        rows = differences.differing_rows(ours.result(), theirs, table.schema.key)
+        changed = [key for key, row in rows.items() if row.kind == "changed"]
+        if not changed:
+            return tuple(rows.values())
+        texts = views.looking.submit(lambda source: dict(server_side.values(source, name, hashes, numbers, changed)))
+        columns = [column.name for column in table.schema.mirrored]
+        return differences.name_columns(
+            rows, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed))
+        )
+
+
+def _ends(error: Exception) -> str:
+    """Return the first and the last line of an error's text."""
+    lines = str(error).strip().splitlines()
+    return " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__

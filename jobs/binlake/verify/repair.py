@@ -1,0 +1,246 @@
+"""Repair: rows that a verification found to differ are put right, and only they.
+
+Per table there is one commit, at the position where both sides were compared, under the source's lease. Deletion
+vectors hide the lake's rows that aren't the server's, and one new data file has the server's rows. What was there
+before is noted in the metadata table ``repairs``, before the commit. Then the table is compared once more. Rows that a
+foreign writer changed are put right, too: all of the version that was compared is known.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
+from pyroaring import BitMap64
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_log import LakeLog, overtaking
+from binlake.delta.plain_files import added_file
+from binlake.delta.plain_tables import OwnCommit, removed
+from binlake.errors import LeftToSpark, snapshot_command
+from binlake.faults import fault
+from binlake.metadata import watermarks
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.verify.key_cells import ComparedColumns
+from binlake.verify.lake_rows import LakeRows
+from binlake.verify.result import TableRepair
+from binlake.verify.row_pairs import Checksum, Collected, RowDifference, changed_columns
+
+MOST_ROWS = 200_000
+"""The most differing rows of a table that are put right; a snapshot costs less then."""
+_MARKS = "delta.enableDeletionVectors"
+
+Looked = tuple[Collected, Collected, list[RowDifference]]
+"""Rows of differing cells: the server's, the lake's, and what differs in them."""
+
+
+class Unrepairable(Exception):
+    """A table's rows can't be put right here; the text says why."""
+
+
+@dataclass
+class Correction:
+    """What puts a table right.
+
+    gone: how many rows of the lake go, by the checksum of the key; of the whole row without a key. rows: the server's,
+    which come. notes: of each difference its kind, key, columns and, if asked for, the lake's values, as JSON.
+    """
+
+    compared: ComparedColumns
+    keep_values: bool
+    gone: Counter[Checksum] = field(default_factory=Counter)
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.compared.schema.key)
+
+    def add(self, looked: Looked) -> None:
+        """Add what differs in some cells. Raises Unrepairable where it is too much."""
+        ours, theirs, differing = looked
+        changed = [one for one in differing if one.kind == "changed"]
+        columns = iter(changed_columns(self.compared, ours, theirs, changed))
+        by_key = {key: place for place, key in enumerate(ours.keys)} if self.keyed else {}
+        coming: list[int] = []
+        for difference in differing:
+            self.counts[difference.kind] += difference.count
+            if self.keyed and difference.theirs:
+                key = theirs.keys[difference.theirs[0]]
+                self.gone[key] = len(theirs.keys)  # all rows of the key, also one beside a twin
+                coming += [by_key[key]] if key in by_key else []
+            elif difference.theirs:
+                self.gone[theirs.checksums[difference.theirs[0]]] += difference.count
+            elif difference.ours is not None:
+                coming += [difference.ours] * difference.count
+            names = next(columns) if difference.kind == "changed" else ()
+            self.notes.append(self._note(difference, names, ours, theirs))
+        if self.counts.total() > MOST_ROWS:
+            raise Unrepairable(f"more than {MOST_ROWS:,} rows differ")
+        if coming:
+            self.rows += ours.rows.take(pa.array(coming, pa.int64())).to_batches()
+
+    def _note(
+        self, difference: RowDifference, columns: Sequence[str], ours: Collected, theirs: Collected
+    ) -> dict[str, Any]:
+        side, place = (ours, difference.ours) if difference.ours is not None else (theirs, difference.theirs[0])
+        assert place is not None
+        (row,) = side.rows.slice(place, 1).combine_chunks().to_batches()
+        key = (
+            dict(self.compared.shown(row, 0))
+            if self.keyed
+            else {"row hash": "{:016x}{:016x}".format(*side.checksums[place])}
+        )
+        before = None
+        if self.keep_values and difference.theirs:
+            taken = theirs.rows.take(pa.array(difference.theirs, pa.int64())).to_pylist()
+            before = json.dumps(taken, ensure_ascii=False, default=_as_text)
+        return {
+            "kind": difference.kind, "rows": difference.count, "key": json.dumps(key, ensure_ascii=False),
+            "columns": json.dumps(list(columns), ensure_ascii=False), "before": before,
+        }  # fmt: skip
+
+
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+class Repairs:
+    """The repairs of one run. held: the source's lease, under which the lake was brought to the position compared."""
+
+    def __init__(self, held: Lease, config: PipelineConfig, *, dry_run: bool, keep_values: bool) -> None:
+        self._held = held
+        self._config = config
+        self._dry_run = dry_run
+        self._keep_values = keep_values
+        self._repair = uuid.uuid4().hex
+        self._writing = threading.Lock()
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._held.metadata
+
+    def repair(self, compared: ComparedColumns, lake: LakeRows, life: Life, looked: Iterable[Looked]) -> TableRepair:
+        """Put a table right, unless it is a dry run; return what was done. Raises what reading the lake raises, and
+        LeaseHeld."""
+        correction = Correction(compared, self._keep_values)
+        try:
+            for part in looked:
+                correction.add(part)
+            self._refuse_unknown(compared, lake, life, correction)
+            counts = dict(correction.counts)
+            if self._dry_run:
+                return TableRepair("planned", counts)
+            return TableRepair("repaired", counts, self._commit(compared, lake, life, correction))
+        except (Unrepairable, LeftToSpark) as reason:
+            remedy = snapshot_command(life.name)
+            return TableRepair("refused", dict(correction.counts), reason=str(reason), remedy=remedy)
+        except CommitFailedError:
+            return TableRepair(
+                "refused", dict(correction.counts), reason="somebody else wrote it meanwhile", remedy="run it again"
+            )
+
+    def _refuse_unknown(self, compared: ComparedColumns, lake: LakeRows, life: Life, correction: Correction) -> None:
+        """Raise Unrepairable or LeftToSpark where a commit here would lose something."""
+        plain_tables.check_is_plain(lake.log)
+        if life.schema.kept:
+            raise Unrepairable("it keeps columns that the server dropped")
+        if lake.log.metadata().configuration.get(_MARKS) != "true":
+            raise Unrepairable("it has no deletion vectors")
+        there = {item["name"] for item in plain_tables.fields_of(lake.log)}
+        for place, column in enumerate(compared.columns):
+            if column.name not in there and any(rows.column(place).null_count < len(rows) for rows in correction.rows):
+                raise Unrepairable(f"column {column.source.name!r} has values that the lake has no column for")
+
+    def _commit(self, compared: ComparedColumns, lake: LakeRows, life: Life, correction: Correction) -> int:
+        """Commit a correction and return the table's new Delta version."""
+        began_us = now_us()
+        log = LakeLog.of(self._config, life.name, life.id)
+        actions = self._marked(compared, lake, correction)
+        fields = {item["name"]: item for item in plain_tables.fields_of(lake.log)}
+        control = self._held.control()
+        version = int(lake.log.version()) + 1
+        if correction.rows:
+            added = added_file(lake.path, _stored(compared, correction.rows, fields))
+            fault("data file written")
+            actions.append({"add": added})
+        transaction = max(lake.log.transaction_version(log.app) or -1, overtaking(control.batch)) + 1
+        origin = {"source": self._config.source.name, "life": life.id, "batch": control.batch}
+        note = {"binlake": {**origin, "position": str(control.position), "repair": self._repair}}
+        metrics = {"numTargetFilesAdded": sum("add" in action for action in actions)}
+        own = OwnCommit("MERGE", transaction, note, {}, metrics)
+        with self._writing:
+            self._note(life, version, control.batch, str(control.position), correction)
+        self._held.check()
+        try:
+            plain_tables.commit(log, lake.log, own, actions)
+        except BaseException:
+            if log.version() < version:
+                with self._writing:
+                    self._forget(life, version)
+            raise
+        fault("rows committed")
+        with self._writing:
+            watermarks.at_version(self._held.metadata, life.id, version, began_us=began_us)
+        return version
+
+    def _marked(self, compared: ComparedColumns, lake: LakeRows, correction: Correction) -> list[DeltaAction]:
+        """Return the actions that hide the rows which go."""
+        left = Counter(correction.gone)
+        places: dict[str, list[int]] = {}
+        firsts = np.fromiter((first for first, _ in left), np.uint64, len(left))
+        for file in lake.files(compared) if left else ():
+            for rows, numbers in file.numbered():
+                sums = compared.keys_or_rows(rows)
+                for place in np.flatnonzero(np.isin(sums.first, firsts)).tolist():
+                    checksum = (int(sums.first[place]), int(sums.second[place]))
+                    if left[checksum] > 0:
+                        left[checksum] -= 1
+                        places.setdefault(file.path, []).append(int(numbers[place]))
+        actions: list[DeltaAction] = []
+        marks: list[tuple[DeltaAction, BitMap64]] = []
+        for add in plain_tables.actions_of(lake.log, lake.path, list(places)):
+            actions.append(removed(add))
+            vector = add.get("deletionVector")
+            before = deletion_vectors.read(lake.path, vector) if vector else BitMap64()
+            after = before | BitMap64(places[add["path"]])
+            if len(after) < int(json.loads(add.get("stats") or "{}").get("numRecords", len(after) + 1)):
+                marks.append((add, after))
+        vectors = deletion_vectors.write(lake.path, [rows for _, rows in marks]) if marks else []
+        for (add, _), vector in zip(marks, vectors, strict=True):
+            stats = {**json.loads(add.get("stats") or "{}"), "tightBounds": False}
+            marked = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats)}
+            actions.append({"add": {**marked, "deletionVector": vector}})
+        return actions
+
+    def _note(self, life: Life, version: int, batch: int, position: str, correction: Correction) -> None:
+        common = {
+            "repair": self._repair, "at_us": now_us(), "table_id": life.id, "database": life.name.database,
+            "table": life.name.table, "batch": batch, "position": position, "delta_version": version,
+        }  # fmt: skip
+        self._held.metadata.append("repairs", [{**common, **note} for note in correction.notes])
+
+    def _forget(self, life: Life, version: int) -> None:
+        where = f"repair = {literal(self._repair)} AND table_id = {literal(life.id)} AND delta_version = {version}"
+        self._held.metadata.replace("repairs", where, [])
+
+
+def _stored(compared: ComparedColumns, batches: Sequence[pa.RecordBatch], fields: dict[str, Any]) -> pa.Table:
+    """Return rows with the columns that the table has, as data files have them."""
+    rows = pa.Table.from_batches(batches, compared.arrow)
+    places = {column.name: place for place, column in reversed(list(enumerate(compared.columns)))}
+    stored = [plain_tables.stored_field(item, rows.schema.field(places[name]).type) for name, item in fields.items()]
+    return pa.Table.from_arrays([rows.column(places[name]) for name in fields], schema=pa.schema(stored))

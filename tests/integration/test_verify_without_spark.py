@@ -1,0 +1,281 @@
+"""Verify by reading, in a process that must not start Spark, on tables that it copied and merged by itself."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from begun_alone import begin_alone
+from binlake import pipeline
+from binlake.delta import delta_actions, opened_tables, plain_tables
+from binlake.delta.plain_files import added_file
+from binlake.errors import CheckFailed
+from binlake.faults import FaultPoint
+from binlake.metadata.metadata import query
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.source.catalog import read_schema
+from binlake.source.server import Source
+from binlake.verify.key_cells import ComparedColumns
+from binlake.verify.planted_faults import FaultKind, planted
+from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from mirror import Mirror, on_mysql
+from odd_values import SampleTable
+from servers import Server
+
+
+@pytest.fixture
+def alone(server: Server, database: str, lake: Path) -> Mirror:
+    return Mirror(server, database, lake, None)  # type: ignore[arg-type]
+
+
+def verify(mirror: Mirror, *patterns: str) -> VerifyReport:
+    return pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), tables=list(patterns) or None)
+
+
+def _no_spark(why: str) -> Any:
+    raise AssertionError(f"Spark was asked for: {why}")
+
+
+def result(mirror: Mirror, table: str) -> TableResult:
+    (compared,) = verify(mirror, f"{mirror.database}.{table}").tables
+    return compared
+
+
+def path(mirror: Mirror, table: str) -> str:
+    return mirror.config.table_path(TableName(mirror.database, table))
+
+
+def rows(mirror: Mirror, table: str) -> pa.Table:
+    return query(path(mirror, table))
+
+
+def put(mirror: Mirror, table: str, changed: pa.Table) -> None:
+    """Let the lake have other rows, as a foreign writer would."""
+    place = path(mirror, table)
+    log = opened_tables.opened(place)
+    adds = plain_tables.actions_of(log, place, pa.table(log.get_add_actions())["path"].to_pylist())
+    fields = {field["name"]: field for field in plain_tables.fields_of(log)}
+    stored = pa.schema([plain_tables.stored_field(fields[field.name], field.type) for field in changed.schema])
+    added = added_file(place, pa.Table.from_arrays(changed.columns, schema=stored))
+    delta_actions.commit(log, place, [*map(plain_tables.removed, adds), {"add": added}])
+
+
+def test_every_type_at_odd_values(alone: Mirror) -> None:
+    """Invalid dates and texts among them, in side columns."""
+    alone.options |= {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}
+    table = SampleTable.of(alone.server.kind, "odd", invalid_dates=True)
+    table.create(alone.server, alone.database)
+    begin_alone(alone)
+    compared = result(alone, "odd")
+    assert compared.equal, compared.to_text()
+    assert compared.source_rows == table.rows
+    tested = pipeline.self_test(alone.config)
+    assert not tested.tables[0].missed, tested.to_text()
+    tested.refuse_missed()
+
+
+def test_chunks_are_ranges_of_keys(alone: Mirror) -> None:
+    alone.execute(
+        "CREATE TABLE t (id BIGINT UNSIGNED, part INT, v VARCHAR(20), PRIMARY KEY (id, part))",
+        "INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900)"
+        " SELECT n, n % 3, CONCAT('v', n) FROM s",
+        "ANALYZE TABLE t",
+    )
+    begin_alone(alone)
+    alone.execute(
+        "DELETE FROM t WHERE id % 10 = 0",
+        "INSERT INTO t VALUES (18446744073709551615, 0, 'end')",
+        "UPDATE t SET v = NULL WHERE id = 77",
+    )
+    with mock.patch("binlake.verify.lake_rows.ROWS_PER_CHUNK", 100):
+        compared = result(alone, "t")
+        assert compared.equal, compared.to_text()
+        assert compared.source_rows == 811
+        assert compared.chunks is not None
+        assert compared.chunks > 4
+        table = rows(alone, "t")
+        ids = [int(number) for number in table["id"].to_pylist()]
+        words = ["w" if number == 333 else word for number, word in zip(ids, table["v"].to_pylist(), strict=True)]
+        there = [place for place, number in enumerate(ids) if number != 451]
+        put(alone, "t", table.set_column(2, "v", pa.array(words)).take(pa.array([*there, ids.index(7)])))
+        compared = result(alone, "t")
+    assert (compared.source_rows, compared.lake_rows) == (811, 811)
+    assert compared.differing == 3
+    assert set(compared.rows) == {
+        DifferingRow("changed", (("id", "333"), ("part", "0")), columns=("v",)),
+        DifferingRow("missing", (("id", "451"), ("part", "1"))),
+        DifferingRow("extra", (("id", "7"), ("part", "1"))),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("VARCHAR(20) COLLATE utf8mb4_general_ci", ("'b'", "'B '", "'ä'", "''", "'zz'")),
+        ("DATE", ("'2020-01-01'", "'1000-01-01'", "'9999-12-31'")),
+        ("TIMESTAMP(3)", ("'2020-01-01 00:00:00.001'", "'2020-06-01 10:00:00'")),
+        ("DECIMAL(12,3)", ("-1.5", "0", "99.125")),
+        ("ENUM('z', 'a', 'm')", ("'z'", "'a'", "'m'")),
+        ("VARBINARY(8)", ("x'00'", "x'FF00'", "''")),
+        ("DOUBLE", ("-0.5", "1e300", "3")),
+        ("TIME", ("'-10:00:00'", "'00:00:01'")),
+    ],
+)
+@on_mysql
+def test_keys_of_any_type_pair(alone: Mirror, key: str, values: tuple[str, ...]) -> None:
+    listed = ", ".join(f"({value}, {number})" for number, value in enumerate(values))
+    alone.execute("SET SESSION sql_mode = ''", f"CREATE TABLE t (k {key} PRIMARY KEY, v INT)")
+    alone.execute(f"INSERT IGNORE INTO t VALUES {listed}")
+    begin_alone(alone)
+    assert result(alone, "t").equal
+    table = rows(alone, "t")
+    put(alone, "t", table.set_column(1, "v", pa.array([1000, *table["v"].to_pylist()[1:]], pa.int32())))
+    (row,) = result(alone, "t").rows
+    assert (row.kind, row.columns) == ("changed", ("v",))
+
+
+def repair(mirror: Mirror, **options: Any) -> VerifyReport:
+    return pipeline.repair(mirror.config, mirror.origin, _no_spark, Report(), **options)
+
+
+def planted_in(mirror: Mirror, table: str, kinds: Iterator[str], count: int) -> list[str]:
+    """Plant so many faults of the next kinds in a table's rows, each in other rows; return the kinds planted."""
+    with Source.open(mirror.endpoint) as source:
+        schema = read_schema(source, TableName(mirror.database, table))
+    compared = ComparedColumns(schema)
+    values = [column.name for column in compared.columns if not column.is_side]
+    (whole,) = rows(mirror, table).select(values).combine_chunks().to_batches()
+    there = [
+        whole.column(column.name).cast(column.arrow) if not column.is_side else pa.nulls(len(whole), column.arrow)
+        for column in compared.columns
+    ]
+    batch = pa.RecordBatch.from_arrays(there, schema=compared.arrow)
+    share = len(batch) // count
+    parts, chosen = [], []
+    for number in range(count):
+        part = batch.slice(number * share, share if number < count - 1 else None)
+        possible = {one.kind: one for one in planted(compared, part) if one.column not in schema.key}
+        kind = next(kind for kind in kinds if kind in possible)
+        fault = possible[kind]
+        parts.append(fault.rows)
+        chosen.append(kind)
+    faulty = pa.Table.from_batches(parts)
+    keep = [number for number, column in enumerate(compared.columns) if not column.is_side]
+    put(mirror, table, faulty.select(keep))
+    return chosen
+
+
+def test_a_hundred_faults_in_twenty_tables_are_repaired(alone: Mirror) -> None:
+    """Of eight kinds, in tables with and without keys; nothing else is touched, and the tables follow on."""
+    keys = ("PRIMARY KEY (id)", "PRIMARY KEY (name)", "PRIMARY KEY (at, id)", "KEY (id)")
+    alone.execute(
+        *(
+            f"CREATE TABLE t{number} (id INT NOT NULL, name VARCHAR(40) NOT NULL, at DATETIME(6) NOT NULL,"
+            f" note VARCHAR(40), price DECIMAL(30,2), ratio DOUBLE, {keys[number % 4]})"
+            for number in range(20)
+        ),
+        *(
+            f"INSERT INTO t{number} WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 100)"
+            " SELECT n, CONCAT('name ', n), TIMESTAMP'2024-05-06 07:08:09.123456' + INTERVAL n HOUR,"
+            " IF(n % 3, CONCAT('é', n), ''), n / 4, n / 7 FROM s"
+            for number in range(20)
+        ),
+        "CREATE TABLE untouched (id INT PRIMARY KEY)",
+        "INSERT INTO untouched VALUES (1)",
+    )
+    begin_alone(alone)
+    kinds = itertools.cycle(get_args(FaultKind))
+    chosen = [kind for number in range(20) for kind in planted_in(alone, f"t{number}", kinds, 5)]
+    assert len(chosen) == 100
+    assert set(chosen) == set(get_args(FaultKind))
+    assert len(verify(alone).differing) == 20
+    planned = repair(alone, dry_run=True)
+    assert {table.repair.state for table in planned.differing if table.repair} == {"planned"}
+    assert len(verify(alone).differing) == 20
+
+    repaired = repair(alone)
+
+    repaired.refuse_unrepaired()
+    assert len(repaired.differing) == 20
+    assert verify(alone).equal
+    assert opened_tables.opened(path(alone, "untouched")).version() == 0
+    noted = alone.metadata.read("repairs")
+    assert {row["table"] for row in noted} == {f"t{number}" for number in range(20)}
+    assert all(row["before"] is None for row in noted)
+    counts = Counter[str]()
+    for row in noted:
+        counts[row["kind"]] += row["rows"]
+    rows_of = {"swapped pair": 2}
+    assert counts["missing"] + counts["changed"] + counts["extra"] >= sum(rows_of.get(kind, 1) for kind in chosen)
+    keyed = [number for number in range(20) if number % 4 != 3]  # changes of the others are merged by Spark
+    alone.execute(*(f"UPDATE t{number} SET note = 'later' WHERE id = 7" for number in keyed), "DELETE FROM t0")
+    assert verify(alone).equal
+
+
+@on_mysql
+def test_a_repair_keeps_what_was_there_if_it_is_asked(alone: Mirror) -> None:
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    begin_alone(alone)
+    put(alone, "t", rows(alone, "t").set_column(1, "v", pa.array(["a", "wrong"])))
+    (table,) = repair(alone, keep_values=True).tables
+    assert table.repair is not None
+    assert (table.repair.state, table.repair.counts) == ("repaired", {"changed": 1})
+    (noted,) = alone.metadata.read("repairs")
+    assert (noted["key"], noted["columns"]) == ('{"id": "2"}', '["v"]')
+    assert json.loads(noted["before"])[0]["v"] == "wrong"
+    assert noted["delta_version"] == table.repair.delta_version
+    assert sorted(rows(alone, "t").to_pylist(), key=lambda row: row["id"]) == [
+        {"id": 1, "v": "a"},
+        {"id": 2, "v": "b"},
+    ]
+
+
+@on_mysql
+@pytest.mark.parametrize("point", ["data file written", "rows committed"])
+def test_a_killed_repair_is_repeated(alone: Mirror, point: FaultPoint) -> None:
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    begin_alone(alone)
+    put(alone, "t", rows(alone, "t").set_column(1, "v", pa.array([1, 3], pa.int32())))
+    with alone.cut_off_at(point):
+        repair(alone)
+    repair(alone).refuse_unrepaired()
+    assert verify(alone).equal
+
+
+def test_a_self_test_without_rows_proves_nothing(alone: Mirror) -> None:
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    begin_alone(alone)
+    with pytest.raises(CheckFailed, match="no fault was planted"):
+        pipeline.self_test(alone.config).refuse_missed()
+
+
+@on_mysql
+def test_the_pace_is_limited(alone: Mirror) -> None:
+    alone.options["verify"] = {"rows_per_second": 100, "connections": 1}
+    listed = ", ".join(f"({number})" for number in range(200))
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES {listed}")
+    begin_alone(alone)
+    report = verify(alone)
+    assert report.equal
+    assert report.seconds >= 2
+
+
+@on_mysql
+def test_a_table_that_only_delta_can_read_is_hashed(alone: Mirror) -> None:
+    """And Spark is asked for, with the reason."""
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    begin_alone(alone)
+    with (
+        mock.patch("binlake.verify.lake_rows.FEATURES", frozenset()),
+        pytest.raises(AssertionError, match=r"hashes rows: .*[.]t: the table has .*deletionVectors"),
+    ):
+        verify(alone)
