@@ -21,7 +21,7 @@ from rich.console import Console
 import bench_pictures as pictures
 from bench_figures import Figure, keep, show
 from bench_pictures import Bar, Chart
-from bench_snapshot import Copied, apart, copies, make_wide_table, of_processes, plain_jdbc
+from bench_snapshot import Copied, apart, copies, cpu_seconds, make_wide_table, of_processes, plain_jdbc
 from bench_sync import SMALL_TABLES, make_small_tables, mixes
 from bench_sync import run as run_binlake
 from binlake import config as configuration
@@ -192,9 +192,21 @@ def whole_processes(server: Server, config_file: Path, report: Report) -> list[F
         else:
             found.append((f"sync of {mix.name}, whole process", took.seconds, "s"))
         found.append((f"sync of {mix.name}, all cores", took.cpu_seconds, "CPU s"))
-    report.say("verify …")
-    verified = run_binlake("verify", config_file)
-    return [*found, ("verify", verified.seconds, "s"), ("verify, all cores", verified.cpu_seconds, "CPU s")]
+    for way in ("read", "hash"):
+        report.say(f"verify by {way} …")
+        found += verification(server, config_file, way)
+    return found
+
+
+def verification(server: Server, config_file: Path, way: str) -> list[Figure]:
+    """A verification of all tables: what it takes of binlake's side, and of the server's."""
+    before = cpu_seconds(server.pid)
+    verified = run_binlake("verify", config_file, "--by", way)
+    return [
+        (f"verify by {way}", verified.seconds, "s"),
+        (f"verify by {way}, all cores but the server's", verified.cpu_seconds, "CPU s"),
+        (f"verify by {way}, the server", cpu_seconds(server.pid) - before, "CPU s"),
+    ]
 
 
 def run() -> list[Figure]:

@@ -106,6 +106,12 @@ def of_processes(work: Callable[[], Any]) -> Cost:
     return Cost(time.monotonic() - began, tree_cpu_seconds() - before)
 
 
+def cpu_seconds(process: int) -> float:
+    """So far, of one process (proc(5): utime and stime, in ticks)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def tree_cpu_seconds() -> float:
     """So far, of this process, those below it, and those that they waited for (proc(5): utime to cstime, in ticks)."""
     parents: dict[int, tuple[int, int]] = {}
