@@ -257,6 +257,13 @@ def repair(
         return compare(by_read, server, session, held.metadata, catch_up, tables=tables, report=report, repairs=repairs)
 
 
+def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:
+    """Check the lake's data files by the checksums of the chunks that were verified; the server isn't asked."""
+    from binlake.verify.verified_chunks import check_lake
+
+    return check_lake(config, metadata_of(config), tables)
+
+
 def self_test(config: PipelineConfig, *, tables: list[str] | None = None) -> SelfTestReport:
     """Plant faults in copies of some rows of the lake's tables, and tell whether a verification finds each."""
     from binlake.verify.self_test import self_test_lake

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from begun_alone import begin_alone
@@ -20,6 +21,7 @@ from binlake.delta.plain_files import added_file
 from binlake.errors import CheckFailed
 from binlake.faults import FaultPoint
 from binlake.metadata.metadata import query
+from binlake.metadata.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.catalog import read_schema
@@ -66,7 +68,8 @@ def put(mirror: Mirror, table: str, changed: pa.Table) -> None:
     fields = {field["name"]: field for field in plain_tables.fields_of(log)}
     stored = pa.schema([plain_tables.stored_field(fields[field.name], field.type) for field in changed.schema])
     added = added_file(place, pa.Table.from_arrays(changed.columns, schema=stored))
-    delta_actions.commit(log, place, [*map(plain_tables.removed, adds), {"add": added}])
+    info = {"commitInfo": {"operation": "WRITE", "timestamp": plain_tables.now()}}
+    delta_actions.commit(log, place, [info, *map(plain_tables.removed, adds), {"add": added}])
 
 
 def test_every_type_at_odd_values(alone: Mirror) -> None:
@@ -249,6 +252,49 @@ def test_a_killed_repair_is_repeated(alone: Mirror, point: FaultPoint) -> None:
         repair(alone)
     repair(alone).refuse_unrepaired()
     assert verify(alone).equal
+
+
+def lake_alone(mirror: Mirror) -> TableResult:
+    (table,) = pipeline.verify_lake(mirror.config).tables
+    return table
+
+
+@on_mysql
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id)", "PRIMARY KEY (v)", "KEY (id)"])
+def test_the_lake_is_checked_without_the_server(alone: Mirror, key: str) -> None:
+    alone.execute(f"CREATE TABLE t (id INT, v VARCHAR(9), {key})", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    begin_alone(alone)
+    assert "never verified" in lake_alone(alone).reason
+    assert not pipeline.verify_lake(alone.config).equal
+    with mock.patch("binlake.verify.key_cells.ROWS_PER_CHUNK", 1):
+        assert verify(alone).equal
+    (status,) = read_status(alone.config).tables
+    assert status["verified_through"]["batch"] == status["batch"]
+    assert lake_alone(alone).equal
+    kept = rows(alone, "t").set_column(1, "v", pa.array(["a", "x"]))
+    put(alone, "t", kept)
+    assert "somebody else changed it" in lake_alone(alone).reason
+    repair(alone).refuse_unrepaired()
+    assert verify(alone).equal
+    assert lake_alone(alone).equal
+
+
+@on_mysql
+def test_a_table_that_was_merged_since_is_checked_as_it_was_verified(alone: Mirror) -> None:
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    begin_alone(alone)
+    assert verify(alone).equal
+    verified = lake_alone(alone)
+    alone.execute("UPDATE t SET v = 3 WHERE id = 2")
+    pipeline.sync(alone.config, alone.origin, _no_spark, Report())
+    again = lake_alone(alone)
+    assert again.equal
+    assert again.delta_version == verified.delta_version
+    data_file = min(Path(path(alone, "t")).glob("part-*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int32()), "v": pa.array([1, 7], pa.int32())}), data_file)
+    damaged = lake_alone(alone)
+    assert (damaged.equal, damaged.differing) == (False, 1)
+    assert "other rows than were verified" in damaged.reason
 
 
 def test_a_self_test_without_rows_proves_nothing(alone: Mirror) -> None:

@@ -142,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
+    verify.add_argument("--lake", action="store_true", help="check the lake's files alone, by what was verified before")
     verify.add_argument(
         "--self-test", action="store_true", help="plant faults in copies of the lake's rows, and find each"
     )

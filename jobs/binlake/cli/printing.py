@@ -173,9 +173,18 @@ def status(status: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> Non
     if not all_tables and len(listed) > _MOST_ROWS:
         listed = tuple(row for row in listed if row["status"] != "following")
         _say(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
-    rows = [(row["table"], row["status"], row["batch"], row["delta_version"]) for row in listed]
+    rows = [
+        (
+            row["table"],
+            row["status"],
+            row["batch"],
+            row["delta_version"],
+            (row.get("verified_through") or {}).get("batch"),
+        )
+        for row in listed
+    ]
     if rows:
-        table("", ("table", "status", "batch", "Delta version"), rows, _WIDTH)
+        table("", ("table", "status", "batch", "Delta version", "verified through"), rows, _WIDTH)
     for row in listed:
         if row["reason"]:
             _say(f"{row['table']} is {row['status']}: {row['reason']}")

@@ -74,10 +74,12 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         tested.refuse_missed()
         return
     report = report_of(arguments)
-    session = session_of("verify", config, report)
-    result: VerifyReport = pipeline.verify(
-        config, origin_of(config), session, report, tables=arguments.tables, by=arguments.by
-    )
+    result: VerifyReport
+    if arguments.lake:
+        result = pipeline.verify_lake(config, tables=arguments.tables)
+    else:
+        session = session_of("verify", config, report)
+        result = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables, by=arguments.by)
     if arguments.json:
         printing.as_json(result.to_json())
     else:

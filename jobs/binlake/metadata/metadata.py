@@ -110,6 +110,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "omissions": _schema(
         feed=_TEXT, at_us=_INT, layer=_TEXT, table=_TEXT, place=_TEXT, events=_INT, mutations=_INT, reason=_TEXT,
     ),
+    # Chunks that were compared and equal. ranges: they are ranges of the key's first column, each from ``least`` on.
+    "verified": _schema(
+        table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, chunks=_INT, ranges=pa.bool_(), least=_TEXT,
+        batch=_INT, position=_TEXT, delta_version=_INT, shape=_TEXT, rows=_INT, checksum=_TEXT, at_us=_INT,
+    ),
     # Rows that a repair put right, as they were before. key, columns, before (values, if they are kept): JSON.
     "repairs": _schema(
         repair=_TEXT, at_us=_INT, table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,

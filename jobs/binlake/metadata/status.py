@@ -95,7 +95,17 @@ class SourceStatus:
         }
 
 
-def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
+def verified_through(metadata: Metadata) -> dict[str, dict[str, Any]]:
+    """Return, by table id, the batch, position and time up to which every chunk of a table is known equal."""
+    oldest: dict[str, dict[str, Any]] = {}
+    for row in metadata.read("verified", ["table_id", "batch", "position", "at_us"]):
+        known = oldest.get(row["table_id"])
+        if known is None or row["batch"] < known["batch"]:
+            oldest[row["table_id"]] = {key: row[key] for key in ("batch", "position", "at_us")}
+    return oldest
+
+
+def _table(config: PipelineConfig, row: dict[str, Any], verified: dict[str, Any] | None) -> dict[str, Any]:
     """Return a watermark as the YAML decides now: what it leaves out isn't followed, and what it includes again will
     be."""
     name = TableName(row["database"], row["table"])
@@ -105,7 +115,11 @@ def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
     if follows and row["status"] == "excluded":
         row = {**row, "reason": "the YAML includes it again", "remedy": "run binlake sync, which brings it up to date"}
     kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
-    return {"table": f"{row['database']}.{row['table']}", **{key: row[key] for key in kept}}
+    return {
+        "table": f"{row['database']}.{row['table']}",
+        **{key: row[key] for key in kept},
+        "verified_through": verified,
+    }
 
 
 def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
@@ -114,6 +128,8 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     control = lease.read(metadata)
     last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
     failed = _failed(metadata, last, is_open=control.open is not None)
+    verified = verified_through(metadata)
+    tables = [_table(config, row, verified.get(row["table_id"])) for row in watermarks.read(metadata)]
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,
@@ -121,7 +137,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         open_batch=_open_batch(metadata, control, failed),
         holder=control.holder,
         holder_died=control.holder_died,
-        tables=tuple(sorted((_table(config, row) for row in watermarks.read(metadata)), key=lambda row: row["table"])),
+        tables=tuple(sorted(tables, key=lambda row: row["table"])),
         poison=tuple(
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
             for row in (decisions.poison(metadata, control.open.batch) if control.open else [])

@@ -76,6 +76,8 @@ class ByRead:
         self._workers = workers
         self._files = ThreadPoolExecutor(workers)
         self._tables: dict[TableName, TableReading] = {}
+        self.equal: dict[TableName, tuple[KeyCells, Sums]] = {}
+        """The chunks and sums of the tables that were compared and are equal."""
 
     def close(self) -> None:
         self._files.shutdown(cancel_futures=True)
@@ -144,6 +146,7 @@ class ByRead:
             lake_rows=reading.lake.total, chunks=reading.cells.chunks, differing=len(chunks),
         )  # fmt: skip
         if not len(cells):
+            self.equal[table.name] = (reading.cells, reading.server)
             return result
         shown = Shown(reading.compared, MOST_ROWS)
 

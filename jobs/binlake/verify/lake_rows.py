@@ -27,11 +27,12 @@ class Unreadable(Exception):
 
 
 class LakeRows:
-    """A Delta table at its current version. Raises what deltalake raises, OSError and ArrowException."""
+    """A Delta table at its current version, or at a given one. Raises what deltalake raises, OSError and
+    ArrowException."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, version: int | None = None) -> None:
         self.path = path
-        self.log: DeltaTable = opened_tables.opened(path)
+        self.log: DeltaTable = opened_tables.opened(path, version)
         self.version = int(self.log.version())
         self._types = {field["name"]: field["type"] for field in plain_tables.fields_of(self.log)}
 

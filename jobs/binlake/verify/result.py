@@ -107,11 +107,12 @@ class TableResult:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The results for all tables, at one position. lock_ms: how long the server was locked."""
+    """The results for all tables, at one position. lock_ms: how long the server was locked; None if it wasn't
+    asked."""
 
     verification: str
     position: Position
-    lock_ms: int
+    lock_ms: int | None
     seconds: float
     tables: tuple[TableResult, ...]
 
@@ -164,8 +165,9 @@ class VerifyReport:
     def to_text(self) -> str:
         equal = len(self.compared) - len(self.differing)
         left = f", {len(self.unverified)} not compared," if self.unverified else ""
+        lock = f"server locked for {self.lock_ms} ms" if self.lock_ms is not None else "the server wasn't asked"
         last = (
             f"{equal} of {len(self.compared)} tables equal{left} at {self.position.short}"
-            f" (server locked for {self.lock_ms} ms, {self.seconds:.0f} s in all)"
+            f" ({lock}, {self.seconds:.0f} s in all)"
         )
         return "\n".join([*(table.to_text() for table in self.tables), last])

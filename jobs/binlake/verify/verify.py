@@ -31,6 +31,7 @@ from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tabl
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
 from binlake.spark.starting import SessionFactory
+from binlake.verify import verified_chunks
 from binlake.verify.by_read import ByRead
 from binlake.verify.lake_rows import Unreadable
 from binlake.verify.repair import Repairs
@@ -93,6 +94,7 @@ def verify(
         uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results)
     )
     metadata.append("verifications", _rows(verify_report))
+    verified_chunks.note(metadata, comparison.verified(metadata, verify_report))
     return verify_report
 
 
@@ -167,6 +169,16 @@ class _Comparison:
 
     def __exit__(self, *raised: object) -> None:
         self._by_read.close()
+
+    def verified(self, metadata: Metadata, report: VerifyReport) -> list[dict[str, Any]]:
+        """Return the chunks that were compared by reading and are equal, as metadata keep them."""
+        lives = {life.name: life for life in watermarks.read_lives(metadata) if life.status == "following"}
+        rows: list[dict[str, Any]] = []
+        for result in report.compared:
+            if result.equal and result.name in self._by_read.equal and result.name in lives:
+                cells, sums = self._by_read.equal[result.name]
+                rows += verified_chunks.rows_of(lives[result.name], cells, sums, result, report.position)
+        return rows
 
     def _way(self) -> ByRead | ByHash:
         return self._by_read if self.config.verify.by == "read" else self._hashing("the YAML says verify.by: hash")

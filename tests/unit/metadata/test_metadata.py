@@ -69,6 +69,6 @@ def test_an_unwritable_lake_says_what_to_do(tmp_path: Path) -> None:
 def test_every_table_of_the_plan_has_a_schema() -> None:
     assert set(SCHEMAS) == {
         "batches", "runs", "lease", "watermarks", "ddl_history", "schemas", "snapshots", "quarantine",
-        "decisions", "source_log", "unlogged", "verifications", "registrations", "feeds", "omissions",
-        "lake_versions", "readable_since", "pins", "registered_views",
+        "decisions", "source_log", "unlogged", "verifications", "verified", "repairs", "registrations", "feeds",
+        "omissions", "lake_versions", "readable_since", "pins", "registered_views",
     }  # fmt: skip
