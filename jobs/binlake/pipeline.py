@@ -224,7 +224,7 @@ def verify(
 
     server = server_of(origin, "verify")
     config = config.verified_by(by or config.verify.by)
-    return compare(config, server, session, metadata_of(config), catch_up, tables=tables, report=report)
+    return compare(config, server, session, metadata_of(config), catch_up, tables=tables, report=report, run=run)
 
 
 @noted("repair")
@@ -254,7 +254,9 @@ def repair(
 
         repairs = Repairs(held, config, dry_run=dry_run, keep_values=keep_values)
         by_read = config.verified_by("read")
-        return compare(by_read, server, session, held.metadata, catch_up, tables=tables, report=report, repairs=repairs)
+        return compare(
+            by_read, server, session, held.metadata, catch_up, tables=tables, report=report, repairs=repairs, run=run
+        )
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:

@@ -91,6 +91,8 @@ def test_bootstrap_under_writes_then_syncs(mirror: Mirror, lock: str) -> None:
     with writes_going_on(mirror):
         results = mirror.snapshot(lock=lock)
     assert all(result.lock_ms < 2000 for result in results)
+    (noted,) = [row["why_spark"] for row in mirror.metadata.read("runs", where="kind = 'bootstrap'")]
+    assert {noted} == {result.to_json()["why_spark"] for result in results} != {""}
     tables = [table for table in TABLES if lock != "none" or table != "keyless"]
     rounds = 3 if (lock, mirror.server.kind) == ("flush", "mysql") else 1
     for round_ in range(rounds):

@@ -73,8 +73,11 @@ def test_spark_and_this_process_stage_the_same(followed: Mirror, monkeypatch: py
     assert here.content == on_spark.content
     assert [file.checksum for file in here.files] == [file.checksum for file in on_spark.files]
     assert rows_here == rows_on_spark
-    followed.sync()
+    (finished,) = followed.sync().earlier
     followed.assert_equal("t", "u")
+    (noted,) = followed.metadata.read("runs", where=f"kind = 'sync' AND batch = {finished.batch}")
+    assert noted["why_spark"].startswith(f"stage: batch {finished.batch} has 0 MB of log, above 0 MB; merge: ")
+    assert finished.to_json()["why_spark"] == noted["why_spark"]
 
 
 @on_mysql

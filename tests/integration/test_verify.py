@@ -130,6 +130,8 @@ def test_every_type_at_odd_values_is_equal(mirror: Mirror) -> None:
     (noted,) = mirror.metadata.read("verifications")
     assert (noted["table"], noted["equal"], noted["source_rows"]) == ("odd", True, table.rows)
     assert noted["position"] == str(found.position)
+    (run,) = mirror.metadata.read("runs")
+    assert (run["kind"], run["message"], run["why_spark"]) == ("verify", found.headline, found.why_spark)
 
 
 ITEMS = """CREATE TABLE items (

@@ -36,12 +36,10 @@ A table with nothing to do costs no Spark. Why all this is safe beside a sync, a
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_SECONDS
@@ -64,10 +62,9 @@ from binlake.metadata import expiry, leftovers, watermarks
 from binlake.metadata.expiry import MetadataUpkeep
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import note_run
 from binlake.report import Report
-
-if TYPE_CHECKING:
-    from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory
 
 PATIENCE = 900.0
 """Seconds that are waited for a sync at work."""
@@ -76,7 +73,8 @@ PATIENCE = 900.0
 @dataclass(frozen=True)
 class MaintainReport:
     """What one run did. folders_removed: those of tables that were never committed, and of dropped ones that were kept
-    for pinned versions. pinned_versions: number of batches that are pinned."""
+    for pinned versions. pinned_versions: number of batches that are pinned. why_spark: why Spark was started; empty
+    where it wasn't."""
 
     tables: tuple[TableUpkeep, ...]
     metadata: tuple[MetadataUpkeep, ...]
@@ -84,6 +82,7 @@ class MaintainReport:
     folders_removed: tuple[str, ...]
     seconds: float
     pinned_versions: int = 0
+    why_spark: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -132,7 +131,8 @@ def maintain(
     done.
     """
     began, began_us = time.monotonic(), now_us()
-    work = TablesUpkeep(config, session, metadata, report, patience)
+    asking = SessionAsked(session)
+    work = TablesUpkeep(config, asking, metadata, report, patience)
     done = work.tables(tables)
     with held_between_batches(metadata, patience) as held:
         ours = expiry.keep_metadata(held.metadata, config.maintain)
@@ -142,7 +142,7 @@ def maintain(
         fault("leftovers removed")
         seconds = round(time.monotonic() - began, 2)
         pinned = len(pins.read(held.metadata))
-        result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unneeded), seconds, pinned)
+        result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unneeded), seconds, pinned, asking.why)
         _note(held, result, run, began_us)
     report.say(result.headline)
     for error in work.failed:
@@ -186,18 +186,16 @@ def _remove_dropped(config: PipelineConfig, held: Lease) -> list[str]:
 
 def _note(held: Lease, result: MaintainReport, run: str | None, began_us: int) -> None:
     control = held.control()
-    row = {
-        "run": run or uuid.uuid4().hex,
-        "kind": "maintain",
-        "batch": control.batch,
-        "started_us": began_us,
-        "ended_us": now_us(),
-        "outcome": "recorded",
-        "position": str(control.position) if control.position else None,
-        "tables": json.dumps([asdict(table) for table in result.tables], ensure_ascii=False),
-        "phases": json.dumps({"maintain": result.seconds}),
-        "bytes": sum(table.removed_bytes for table in result.tables),
-        "mutations": 0,
-        "message": result.headline,
-    }
-    held.metadata.append("runs", [row])
+    note_run(
+        held.metadata,
+        "maintain",
+        run,
+        control.batch,
+        control.position,
+        [asdict(table) for table in result.tables],
+        ("maintain", result.seconds),
+        result.headline,
+        began_us=began_us,
+        size=sum(table.removed_bytes for table in result.tables),
+        why_spark=result.why_spark,
+    )

@@ -22,6 +22,7 @@ from binlake.metadata.lease import Lease, OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import note_schemas
 from binlake.report import Report
+from binlake.spark.starting import SessionAsked
 from binlake.staging.staged_files import read_manifest
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def merge_batch(
     Raises StagingError for such a file, TableError where a table's policy ends the run.
     """
     began = time.monotonic()
-    metadata = held.metadata
+    metadata, asked = held.metadata, SessionAsked(session)
     try:
         manifest = manifest_of(config, staged)
         config = as_staged(config, manifest)
@@ -52,13 +53,13 @@ def merge_batch(
             staged = replace(staged, content=manifest.content)
             held.advance(staged)
         _stop_run(config, steps)
-        outcomes = apply_steps(config, session, staged, steps, report) + changed_by_others(config, steps)
+        outcomes = apply_steps(config, asked, staged, steps, report) + changed_by_others(config, steps)
     except StagingError:
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
     merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives), tables=config.tables)
-    merged = merged.with_phase("merge", time.monotonic() - began)
+    merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)
     return merged, outcomes, manifest
 

@@ -22,7 +22,6 @@ from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError
 from binlake.metadata import table_versions
-from binlake.metadata.failures import FAILED
 from binlake.metadata.metadata import SCHEMAS, Metadata, literal, now_us
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
@@ -84,7 +83,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     ]
     stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
     kinds = metadata.read("runs", ["kind", "ended_us"])
-    runs = [row["ended_us"] for row in kinds if row["kind"] not in ("maintain", FAILED)]
+    runs = [row["ended_us"] for row in kinds if row["kind"] in ("sync", "bootstrap")]
     batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
     needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
     predicates = {

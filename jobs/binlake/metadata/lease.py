@@ -35,11 +35,11 @@ class OpenBatch:
     """The frozen plan of a batch and how far it has come.
 
     attempt: the chosen staging folder. outcome: what merge did. phases: names of the phases that are done, and their
-    seconds. content: of its first staging, see Manifest; a later one must tell the same where a part is merged.
-    cascades: when it was planned, the foreign keys that act below the log, None where the log has what they do.
-    lower_case_names: the server has lower_case_table_names=1. committed_us: when the newest transaction up to the stop
-    committed, by the log; 0 before it is staged, or without a transaction. tables: the settings under which it was
-    merged.
+    seconds. why_spark: names of the phases that asked for Spark, and the first reason of each. content: of its first
+    staging, see Manifest; a later one must tell the same where a part is merged. cascades: when it was planned, the
+    foreign keys that act below the log, None where the log has what they do. lower_case_names: the server has
+    lower_case_table_names=1. committed_us: when the newest transaction up to the stop committed, by the log; 0 before
+    it is staged, or without a transaction. tables: the settings under which it was merged.
     """
 
     batch: int
@@ -50,6 +50,7 @@ class OpenBatch:
     planned_us: int = 0
     outcome: BatchOutcome = field(default_factory=BatchOutcome)
     phases: tuple[tuple[str, float], ...] = ()
+    why_spark: tuple[tuple[str, str], ...] = ()
     cascades: tuple[Cascade, ...] | None = None
     content: str = ""
     lower_case_names: bool = False
@@ -68,9 +69,14 @@ class OpenBatch:
             executed = executed.union(gtid.parse(text, flavour))  # type: ignore[arg-type]  # of one flavour
         return replace(self, range=replace(self.range, stop=replace(stop, gtid_set=str(executed))))
 
-    def with_phase(self, name: str, seconds: float) -> OpenBatch:
-        """Return the plan with one more phase done. seconds: how long it took."""
-        return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
+    def with_phase(self, name: str, seconds: float, why_spark: str = "") -> OpenBatch:
+        """Return the plan with one more phase done. seconds: how long it took. why_spark: why it asked for Spark."""
+        reasons = ((name, why_spark),) if why_spark else ()
+        return replace(
+            self,
+            phases=(*self.phases, (name, round(seconds, 2))),
+            why_spark=(*(reason for reason in self.why_spark if reason[0] != name), *reasons),
+        )
 
 
 @dataclass(frozen=True)

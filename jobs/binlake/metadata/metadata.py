@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from binlake.config import PipelineConfig
@@ -44,7 +44,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "runs": _schema(
         run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
-        tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
+        tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT, why_spark=_TEXT,
     ),
     # One row per life of a table, of the last batch that changed it: one that follows stands where the lease's row
     # says by now, see watermarks.read. status: see batch.steps.Status.
@@ -168,6 +168,13 @@ _ENCODED = "Dictionary(Int32, Utf8)"
 def _kind_read(name: str, column: str, encoded: bool) -> pa.DataType:
     kind = SCHEMAS[name].field(column).type
     return pa.dictionary(pa.int32(), _TEXT) if encoded and kind == _TEXT else kind
+
+
+def _lacking(name: str, table: DeltaTable) -> list[pa.Field]:
+    """Return the columns that a table lacks because an older binlake created it; none of a table that only that one
+    knew."""
+    there = {field.name for field in table.schema().fields}
+    return [field for field in SCHEMAS.get(name, ()) if field.name not in there]
 
 
 def _quoted(column: str) -> str:
@@ -296,7 +303,7 @@ class Metadata:
         location = self.location(name)
         _refuse_unwritable(location)
         try:
-            return opened_tables.opened(location)
+            return self._completed(name, opened_tables.opened(location))
         except TableNotFoundError:
             pass
         except (DeltaError, OSError) as error:
@@ -313,6 +320,13 @@ class Metadata:
             )
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
+
+    @staticmethod
+    def _completed(name: str, table: DeltaTable) -> DeltaTable:
+        """Give a table of an older binlake the columns that it lacks."""
+        if lacking := _lacking(name, table):
+            table.alter.add_columns(Schema.from_arrow(pa.schema(lacking)).fields)
+        return table
 
     def read(
         self,
@@ -351,9 +365,15 @@ class Metadata:
             columns = columns or SCHEMAS[name].names
             fields = [pa.field(column, _kind_read(name, column, encoded)) for column in columns]
             return pa.schema(fields).empty_table()
-        text = {column for column in columns or () if encoded and SCHEMAS[name].field(column).type == _TEXT}
         try:
-            return query_opened(self._opened(name), columns, where, newest, encoded=text)
+            table = self._opened(name)
+            lacking = [field.name for field in _lacking(name, table) if columns is None or field.name in columns]
+            here = [column for column in columns or () if column not in lacking]
+            text = {column for column in here if encoded and SCHEMAS[name].field(column).type == _TEXT}
+            rows = query_opened(table, here, where, newest, encoded=text)
+            for column in lacking:
+                rows = rows.append_column(column, pa.nulls(len(rows), _kind_read(name, column, encoded)))
+            return rows.select(columns) if columns else rows
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,8 @@ class TableRun:
 class RunReport:
     """One run. ``tables`` has those that changed or don't follow; ``phases`` has seconds per phase.
 
-    earlier: the runs of unfinished batches that were recorded first.
+    earlier: the runs of unfinished batches that were recorded first. why_spark: why phases started Spark, as
+    ``PHASE: REASON``; empty where none did. Each table has its own reasons.
     """
 
     batch: int | None
@@ -65,6 +66,7 @@ class RunReport:
     tables: tuple[TableRun, ...]
     phases: tuple[tuple[str, float], ...]
     earlier: tuple[RunReport, ...] = ()
+    why_spark: str = ""
 
     def preceded_by(self, tables: tuple[TableRun, ...]) -> RunReport:
         """Return the report with what became of tables before the batch was planned, unless the batch says more of
@@ -154,6 +156,7 @@ def record_batch(
         plan.range.size,
         _tables(plan, before),
         plan.phases,
+        why_spark="; ".join(f"{phase}: {why}" for phase, why in plan.why_spark),
     )
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan, run)])
@@ -350,7 +353,44 @@ def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, A
         "bytes": report.bytes,
         "mutations": report.mutations,
         "message": report.message,
+        "why_spark": report.why_spark,
     }
+
+
+def note_run(
+    metadata: Metadata,
+    kind: str,
+    run: str | None,
+    batch: int,
+    position: Position | None,
+    tables: Sequence[Mapping[str, Any]],
+    phase: tuple[str, float],
+    message: str,
+    *,
+    began_us: int,
+    size: int = 0,
+    why_spark: str = "",
+) -> None:
+    """Append the row of a run that carries no batch.
+
+    run: the caller's id of it, None for a new one. phase: its name and seconds. size: bytes copied or removed.
+    """
+    row = {
+        "run": run or uuid.uuid4().hex,
+        "kind": kind,
+        "batch": batch,
+        "started_us": began_us,
+        "ended_us": now_us(),
+        "outcome": "recorded",
+        "position": str(position) if position else None,
+        "tables": json.dumps(tables, ensure_ascii=False),
+        "phases": json.dumps(dict([phase])),
+        "bytes": size,
+        "mutations": 0,
+        "message": message,
+        "why_spark": why_spark,
+    }
+    metadata.append("runs", [row])
 
 
 def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
@@ -367,7 +407,16 @@ def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
 def _reported(row: Mapping[str, Any]) -> RunReport:
     tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
     phases = tuple(json.loads(row["phases"]).items())
-    return RunReport(row["batch"], row["position"], row["message"], row["mutations"], row["bytes"], tables, phases)
+    return RunReport(
+        row["batch"],
+        row["position"],
+        row["message"],
+        row["mutations"],
+        row["bytes"],
+        tables,
+        phases,
+        why_spark=row["why_spark"] or "",
+    )
 
 
 def nothing_new(batch: int | None, position: str, message: str) -> RunReport:

@@ -16,6 +16,7 @@ from binlake.serialization import loads
 
 _HEAD = (
     "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
+    "why_spark",
 )  # fmt: skip
 _FAILURES = 20
 """Most failures that are shown of a batch."""
@@ -25,8 +26,8 @@ _FAILURES = 20
 class RunHead:
     """A run without what it did to each table.
 
-    kind: sync, bootstrap, maintain, or failed. bytes: of log, or copied. phases: seconds by name; of a failed run the
-    phase that failed.
+    kind: sync, bootstrap, verify, repair, maintain, or failed. bytes: of log, or copied. phases: seconds by name; of a failed
+    run the phase that failed. why_spark: see RunReport.
     """
 
     run: str
@@ -40,6 +41,7 @@ class RunHead:
     mutations: int
     message: str
     phases: dict[str, float]
+    why_spark: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Verified:
 
 def _head(row: dict[str, Any]) -> RunHead:
     numbers = {key: row[key] or 0 for key in ("started_us", "ended_us", "bytes", "mutations")}
-    texts = {"message": row["message"] or "", "phases": json.loads(row["phases"] or "{}")}
+    texts = {key: row[key] or "" for key in ("message", "why_spark")} | {"phases": json.loads(row["phases"] or "{}")}
     return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **texts})
 
 

@@ -17,7 +17,7 @@ from binlake.metadata.metadata import Metadata, Newest, now_us
 from binlake.moment import moment_text
 from binlake.schema.table import TableName
 
-_SUCCEEDED = f"kind NOT IN ('maintain', '{FAILED}')"
+_SUCCEEDED = "kind IN ('sync', 'bootstrap')"
 """Predicate of runs that moved the lake forward."""
 _BETWEEN_TASKS_US = 10 * 60 * 1_000_000
 """Microseconds for which an open batch may have no run at work: Airflow starts the next task."""

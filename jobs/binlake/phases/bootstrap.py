@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, Tabl
 from binlake.metadata import decisions, watermarks
 from binlake.metadata.lease import Control, Lease, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import note_run
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
@@ -256,22 +256,16 @@ def note_bootstrap(
         {"table": str(r.name), "table_id": r.table_id, "rows": r.rows, "delta_version": r.delta_version}
         for r in results
     ]
-    metadata.append(
-        "runs",
-        [
-            {
-                "run": run or uuid.uuid4().hex,
-                "kind": "bootstrap",
-                "batch": batch,
-                "started_us": began_us,
-                "ended_us": now_us(),
-                "outcome": "recorded",
-                "position": str(max(r.high for r in results)) if results else None,
-                "tables": json.dumps(tables, ensure_ascii=False),
-                "phases": json.dumps({"snapshot": round((now_us() - began_us) / 1e6, 2)}),
-                "bytes": sum(r.bytes for r in results),
-                "mutations": 0,
-                "message": f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
-            }
-        ],
+    note_run(
+        metadata,
+        "bootstrap",
+        run,
+        batch,
+        max((r.high for r in results), default=None),
+        tables,
+        ("snapshot", round((now_us() - began_us) / 1e6, 2)),
+        f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
+        began_us=began_us,
+        size=sum(r.bytes for r in results),
+        why_spark=next((r.why_spark for r in results), ""),
     )

@@ -19,7 +19,7 @@ from binlake.phases.outcomes import StepOutcome
 from binlake.report import Report
 from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, readers
-from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory
 
 
 @noted("stage")
@@ -37,15 +37,16 @@ def stage_open(
     with opened(origin) as log:
         check_position(log, log.transport(), planned.range.start)
         transports = readers(log, config.source)
-    metadata = held.metadata
+    metadata, asked = held.metadata, SessionAsked(session)
     remove_attempts(config, planned.batch, control.since_us)
     try:
-        manifest = stage_batch(session, config, transports, planned, report, decisions.skips(metadata))
+        manifest = stage_batch(asked, config, transports, planned, report, decisions.skips(metadata))
     except BinlogError as error:
         note_poison(metadata, planned, error)
         raise
     fault("manifest written")
-    staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
+    staged = replace(planned, state="staged", attempt=manifest.attempt)
+    staged = staged.with_phase("stage", time.monotonic() - began, asked.why)
     staged = replace(staged, content=planned.content or manifest.content, committed_us=manifest.committed_us)
     staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
     held.advance(staged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
@@ -33,7 +34,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
-from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
@@ -57,7 +58,7 @@ def snapshot_tables(
     """
     from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
-    began_us = now_us()
+    began_us, asking = now_us(), SessionAsked(session)
     settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
@@ -73,7 +74,8 @@ def snapshot_tables(
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
         )
-        results, failed = snapshot(session("a snapshot copies rows on Spark's executors"), task, names)
+        results, failed = snapshot(asking("a snapshot copies rows on Spark's executors"), task, names)
+        results = [replace(result, why_spark=asking.why) for result in results]
         refuse_read(control.planned_to, results)
         note_bootstrap(metadata, run, control.batch, began_us, results)
         fault("bootstrap noted")
@@ -118,7 +120,7 @@ def copy_keys(
     from binlake.snapshot import key_range
     from binlake.snapshot.snapshot import SnapshotTask
 
-    began_us = now_us()
+    began_us, asking = now_us(), SessionAsked(session)
     endpoint = server_of(origin, "a range of keys")
     settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
@@ -127,12 +129,13 @@ def copy_keys(
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
         )
-        copied = key_range.copy(session, task, name, asked.keys)
+        copied = key_range.copy(asking, task, name, asked.keys)
         report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")
         catch_up(held, copied.table.low)
         life = decisions.following(metadata, name)
-        spark = session("rows of a key range are put in place by Delta's own writer")
+        spark = asking("rows of a key range are put in place by Delta's own writer")
         result = key_range.put(spark, config, copied, life, held.control().batch)
+        result = replace(result, why_spark=asking.why)
         watermarks.at_version(metadata, life.id, result.delta_version, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]

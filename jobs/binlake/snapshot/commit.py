@@ -31,7 +31,7 @@ class SnapshotResult:
 
     low: the position where the table's life begins in the log. high: the position from which it is consistent; the
     same as low if a lock was used. rows, bytes: totals of the data files. lock_ms: the longest time that writes were
-    stopped for one of its chunks.
+    stopped for one of its chunks. why_spark: why the run started Spark.
     """
 
     name: TableName
@@ -44,6 +44,7 @@ class SnapshotResult:
     seconds: float
     lock_ms: int
     delta_version: int
+    why_spark: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +57,7 @@ class SnapshotResult:
             "seconds": round(self.seconds, 3),
             "lock_ms": self.lock_ms,
             "delta_version": self.delta_version,
+            "why_spark": self.why_spark,
         }
 
 

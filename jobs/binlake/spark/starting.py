@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -25,6 +26,21 @@ class SessionFactory(Protocol):
     """
 
     def __call__(self, why: str, /) -> SparkSession: ...
+
+
+@dataclass
+class SessionAsked:
+    """A session factory that keeps the first reason for which it was asked: why Spark was started.
+
+    session: gives the session. why: empty where it wasn't asked.
+    """
+
+    session: SessionFactory
+    why: str = ""
+
+    def __call__(self, why: str, /) -> SparkSession:
+        self.why = self.why or why
+        return self.session(why)
 
 
 def no_session(why: str) -> NoReturn:

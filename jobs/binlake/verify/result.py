@@ -107,14 +107,18 @@ class TableResult:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The results for all tables, at one position. lock_ms: how long the server was locked; None if it wasn't
-    asked."""
+    """The results for all tables, at one position.
+
+    lock_ms: how long the server was locked; None if it wasn't asked. why_spark: why Spark was started; empty where it
+    wasn't.
+    """
 
     verification: str
     position: Position
     lock_ms: int | None
     seconds: float
     tables: tuple[TableResult, ...]
+    why_spark: str = ""
 
     @property
     def compared(self) -> tuple[TableResult, ...]:
@@ -159,15 +163,19 @@ class VerifyReport:
             **dump(self.position),
             "lock_ms": self.lock_ms,
             "seconds": self.seconds,
+            "why_spark": self.why_spark,
             "tables": [table.to_json() for table in self.tables],
         }
 
-    def to_text(self) -> str:
+    @property
+    def headline(self) -> str:
         equal = len(self.compared) - len(self.differing)
         left = f", {len(self.unverified)} not compared," if self.unverified else ""
         lock = f"server locked for {self.lock_ms} ms" if self.lock_ms is not None else "the server wasn't asked"
-        last = (
+        return (
             f"{equal} of {len(self.compared)} tables equal{left} at {self.position.short}"
             f" ({lock}, {self.seconds:.0f} s in all)"
         )
-        return "\n".join([*(table.to_text() for table in self.tables), last])
+
+    def to_text(self) -> str:
+        return "\n".join([*(table.to_text() for table in self.tables), self.headline])

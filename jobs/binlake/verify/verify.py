@@ -24,13 +24,14 @@ from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import note_run
 from binlake.position import Position
 from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
-from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory
 from binlake.verify import verified_chunks
 from binlake.verify.by_read import ByRead
 from binlake.verify.lake_rows import Unreadable
@@ -64,6 +65,7 @@ def verify(
     tables: list[str] | None = None,
     report: Report | None = None,
     repairs: Repairs | None = None,
+    run: str | None = None,
 ) -> VerifyReport:
     """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
@@ -71,11 +73,11 @@ def verify(
     matches, SourceError if the server can't be read, and what ``catch_up`` raises.
     Differences are no errors.
     """
-    began = time.monotonic()
+    began, began_us, asked = time.monotonic(), now_us(), SessionAsked(session)
     chosen = _ChosenTables(config, metadata, tables)
     report = report or Report()
     workers = config.verify.connections or max(2, os.cpu_count() or 1)
-    comparison = _Comparison(config, session, workers, report, repairs)
+    comparison = _Comparison(config, asked, workers, report, repairs)
     with Source.open(endpoint) as source, comparison:
         before = chosen.on_server(source)
         with ReadViews(
@@ -91,9 +93,21 @@ def verify(
             marks = chosen.watermarks()
             results = comparison.compare_all(marks, parts, tables_now, views, before.keys() - tables_now.keys())
     verify_report = VerifyReport(
-        uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results)
+        uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results), asked.why
     )
     metadata.append("verifications", _rows(verify_report))
+    note_run(
+        metadata,
+        "verify" if repairs is None else "repair",
+        run,
+        max((table.batch for table in results if table.batch is not None), default=0),
+        views.position,
+        [],  # each table's result stands in verifications
+        ("verify", round(verify_report.seconds, 2)),
+        verify_report.headline,
+        began_us=began_us,
+        why_spark=verify_report.why_spark,
+    )
     verified_chunks.note(metadata, comparison.verified(metadata, verify_report))
     return verify_report
 

@@ -150,7 +150,15 @@ def test_a_clock_a_week_ahead_costs_former_versions_alone(
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     found = kept(config, "d.b")
     told = json.loads(json.dumps(found.to_json()))
-    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions"}
+    assert set(told) == {
+        "tables",
+        "metadata",
+        "staging_removed",
+        "folders_removed",
+        "seconds",
+        "pinned_versions",
+        "why_spark",
+    }
     (row,) = metadata_of(config).read("runs")
     assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
     assert rows(config, "a", 0) == [0], "it wasn't asked for"

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from binlake.errors import LakeError
+from binlake.metadata import runs
 from binlake.metadata.metadata import SCHEMAS, Metadata
 
 
@@ -18,6 +21,19 @@ def test_tables_appear_when_first_written(metadata: Metadata) -> None:
     assert metadata.read("runs") == []
     metadata.append("runs", [{"run": "r", "message": "it's"}])
     assert [row["message"] for row in metadata.read("runs")] == ["it's"]
+
+
+def test_a_table_of_an_older_binlake_gets_the_columns_it_lacks(tmp_path: Path) -> None:
+    older = SCHEMAS["runs"].remove(SCHEMAS["runs"].get_field_index("why_spark"))
+    row = {name: None for name in older.names}
+    write_deltalake(f"{tmp_path}/runs", pa.Table.from_pylist([{**row, "run": "old", "ended_us": 1}], schema=older))
+    metadata = Metadata(str(tmp_path))
+    assert [run.why_spark for run in runs.newest(metadata, 2)] == [""]
+    assert metadata.read("runs")[0]["why_spark"] is None
+    assert metadata.read_columns("runs", ["why_spark"])["why_spark"].to_pylist() == [None]
+    metadata.append("runs", [{"run": "new", "ended_us": 2, "why_spark": "stage: much log"}])
+    metadata.replace("runs", "run = 'old'", [{"run": "old", "ended_us": 1, "why_spark": "merge: no key"}])
+    assert [run.why_spark for run in runs.newest(metadata, 2)] == ["stage: much log", "merge: no key"]
 
 
 def test_swap_changes_one_row_once(metadata: Metadata) -> None:

@@ -54,6 +54,7 @@ export async function oneRun(place) {
         range ? ["Log read", bytes(range.bytes)] : null,
         run ? ["Mutations", number(run.mutations)] : null,
         run ? ["Run", ofAirflow(run.run), "Airflow's DAG and run, where Airflow ran it", "row"] : null,
+        run?.why_spark ? ["Spark was started", run.why_spark, "The first reason of each phase; each table has its own", "row"] : null,
         range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set), null, "row"] : null,
       ),
       found.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),

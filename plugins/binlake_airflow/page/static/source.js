@@ -3,7 +3,7 @@
 import { ofAirflow, remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { bars, phasesOf } from "./charts.js";
-import { advice, badge, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { advice, badge, bySpark, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
 import { feedSections } from "./feeds.js";
 import { bytes, compare, duration, moment, number } from "./words.js";
 
@@ -89,7 +89,7 @@ const runColumns = (source, now_us) => [
   { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
   { name: "Mutations", number: true, cell: (run) => number(run.mutations) },
   { name: "Read", number: true, title: "Bytes of log, or of a snapshot", cell: (run) => bytes(run.bytes) },
-  { name: "What it says", cell: (run) => [el("span", { class: "why" }, run.message), run.kind === "failed" ? ofAirflow(run.run) : null] },
+  { name: "What it says", cell: (run) => [el("span", { class: "why" }, run.message), bySpark(run), run.kind === "failed" ? ofAirflow(run.run) : null] },
 ];
 
 // For what stands still; the rest is picked first.
