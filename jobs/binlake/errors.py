@@ -54,6 +54,8 @@ DIFFERING_REMEDY: Final = (
 """The remedy for tables that differ from the server's."""
 UNVERIFIED_REMEDY: Final = "see what is said of each above, then verify again"
 """The remedy for tables that couldn't be compared with the server."""
+RESNAPSHOT: Final = "snapshot all tables again: binlake snapshot --config FILE"
+"""The remedy for a log that is lost."""
 
 
 def snapshot_command(table: object) -> str:

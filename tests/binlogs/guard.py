@@ -15,7 +15,7 @@ from binlake.binlog import batches, columns, finishers, payload, reader, strings
 from binlake.binlog.events import HEADER
 from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.kernels import memory
-from binlake.kernels.row_kernels import SLACK
+from binlake.kernels.layouts import SLACK
 from binlake.position import Slice
 
 _PAGE = mmap.PAGESIZE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
 from binlake.doctor.preflight import preflight
 from binlake.errors import AccessDenied

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from authority import Authority
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.errors import ConfigurationError, SourceError
 from binlake.snapshot import jdbc
 from binlake.source.connection import Endpoint, parse_airflow_connection

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from binlake.binlog.border import Mutations, Statement, Stopped, XaEvent
-from binlake.binlog.boundaries import format_description, transaction_boundaries
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.integrity import format_description
 from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, PositionLost

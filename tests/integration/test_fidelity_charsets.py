@@ -14,7 +14,7 @@ import pytest
 
 from binlake.binlog import strings
 from binlake.binlog.border import Mutations, Stopped
-from binlake.kernels.row_kernels import SLACK
+from binlake.kernels.layouts import SLACK
 from binlog_slices import from_server, read_all, written
 from servers import KINDS, Kind, Server
 from shared_servers import SharedServers

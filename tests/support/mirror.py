@@ -143,7 +143,7 @@ class Mirror:
 
     def follow_from_here(self) -> None:
         """Follow the log from the head on, without a snapshot: every table is born in the log."""
-        from binlake.binlog.boundaries import format_description
+        from binlake.binlog.integrity import format_description
 
         with Source.open(self.endpoint) as source, lease.held(self.metadata) as held:
             file, offset, gtid_set = source.head()

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from binlake import faults, pipeline
-from binlake.binlog import boundaries
+from binlake.binlog import integrity
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.merge import apply, by_spark, conflicts, in_process, lake_table
@@ -109,7 +109,7 @@ class World:
         put(snapshot, "read_tables", self.server.source_tables)
         put(snapshot, "plan", two_chunks)
         put(snapshot, "run_wave", self.server.run_wave)
-        put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
+        put(integrity, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self.server.boundaries)
         put(stage, "read", self.server.read_slice)
 

@@ -12,9 +12,8 @@ from binlake.binlog import events
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
-from binlake.errors import CorruptEvent
 from binlake.kernels.native import kernel, load8, load32
-from binlake.position import FIRST_OFFSET, Slice
+from binlake.position import Slice
 
 _OPENS = np.zeros(256, np.bool_)
 _OPENS[[EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID]] = True
@@ -47,19 +46,6 @@ class Boundary:
     end_offset: int
     committed_us: int
     gtid: str | None
-
-
-def format_description(transport: Transport, file: str) -> int:
-    """Return the timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
-    return describe_file(transport, file).created
-
-
-def describe_file(transport: Transport, file: str) -> FormatDescription:
-    """Return the file's format description. Raises SourceError and BinlogError."""
-    part = Slice(file, FIRST_OFFSET, FIRST_OFFSET, 0, False)
-    for chunk in transport.chunks(part):
-        return describe(bytes(chunk), part, chunk.offset)
-    raise CorruptEvent("the file is empty", file=file, offset=FIRST_OFFSET, remedy="check the file")
 
 
 @kernel

@@ -17,8 +17,8 @@ from binlake.binlog.events import Malformed
 from binlake.binlog.tablemap import Field, Wire
 from binlake.kernels import row_kernels
 from binlake.kernels.arrays import absent, binaries, texts
+from binlake.kernels.layouts import SLACK
 from binlake.kernels.memory import pool
-from binlake.kernels.row_kernels import SLACK
 from binlake.schema import charsets
 
 

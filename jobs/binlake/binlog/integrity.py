@@ -5,8 +5,22 @@ from __future__ import annotations
 import zlib
 
 from binlake.binlog.events import HEADER_SIZE, FormatDescription, Malformed
+from binlake.binlog.transport import Transport
 from binlake.errors import CorruptEvent, PositionLost
-from binlake.position import Slice
+from binlake.position import FIRST_OFFSET, Slice
+
+
+def format_description(transport: Transport, file: str) -> int:
+    """Return the timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
+    return describe_file(transport, file).created
+
+
+def describe_file(transport: Transport, file: str) -> FormatDescription:
+    """Return the file's format description. Raises SourceError and BinlogError."""
+    part = Slice(file, FIRST_OFFSET, FIRST_OFFSET, 0, False)
+    for chunk in transport.chunks(part):
+        return describe(bytes(chunk), part, chunk.offset)
+    raise CorruptEvent("the file is empty", file=file, offset=FIRST_OFFSET, remedy="check the file")
 
 
 def describe(event: bytes, part: Slice, offset: int) -> FormatDescription:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from binlake.binlog.boundaries import Boundary, format_description, transaction_boundaries
+from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Query
-from binlake.binlog.integrity import corrupt, describe, proved
+from binlake.binlog.integrity import corrupt, describe, format_description, proved
 from binlake.binlog.transport import Transport
-from binlake.errors import PositionLost
+from binlake.errors import RESNAPSHOT, PositionLost
 from binlake.gtid import Executed, GtidPosition, GtidSet
 from binlake.position import FIRST_OFFSET, Slice, file_number
 
@@ -16,8 +16,6 @@ Files = Sequence[tuple[str, int]]
 """(file, size in bytes) of the files that a source still has, oldest first."""
 Place = tuple[str, int]
 """(file, offset in bytes)."""
-
-RESNAPSHOT = "snapshot all tables again: binlake snapshot --config FILE"
 
 
 def between(transport: Transport, files: Files, start: Place, stop: Place) -> tuple[Slice, ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from binlake.binlog import events, framing
 from binlake.binlog.events import HEADER_SIZE, Malformed
-from binlake.kernels.row_kernels import SLACK
+from binlake.kernels.layouts import SLACK
 
 PIECE = 8 << 20
 """Bytes after which a piece is passed on. An event that is larger makes a larger piece."""

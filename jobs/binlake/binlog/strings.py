@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from binlake.binlog.events import Malformed
 from binlake.kernels import jsontext, numbertext
+from binlake.kernels.layouts import SLACK
 from binlake.kernels.native import kernel, load8, store8
-from binlake.kernels.row_kernels import SLACK, all_ascii
+from binlake.kernels.row_kernels import all_ascii
 from binlake.schema import charsets
 
 Offsets = npt.NDArray[np.int32]

@@ -13,8 +13,8 @@ from binlake.binlog.events import Malformed
 from binlake.gtid import GtidPosition, GtidSet, Interval
 from binlake.kernels import layouts
 from binlake.kernels.arrays import numbers, texts
+from binlake.kernels.layouts import SLACK
 from binlake.kernels.memory import pool
-from binlake.kernels.row_kernels import SLACK
 
 MOST = 1 << 16
 """The most transactions before their row events are decoded."""

@@ -14,10 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog import framing
 from binlake.binlog.events import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
 from binlake.errors import CorruptEvent, PositionLost, SourceError
-from binlake.kernels.row_kernels import SLACK
+from binlake.kernels.layouts import SLACK
 from binlake.position import FIRST_OFFSET, Slice
 
 CHUNK_SIZE = 8 << 20
@@ -92,6 +91,8 @@ class FileTransport:
 
     def whole_events(self, name: str) -> int:
         """Return the offset (bytes) of the end of a file's last whole event. The rest is still being copied."""
+        from binlake.binlog import framing  # its kernels take long to import
+
         spans = np.zeros(2, np.int64)
         end, held = FIRST_OFFSET, np.empty(0, np.uint8)
         with self.file(name).open("rb") as stream:
@@ -115,6 +116,8 @@ class FileTransport:
             raise SourceError(f"{path}: {error.strerror}", remedy="check the file's permissions") from None
 
     def _read(self, stream: Any, part: Slice) -> Iterator[LogChunk]:
+        from binlake.binlog import framing
+
         magic = stream.read(FIRST_OFFSET)
         if magic == ENCRYPTED_MAGIC:
             raise CorruptEvent(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from binlake.cli import printing
 from binlake.config import PipelineConfig
-from binlake.lake import pins
-from binlake.lake.lake_versions import LakeVersion, lake_versions
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import metadata_of
 from binlake.position import Position
+
+if TYPE_CHECKING:
+    from binlake.lake.lake_versions import LakeVersion
 
 
 def versions(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.lake.lake_versions import lake_versions
+    from binlake.metadata.metadata import metadata_of
+
     known = lake_versions(metadata_of(config), config.maintain.history_hours)
     if arguments.json:
         printing.as_json({"versions": [_as_json(version) for version in known]})
@@ -34,6 +37,10 @@ def _as_json(version: LakeVersion) -> dict[str, object]:
 
 
 def pin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.lake import pins
+    from binlake.metadata.decisions import Reason
+    from binlake.metadata.metadata import metadata_of
+
     reason = Reason(arguments.who, arguments.why)
     version = pins.pin(metadata_of(config), arguments.batch, arguments.name, reason)
     position = Position.parse(version.position).short
@@ -41,5 +48,8 @@ def pin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def unpin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.lake import pins
+    from binlake.metadata.metadata import metadata_of
+
     batch = pins.unpin(metadata_of(config), arguments.name)
     print(f"batch {batch} isn't kept any more: maintain removes its files once no promise needs them")

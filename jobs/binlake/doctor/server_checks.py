@@ -14,7 +14,7 @@ from itertools import pairwise
 from croniter import croniter
 from pymysql.constants import ER
 
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError, SourceError
 from binlake.names import mysql_quote

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+SLACK = 64
+"""Bytes after the end that may be read (of events) or written (of column buffers)."""
+
 
 def _integers(*names: str) -> np.dtype[Any]:
     return np.dtype([(name, np.int64) for name in names], align=True)

@@ -30,9 +30,6 @@ from binlake.kernels.native import (
 
 Numbers = npt.NDArray[np.int64]
 
-SLACK = 64
-"""Bytes after the end that may be read (of events) or written (of column buffers)."""
-
 # How a column is gathered (``program[column].kind``)
 COPY1, COPY2, COPY4, COPY8 = 1, 2, 3, 4
 U8, U16, U24, I24, U32, U64 = 5, 6, 7, 8, 9, 10

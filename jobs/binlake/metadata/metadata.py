@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from arro3.core import Array, Field, Table
 from deltalake import DeltaTable, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
@@ -212,7 +213,12 @@ def query_opened(
         per = ", ".join(map(_quoted, newest.per))
         of_each = f" QUALIFY row_number() OVER (PARTITION BY {per} {order}) <= {newest.count}"
         sql += of_each if per else f" {order} LIMIT {newest.count}"
-    return pa.table(QueryBuilder().register("rows", table).execute(sql).read_all())
+    return _answer(QueryBuilder().register("rows", table), sql)
+
+
+def _answer(tables: QueryBuilder, sql: str) -> pa.Table:
+    """Return a query's rows. ``pa.table`` would import pandas, only to ask whether they are its own."""
+    return pa.RecordBatchReader.from_stream(tables.execute(sql).read_all()).read_all()
 
 
 def _unwritable(location: str, error: Exception) -> LakeError:
@@ -364,7 +370,7 @@ class Metadata:
                 self.refuse_gone()
             columns = columns or SCHEMAS[name].names
             fields = [pa.field(column, _kind_read(name, column, encoded)) for column in columns]
-            return pa.schema(fields).empty_table()
+            return pa.Table.from_batches([], pa.schema(fields))  # as empty_table() would import pandas
         try:
             table = self._opened(name)
             lacking = [field.name for field in _lacking(name, table) if columns is None or field.name in columns]
@@ -387,7 +393,7 @@ class Metadata:
             return 0
         try:
             builder = QueryBuilder().register("rows", opened_tables.opened(location))
-            counted = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
+            counted = _answer(builder, f"SELECT count(*) AS n FROM rows WHERE {predicate}")
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
         return int(counted["n"][0].as_py())
@@ -430,9 +436,14 @@ class Metadata:
         return location
 
     @staticmethod
-    def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        schema = SCHEMAS[name]
-        return pa.Table.from_pylist([{field: row.get(field) for field in schema.names} for row in rows], schema=schema)
+    def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+        """Return rows in Arrow, made without pyarrow, whose arrays import pandas."""
+        return Table.from_pydict(
+            {
+                field.name: Array([row.get(field.name) for row in rows], Field.from_arrow(field))
+                for field in SCHEMAS[name]
+            }
+        )
 
     def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
         data = self._rows(name, rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from binlake import names
 from binlake.batch.rules import TAKEN_REMEDY
 from binlake.batch.steps import Life
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from binlake.binlog.locate import RESNAPSHOT
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, NoBinlog, PositionLost
+from binlake.errors import RESNAPSHOT, BinlakeError, NoBinlog, PositionLost
 from binlake.metadata import lease, missing_log
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_log

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from binlake.binlog.boundaries import format_description, transaction_boundaries
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import Place, between
 from binlake.binlog.transport import Transport
 from binlake.position import FIRST_OFFSET, Slice

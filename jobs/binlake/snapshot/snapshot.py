@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pymysql
 
-from binlake.binlog import framing
 from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, stands_in_no_file
 from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
-from binlake.kernels.row_kernels import SLACK
+from binlake.kernels.layouts import SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint
@@ -184,6 +183,8 @@ class _Dump:
 
     # events --------------------------------------------------------------------------------------------------------
     def chunks(self) -> Iterator[LogChunk]:
+        from binlake.binlog import framing  # its kernels take long to import
+
         part = self._part
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
         offset = self._begin  # of the next event
@@ -236,6 +237,8 @@ class _Dump:
         """Copy received events to ``target`` after its first ``held`` bytes, up to ``wanted`` bytes.
 
         Returns the status of framing.unpack, and the bytes written."""
+        from binlake.binlog import framing
+
         status = framing.unpack(
             self._buffer.ctypes.data + self._at,
             self._end - self._at,

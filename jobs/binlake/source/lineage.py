@@ -12,10 +12,11 @@ import time
 from dataclasses import replace
 
 from binlake import gtid
-from binlake.binlog.boundaries import format_description, transaction_boundaries
-from binlake.binlog.locate import RESNAPSHOT, executed_before, outside
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.integrity import format_description
+from binlake.binlog.locate import executed_before, outside
 from binlake.binlog.transport import Transport
-from binlake.errors import PositionLost
+from binlake.errors import RESNAPSHOT, PositionLost
 from binlake.gtid import Executed, GtidPosition
 from binlake.position import FIRST_OFFSET, Position, Range, Slice
 from binlake.source.log import Log

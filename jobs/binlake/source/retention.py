@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.errors import SourceError
 from binlake.position import Position, file_number
 from binlake.source.releases import RDS_RETENTION, SERVICE_VARIABLES, service_of

@@ -11,8 +11,7 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
-from binlake.binlog.locate import RESNAPSHOT
-from binlake.errors import AccessDenied, ConfigurationError, NoBinlog, SourceError
+from binlake.errors import RESNAPSHOT, AccessDenied, ConfigurationError, NoBinlog, SourceError
 from binlake.position import Flavour
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
-from binlake.binlog.boundaries import format_description
+from binlake.binlog.integrity import format_description
 from binlake.errors import SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName

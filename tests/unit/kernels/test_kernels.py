@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import plain_forms
 from binlake.binlog import strings
-from binlake.kernels import jsontext, native, numbertext, row_kernels, scalars
+from binlake.kernels import jsontext, layouts, native, numbertext, row_kernels, scalars
 from binlake.schema import charsets
 
 settings.register_profile("kernels", deadline=None, max_examples=200)
@@ -26,7 +26,7 @@ settings.load_profile("kernels")
 
 
 def padded(data: bytes) -> np.ndarray[Any, Any]:
-    return np.frombuffer(bytearray(data + bytes(row_kernels.SLACK)), np.uint8)
+    return np.frombuffer(bytearray(data + bytes(layouts.SLACK)), np.uint8)
 
 
 @given(st.binary(max_size=2000))
