@@ -16,8 +16,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
+from binlake.config.mirrored_tables import ColumnPattern
 from binlake.config.orchestration import Schedule
-from binlake.config.pipeline_config import ColumnPattern, Policy
+from binlake.config.policies import Policy
 from binlake.config.table_pattern import TablePattern
 
 HEADER = "| key | values | default | meaning |"

@@ -1,20 +1,19 @@
 """Configuration: one YAML per source, and files of feeds. What other rooms use is exported here."""
 
+from binlake.config.mirrored_tables import SYSTEM_DATABASES, TablesConfig
 from binlake.config.pipeline_config import (
-    SYSTEM_DATABASES,
     CatalogConfig,
     LakeConfig,
     MaintainConfig,
     MergeConfig,
     PipelineConfig,
-    Policy,
     SnapshotConfig,
     SourceConfig,
     SparkConfig,
-    TablesConfig,
     config_of,
     load,
 )
+from binlake.config.policies import Policy
 from binlake.config.verify_config import VerifyConfig, VerifyWay
 
 __all__ = [

@@ -8,8 +8,9 @@ from string import Template
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from binlake.config.section import Section
 from binlake.config.table_pattern import TablePattern
 from binlake.config.yaml_file import NAME, WEB
 
@@ -20,10 +21,6 @@ SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 """Placeholders that a topic's name may hold, written as ``${db}``."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _is_topic(topic: str) -> str:
@@ -44,7 +41,7 @@ def _without_login(url: str) -> str:
 RegistryUrl = Annotated[str, Field(pattern=WEB), AfterValidator(_without_login)]
 
 
-class TextFormat(_Strict):
+class TextFormat(Section):
     """One line for people: the operation, the table, the row before and after as JSON, the position."""
 
     type: Literal["text"]
@@ -53,7 +50,7 @@ class TextFormat(_Strict):
     _topic = field_validator("topic")(_is_topic)
 
 
-class DebeziumFormat(_Strict):
+class DebeziumFormat(Section):
     """Debezium's envelope.
 
     encoding: JSON, or Avro by a schema registry (registry and what belongs to it: see SpecificFormat). schemas: each
@@ -96,7 +93,7 @@ class DebeziumFormat(_Strict):
         return self
 
 
-class GenericFormat(_Strict):
+class GenericFormat(Section):
     """mypipe's generic Avro: a record for each operation, with the columns in maps by their kind."""
 
     type: Literal["generic"]
@@ -105,7 +102,7 @@ class GenericFormat(_Strict):
     _topic = field_validator("topic")(_is_topic)
 
 
-class SpecificFormat(_Strict):
+class SpecificFormat(Section):
     """Avro with a record for each table and version of its shape, in a schema registry.
 
     wire: Confluent's five bytes before the record, or mypipe's four. compatibility: set for each subject; None: as the
@@ -124,7 +121,7 @@ class SpecificFormat(_Strict):
     _topic = field_validator("topic")(_is_topic)
 
 
-class CsvFormat(_Strict):
+class CsvFormat(Section):
     """A line for each mutation. topic: with ``${hour}`` each hour of commits has a file of its own."""
 
     type: Literal["csv"]
@@ -137,7 +134,7 @@ class CsvFormat(_Strict):
         return topic
 
 
-class BinlogFormat(_Strict):
+class BinlogFormat(Section):
     """Row events, for the sink binlog:// alone."""
 
     type: Literal["binlog"]
@@ -149,7 +146,7 @@ FormatConfig = Annotated[
 ]
 
 
-class SinkConfig(_Strict):
+class SinkConfig(Section):
     """The sink that messages go to.
 
     url: file:///folder, kafka://host:port[,host:port], https://…, binlog:///folder. connection: an Airflow connection's
@@ -198,16 +195,14 @@ class SinkConfig(_Strict):
         return urlsplit(self.url).path
 
 
-class FeedErrorsConfig(_Strict):
+class FeedErrorsConfig(Section):
     """mypipe's flags for the failures at which a feed stops (see feeds.error_layers).
 
     They may be written with hyphens, as in mypipe. None: as ``on_error`` says. handler: an entry point's name, or
     ``module:Class``; it decides instead of the flags.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_by_name=True, alias_generator=lambda name: name.replace("_", "-")
-    )
+    model_config = ConfigDict(validate_by_name=True, alias_generator=lambda name: name.replace("_", "-"))
 
     quit_on_event_decode_failure: bool | None = None
     quit_on_empty_mutation_commit_failure: bool | None = None
@@ -226,7 +221,7 @@ class FeedStops:
     event: bool
 
 
-class FeedConfig(_Strict):
+class FeedConfig(Section):
     """One feed: the mutations that match, in one format, to one sink, from a watermark of its own.
 
     sources: in a file of feeds, the YAML files of the sources; in a source's own YAML that source. where: a condition
@@ -327,7 +322,7 @@ def names_once(feeds: list[FeedConfig]) -> list[FeedConfig]:
     return feeds
 
 
-class FeedsFile(_Strict):
+class FeedsFile(Section):
     """A file of feeds over several sources."""
 
     feeds: Annotated[list[FeedConfig], Field(min_length=1)]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from croniter import croniter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from binlake.config.section import Section
 from binlake.config.yaml_file import DOTTED
 
 
 def _is_schedule(schedule: str) -> str:
+    from croniter import croniter
+
     if not croniter.is_valid(schedule):
         raise ValueError(f"{schedule!r} is not a cron expression; write five fields, such as 0 * * * *")
     return schedule
@@ -27,18 +29,16 @@ isn't retried."""
 _WATCHED = "*/10 * * * *"
 
 
-class NotifyConfig(BaseModel):
+class NotifyConfig(Section):
     """One notification. when: the occasions. notifier: the dotted name of an Airflow notifier, or of a function of the
     task's context. arguments: the notifier's; secrets belong in a connection that they name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     when: Annotated[list[Occasion], Field(min_length=1)]
     notifier: Annotated[str, Field(pattern=DOTTED)]
     arguments: dict[str, Any] = {}
 
 
-class AirflowConfig(BaseModel):
+class AirflowConfig(Section):
     """Settings of all tasks of the source's DAGs and task groups.
 
     pool: Airflow's; None for the default one. spark_pool: for tasks that may start Spark; None for ``pool``. queue: for
@@ -50,8 +50,6 @@ class AirflowConfig(BaseModel):
     sync; None: every ten minutes if there is a limit, else never. fail_on_stopped: a sync run whose batches stopped a
     table fails at its end.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pool: Annotated[str, Field(min_length=1)] | None = None
     spark_pool: Annotated[str, Field(min_length=1)] | None = None

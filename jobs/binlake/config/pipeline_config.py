@@ -9,32 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
+from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named
 from binlake.config.orchestration import AirflowConfig, Schedule
-from binlake.config.table_modes import BesideMode, TableModes, TablesModes, beside_table, mirror_of, modes_of
-from binlake.config.table_pattern import TablePattern
+from binlake.config.policies import PoliciesConfig
+from binlake.config.section import Section
+from binlake.config.table_modes import BesideMode, beside_table, mirror_of
 from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
-from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.storage import accounts, stores
 
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
-_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
-SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SourceConfig(_Strict):
+class SourceConfig(Section):
     """One server, or a folder of its binlog files.
 
     connection: an Airflow connection's id, or ``file:///folder``. server_id: the first of ``server_ids`` replica ids
@@ -78,118 +73,7 @@ class SourceConfig(_Strict):
         return f"binlake/{self.name}"
 
 
-def _has_two_dots(pattern: str) -> str:
-    if pattern.count(".") < 2:
-        raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
-    return pattern
-
-
-ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
-"""A pattern of database.table, followed by a dot and a column's name."""
-
-
-def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
-    """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
-    parts = [pattern.rpartition(".") for pattern in patterns]
-    return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
-
-
-class TablesConfig(_Strict):
-    """The mirrored tables, by shell-style patterns over ``database.table``. ``exclude`` overrides ``include``.
-
-    exclude_columns: columns that must not leave the server. modes: what the lake keeps of tables beside their mirrors.
-    """
-
-    include: Annotated[list[TablePattern], Field(min_length=1)]
-    exclude: list[TablePattern] = []
-    exclude_columns: list[ColumnPattern] = []
-    modes: TablesModes = []
-
-    def wanted(self, database: str, table: str) -> bool | frozenset[str]:
-        """Return False for a table that isn't included, else the columns that the log's reader must skip."""
-        base = table if self.included(database, table) else self.ghost_of(database, table)
-        return base is not None and self.excluded_columns(database, base)
-
-    def ghost_of(self, database: str, table: str) -> str | None:
-        """Return the included table whose ghost table this is, by the names of gh-ost and pt-online-schema-change."""
-        match = _GHOST.match(table)
-        if match and not self.included(database, table) and self.included(database, match["table"]):
-            return match["table"]
-        return None
-
-    def excluded_columns(self, database: str, table: str) -> frozenset[str]:
-        """Return the names of a table's excluded columns, in lower case."""
-        return columns_named(self.exclude_columns, database, table)
-
-    def modes_of(self, database: str, table: str) -> TableModes:
-        """Return a table's modes. Raises ConfigurationError where entries contradict."""
-        try:
-            return modes_of(self.modes, database, table)
-        except ValueError as error:
-            raise ConfigurationError(str(error), remedy="correct tables.modes in the YAML") from None
-
-    def beside(self, database: str, table: str) -> tuple[BesideMode, ...]:
-        """Return the modes that keep a table beside a table's mirror. Raises ConfigurationError."""
-        if not self.modes or not self.included(database, table):
-            return ()
-        return self.modes_of(database, table).beside
-
-    def included(self, database: str, table: str) -> bool:
-        if database.lower() in SYSTEM_DATABASES:
-            return False
-        return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
-            names.matches(pattern, database, table) for pattern in self.exclude
-        )
-
-
-class Policy(_Strict):
-    """What to do about statements that don't only change rows, and about failures.
-
-    on_drop_column: ``keep`` leaves the column in the lake, with NULL in newer rows. on_unfollowable: after a statement
-    whose effect on the rows can't be computed from the log, the table is snapshotted again, or stops.
-
-    without_key: rows of a table without a key are matched by all their values, with a scan per batch (``exact``); or
-    they are appended, and an update or delete stops the table (``append``).
-
-    on_unlogged_cascade: if a foreign key changes rows of the table without logging it, the table isn't mirrored
-    (``stop``); or it is snapshotted again after each batch that deletes (or updates, if that cascades) rows of the
-    parent (``resnapshot``); or its changes are derived from the parent's, with a new snapshot if that can't be done
-    exactly (``derive``).
-
-    on_untold_column: if the log lacks the values of a VIRTUAL column (see schema/virtual.py), the column is left out,
-    or the table isn't mirrored.
-
-    on_decode_failure, on_merge_failure, on_commit_failure: if a table's part of the log can't be decoded or followed,
-    its rows can't be merged, or the lake's storage fails, the table stops and the others go on; or the run ends, and
-    the next one repeats it. Nothing is skipped either way.
-    """
-
-    on_drop_column: Literal["drop", "keep"] = "drop"
-    on_drop_table: Literal["keep", "drop"] = "keep"
-    on_truncate: Literal["follow", "stop"] = "follow"
-    on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
-    without_key: Literal["exact", "append"] = "exact"
-    on_unlogged_cascade: Literal["stop", "resnapshot", "derive"] = "stop"
-    on_untold_column: Literal["leave_out", "stop"] = "leave_out"
-    on_decode_failure: Literal["stop_table", "stop_run"] = "stop_table"
-    on_merge_failure: Literal["stop_table", "stop_run"] = "stop_table"
-    on_commit_failure: Literal["stop_table", "stop_run"] = "stop_run"
-
-
-class PoliciesConfig(Policy):
-    """The source's policy. tables: other policies by pattern of database.table; the last match overrides others."""
-
-    tables: dict[str, Policy] = {}
-
-    def of(self, name: TableName) -> Policy:
-        chosen = self.model_dump(exclude={"tables"})
-        for pattern, policy in self.tables.items():
-            if names.matches(pattern, name.database, name.table):
-                chosen |= policy.model_dump(exclude_unset=True)
-        return Policy(**chosen)
-
-
-class LakeConfig(_Strict):
+class LakeConfig(Section):
     """Where the lake is. path: a folder, or a URL: s3://, s3a://, abfss://, hdfs://.
 
     connection: id of an Airflow connection (type aws) with the account, instead of the AWS_* variables.
@@ -213,7 +97,7 @@ class LakeConfig(_Strict):
         return self
 
 
-class SnapshotConfig(_Strict):
+class SnapshotConfig(Section):
     """Settings of snapshots. connections: how many copy in parallel; None for as many as Spark has cores.
 
     reader: ``jdbc`` is Spark's; ``direct`` is binlake's own, with the same results for a part of the CPU time.
@@ -223,7 +107,7 @@ class SnapshotConfig(_Strict):
     reader: Literal["jdbc", "direct"] = "jdbc"
 
 
-class MergeConfig(_Strict):
+class MergeConfig(Section):
     """Settings of merges.
 
     without_spark_mb: a table is merged without Spark if at most so many megabytes (10**6 bytes) of it were staged; 0
@@ -237,7 +121,7 @@ class MergeConfig(_Strict):
         return units.bytes_of_mb(self.without_spark_mb)
 
 
-class MaintainConfig(_Strict):
+class MaintainConfig(Section):
     """The upkeep of the lake, and how long its past is kept.
 
     history_hours: how many hours every table's earlier versions stay readable. log_hours: how many hours Delta's logs
@@ -276,7 +160,7 @@ class MaintainConfig(_Strict):
         return self
 
 
-class CatalogConfig(_Strict):
+class CatalogConfig(Section):
     """The catalog in which tables are registered by name.
 
     metastore: ``thrift://host:port`` of a Hive metastore, or a folder with an embedded one, which only one process at a
@@ -312,7 +196,7 @@ class CatalogConfig(_Strict):
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
 
 
-class PageConfig(_Strict):
+class PageConfig(Section):
     """What the page in Airflow shows of rows, only to users who may edit the source's sync DAG.
 
     show_values: show values of the newest mutations while they are staged. mask_columns: columns whose values are never
@@ -336,7 +220,7 @@ _OF_THEIR_OWN = {
 _SECRET = re.compile(r"(?i)(secret|password|token|access[.]?key|secret[.]?key)$")
 
 
-class SparkConfig(_Strict):
+class SparkConfig(Section):
     """Where and how Spark runs; in Airflow, the Spark connection's master overrides this one.
 
     master: None for inside the process. jars: paths or URLs of further jars for driver and executors. conf: any setting
@@ -376,7 +260,7 @@ class SparkConfig(_Strict):
         return f"{server if '://' in server else f'http://{server}'}/history/{application}/"
 
 
-class PipelineConfig(_Strict):
+class PipelineConfig(Section):
     """The configuration of one source: the whole YAML."""
 
     source: SourceConfig

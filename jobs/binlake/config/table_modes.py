@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from binlake import names
+from binlake.config.section import Section
 from binlake.config.table_pattern import TablePattern
 
 BesideMode = Literal["history", "log"]
@@ -18,11 +19,7 @@ _NOT_BUILT = ("history", "soft_delete", "row_metadata")
 """Modes of which this version has the settings alone."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
-
-
-class HistoryMode(_Strict):
+class HistoryMode(Section):
     """A row for every version of a row.
 
     columns: whose names the columns have that tell when a version held. per: whether several changes of a row in one
@@ -30,17 +27,19 @@ class HistoryMode(_Strict):
     overrides it.
     """
 
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
     columns: Literal["binlake", "databricks", "fivetran", "dbt"] = "binlake"
     per: Literal["transaction", "mutation"] = "transaction"
     track: list[str] = ["*"]
     except_: Annotated[list[str], Field(alias="except")] = []
 
 
-class LogMode(_Strict):
+class LogMode(Section):
     """A row for every mutation."""
 
 
-class TableModes(_Strict):
+class TableModes(Section):
     """The modes of the tables that a pattern names.
 
     mirror: whether there is a mirror. soft_delete: deleted rows stay in the mirror. row_metadata: what the mirror tells

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from binlake.config.section import Section
 
 VerifyWay = Literal["read", "hash"]
 
 
-class VerifyConfig(BaseModel):
+class VerifyConfig(Section):
     """How the lake is compared with the server.
 
     by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
     at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
     limit.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     by: VerifyWay = "read"
     connections: Annotated[int, Field(ge=1, le=64)] | None = None

@@ -26,8 +26,8 @@ _FAILURES = 20
 class RunHead:
     """A run without what it did to each table.
 
-    kind: sync, bootstrap, verify, repair, maintain, or failed. bytes: of log, or copied. phases: seconds by name; of a failed
-    run the phase that failed. why_spark: see RunReport.
+    kind: sync, bootstrap, verify, repair, maintain, or failed. bytes: of log, or copied. phases: seconds by name; of a
+    failed run the phase that failed. why_spark: see RunReport.
     """
 
     run: str

@@ -1,0 +1,81 @@
+"""The tables that a source's mirror includes, and what doesn't come along."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from binlake import names
+from binlake.config.section import Section
+from binlake.config.table_modes import BesideMode, TableModes, TablesModes, modes_of
+from binlake.config.table_pattern import TablePattern
+from binlake.errors import ConfigurationError
+
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
+SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
+
+
+def _has_two_dots(pattern: str) -> str:
+    if pattern.count(".") < 2:
+        raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
+    return pattern
+
+
+ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
+"""A pattern of database.table, followed by a dot and a column's name."""
+
+
+def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
+    """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
+    parts = [pattern.rpartition(".") for pattern in patterns]
+    return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
+
+
+class TablesConfig(Section):
+    """The mirrored tables, by shell-style patterns over ``database.table``. ``exclude`` overrides ``include``.
+
+    exclude_columns: columns that must not leave the server. modes: what the lake keeps of tables beside their mirrors.
+    """
+
+    include: Annotated[list[TablePattern], Field(min_length=1)]
+    exclude: list[TablePattern] = []
+    exclude_columns: list[ColumnPattern] = []
+    modes: TablesModes = []
+
+    def wanted(self, database: str, table: str) -> bool | frozenset[str]:
+        """Return False for a table that isn't included, else the columns that the log's reader must skip."""
+        base = table if self.included(database, table) else self.ghost_of(database, table)
+        return base is not None and self.excluded_columns(database, base)
+
+    def ghost_of(self, database: str, table: str) -> str | None:
+        """Return the included table whose ghost table this is, by the names of gh-ost and pt-online-schema-change."""
+        match = _GHOST.match(table)
+        if match and not self.included(database, table) and self.included(database, match["table"]):
+            return match["table"]
+        return None
+
+    def excluded_columns(self, database: str, table: str) -> frozenset[str]:
+        """Return the names of a table's excluded columns, in lower case."""
+        return columns_named(self.exclude_columns, database, table)
+
+    def modes_of(self, database: str, table: str) -> TableModes:
+        """Return a table's modes. Raises ConfigurationError where entries contradict."""
+        try:
+            return modes_of(self.modes, database, table)
+        except ValueError as error:
+            raise ConfigurationError(str(error), remedy="correct tables.modes in the YAML") from None
+
+    def beside(self, database: str, table: str) -> tuple[BesideMode, ...]:
+        """Return the modes that keep a table beside a table's mirror. Raises ConfigurationError."""
+        if not self.modes or not self.included(database, table):
+            return ()
+        return self.modes_of(database, table).beside
+
+    def included(self, database: str, table: str) -> bool:
+        if database.lower() in SYSTEM_DATABASES:
+            return False
+        return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
+            names.matches(pattern, database, table) for pattern in self.exclude
+        )

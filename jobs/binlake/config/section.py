@@ -1,0 +1,11 @@
+"""The parts of a YAML as models."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A part of a YAML: a key that it doesn't know is an error, and nothing changes it once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
