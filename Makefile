@@ -32,7 +32,7 @@ lint: ## ruff, its formatter, mypy, and which folder may import which
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
-	.venv/bin/mypy docker/local
+	.venv/bin/mypy docker/local tests/support tests/unit
 	$(PYTHON) -m pytest -q $(ROOMS)
 
 bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows, and the page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -50,7 +51,7 @@ def log(name: str) -> Log:
     return Log(name, HERE / f"{name}.000001", json.loads((HERE / f"{name}.json").read_text()))
 
 
-def mutations(emitted: list[Emitted], columns: dict[str, list[Any]]) -> list[Mutation]:
+def mutations(emitted: Sequence[Emitted], columns: dict[str, list[Any]]) -> list[Mutation]:
     """All that was decoded of one table, as JSON has it; prepared rows where their outcome stands."""
     placed: list[tuple[int, Mutation]] = []
     prepared: dict[str, list[tuple[int, Mutation]]] = {}

@@ -119,7 +119,7 @@ def _payload(random: Random, body: bytes) -> bytes:
     size = len(plain) + (int(random.integers(-9, 10)) if random.random() < 0.1 else 0)
     fields = [(1, len(compressed)), (2, 0), (3, max(size, 0))]
     head = b"".join(bytes([kind, len(_packed(value))]) + _packed(value) for kind, value in fields)
-    return head + b"\0" + compressed
+    return head + b"\0" + bytes(compressed)
 
 
 def _payload_size(body: bytes) -> int:

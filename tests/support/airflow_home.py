@@ -151,14 +151,14 @@ class AirflowHome:
     def run(self, *arguments: str, timeout: float = 900, succeeds: bool = True, **environment: str) -> str:
         """One airflow command; both its streams. Raises AssertionError with their end where it ends otherwise."""
         name = "_".join(argument.strip("-") for argument in arguments[:3] if "/" not in argument)
-        return self._await(name, [str(BIN / "airflow"), *arguments], timeout, succeeds=succeeds, **environment)
+        return self._await(name, [str(BIN / "airflow"), *arguments], environment, timeout, succeeds=succeeds)
 
     def run_beside_services(self, *arguments: str) -> str:
         """One that writes to the database while the services do."""
         return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
 
     def _await(
-        self, name: str, command: list[str], timeout: float = 900, *, succeeds: bool = True, **environment: str
+        self, name: str, command: list[str], environment: dict[str, str], timeout: float = 900, *, succeeds: bool = True
     ) -> str:
         path = self.folder / "output" / f"{name}_{time.time_ns()}.log"
         with path.open("wb") as output:
@@ -176,7 +176,7 @@ class AirflowHome:
 
     def run_all(self, name: str, *commands: Sequence[str], **environment: str) -> str:
         """Airflow commands, one after the other in one process; what they say."""
-        return self._await(name, [sys.executable, "-c", COMMANDS, json.dumps(commands)], **environment)
+        return self._await(name, [sys.executable, "-c", COMMANDS, json.dumps(commands)], environment)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of Airflow's metadata database."""

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
+from typing import Any
 
 from binlake import faults
 from binlake.cli import command_line
@@ -32,7 +33,7 @@ def at_point(point: str) -> None:
 if __name__ == "__main__":
     stage.SHORT_RANGE = 0
     faults.at_point = at_point
-    build, built, lakes = session.build, [], set()
+    build, built, lakes = session.build, list[Any](), set[Any]()
 
     def once(name, **options):  # type: ignore[no-untyped-def]
         if not built:

@@ -109,8 +109,8 @@ def test_a_task_that_failed_for_good(tmp_path: Path) -> None:
         DagSerialization.to_dict(dag)
         for task in dag.tasks:
             assert [*task.on_failure_callback] == [TaskFailed(str(file))]
-    task = SimpleNamespace(dag_id="binlake_shop_sync", task_id="merge")
-    context: Any = {"ti": task, "exception": ValueError("first line\nsecond line")}
+    failed = SimpleNamespace(dag_id="binlake_shop_sync", task_id="merge")
+    context: Any = {"ti": failed, "exception": ValueError("first line\nsecond line")}
     TaskFailed(str(file))(context)
     assert told == ["binlake_shop_sync, task merge: first line (failed)"]
     file.write_text("{")
@@ -203,7 +203,7 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
         monkeypatch.setattr(f"airflow.sdk.observability.stats.{name}", lambda one, value: counted.update({one: value}))
     run = SimpleNamespace(dag_id="binlake_shop_sync", run_id="r")
     operator = BinlakeRecordOperator(task_id="record", config_file=str(file), plan={"batch": 7, "empty": False})
-    operator.execute({"dag_run": run})  # type: ignore[typeddict-item]
+    operator.execute({"dag_run": run})
     assert told == ["shop.new stopped: it is odd (stopped)"]
     assert counted == {
         "binlake.shop.mutations": 5, "binlake.shop.bytes": 90, "binlake.shop.merge": timedelta(seconds=1.5),
@@ -272,7 +272,7 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
     monkeypatch.setattr(BinlakeVerifyOperator, "submit", submit)
     run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")
     with pytest.raises(type(error)):
-        BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})  # type: ignore[typeddict-item]
+        BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
     assert told == expected
 
 

@@ -273,15 +273,15 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert [(run["batch"], run["inserted"]) for run in table["runs"]] == [(batch, batch) for batch in did]
     assert table["runs"][0]["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
 
-    runs = get(user, "sources/shop/runs?count=10")["runs"]
-    assert [run["batch"] for run in runs] == list(range(30, 20, -1))
-    older = get(user, f"sources/shop/runs?count=10&before_us={runs[-1]['ended_us']}")["runs"]
+    newest = get(user, "sources/shop/runs?count=10")["runs"]
+    assert [run["batch"] for run in newest] == list(range(30, 20, -1))
+    older = get(user, f"sources/shop/runs?count=10&before_us={newest[-1]['ended_us']}")["runs"]
     assert [run["batch"] for run in older] == list(range(20, 10, -1))
 
     assert source["failed"] is None
     failures.note(past.metadata, "merge", "no space is left\n  → make some", now_us())
-    told = [one for one in get(user, "sources/shop")["advice"] if "failed" in one["what"]]
-    assert [(one["what"], one["remedy"]) for one in told] == [
+    failures_shown = [one for one in get(user, "sources/shop")["advice"] if "failed" in one["what"]]
+    assert [(one["what"], one["remedy"]) for one in failures_shown] == [
         ("the last run failed in merge, 0 minutes ago: no space is left", "make some")
     ]  # fmt: skip
     assert get(user, "sources/shop/runs?count=1")["runs"][0]["outcome"] == "failed"

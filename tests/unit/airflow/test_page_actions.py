@@ -60,7 +60,7 @@ def decided(past: Past) -> list[tuple[Any, ...]]:
 
 
 def status(past: Past, table: str) -> str:
-    return next(row["status"] for row in watermarks.read(past.metadata) if row["table"] == table)
+    return str(next(row["status"] for row in watermarks.read(past.metadata) if row["table"] == table))
 
 
 def stand(past: Past, table: str, status: str) -> None:
@@ -96,7 +96,8 @@ def test_a_run_is_triggered_in_the_users_name(
     assert run.conf == conf
     with create_session() as session:
         log = session.scalars(select(Log).where(Log.event == f"binlake_{what}").order_by(Log.id.desc())).first()
-    assert (log.owner, json.loads(log.extra)["source"]) == ("shop", "shop")
+    assert log is not None
+    assert (log.owner, json.loads(str(log.extra))["source"]) == ("shop", "shop")
 
 
 def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, dags: None) -> None:
@@ -134,7 +135,7 @@ def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> No
     stop = past.position(3)
     part = Slice(stop.file, stop.offset, stop.offset + 1000, stop.created, False)
     plan = OpenBatch(4, Range(stop, replace(stop, offset=stop.offset + 1000), (part,)))
-    place = {"file": stop.file, "offset": stop.offset + 7}
+    place: dict[str, Any] = {"file": stop.file, "offset": stop.offset + 7}
     with lease.held(past.metadata) as held:
         held.open(plan)
     past.metadata.append("quarantine", [{"batch": 4, **place, "reason": "unknown", "remedy": "skip it", "at_us": 1}])

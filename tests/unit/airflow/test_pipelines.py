@@ -205,7 +205,7 @@ def test_the_form_of_the_bootstrap(folder: Path) -> None:
     params.validate()
     with pytest.raises(ValueError, match="Invalid input for param lock"):
         params["lock"] = "forever"
-    assert "the YAML includes: shop.*" in params.get_param("tables").description
+    assert "the YAML includes: shop.*" in str(params.get_param("tables").description)
 
 
 @pytest.mark.parametrize(

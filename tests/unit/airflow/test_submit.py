@@ -123,7 +123,7 @@ def test_no_argument_and_no_variable_holds_the_secret(
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
     seen = submitted(monkeypatch, job)
-    operator.submit({})  # type: ignore[typeddict-item]
+    operator.submit({})
     ((command, environment),) = seen
     assert SECRET not in " ".join(command)
     assert SECRET not in json.dumps(environment, ensure_ascii=False)
@@ -151,7 +151,7 @@ def test_a_retry_is_left_to_errors_it_can_help(
 ) -> None:
     submitted(monkeypatch, answer(outcome))
     with pytest.raises(raised) as found:
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
     assert type(found.value) is raised
 
 
@@ -190,7 +190,7 @@ def test_a_task_that_is_killed_takes_the_jvm_and_the_job_along_and_leaves_no_sec
     operator._spark_binary = str(binary)
     operator.on_kill()  # before it began
     with ThreadPoolExecutor(1) as threads:
-        submitting = threads.submit(operator.submit, {})  # type: ignore[arg-type]
+        submitting = threads.submit(operator.submit, {})
         await_true(pids.exists)
         jvm, job, handover = pids.read_text().split()
         assert is_running(int(jvm))
@@ -206,7 +206,7 @@ def test_the_result_comes_back(
     monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
 ) -> None:
     submitted(monkeypatch, answer({"result": {"batch": 7}}, fails=False))
-    assert operator.submit({}) == {"batch": 7}  # type: ignore[typeddict-item]
+    assert operator.submit({}) == {"batch": 7}
 
 
 def test_a_cluster_is_used_where_the_connection_names_one(
@@ -214,7 +214,7 @@ def test_a_cluster_is_used_where_the_connection_names_one(
 ) -> None:
     connections["spark_default"] = Connection(conn_id="spark_default", conn_type="spark", host="spark://m", port=7077)
     seen = submitted(monkeypatch, answer({}, fails=False))
-    operator.submit({})  # type: ignore[typeddict-item]
+    operator.submit({})
     ((command, environment),) = seen
     assert command[1:3] == ["--master", "spark://m:7077"]
     assert environment["SPARK_MASTER"] == "spark://m:7077"
@@ -232,9 +232,9 @@ def test_the_yaml_says_where_spark_runs_and_how(
     Path(operator.config_file).write_text(YAML + SPARK)
     operator.conf = {"spark.cores.max": "4"}
     seen = submitted(monkeypatch, answer({}, fails=False))
-    operator.submit({})  # type: ignore[typeddict-item]
+    operator.submit({})
     connections["spark_default"] = Connection(conn_id="spark_default", conn_type="spark", host="spark://m", port=7077)
-    operator.submit({})  # type: ignore[typeddict-item]
+    operator.submit({})
     ((command, environment), (connected, _)) = seen
     assert command[1:3] == ["--master", "spark://yaml:7077"]
     assert environment["SPARK_MASTER"] == "spark://yaml:7077"
@@ -249,7 +249,7 @@ def test_settings_that_keep_a_mirror_exact_are_not_the_operators(
     operator.conf = {"spark.task.maxFailures": "4"}
     submitted(monkeypatch, answer({}))
     with pytest.raises(ConfigurationError, match=r"spark\.task\.maxFailures"):
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
 
 
 def test_what_each_start_of_spark_says_is_not_in_the_log(
@@ -287,7 +287,7 @@ def test_deploy_mode_cluster_is_refused(
     )
     submitted(monkeypatch, answer({}))
     with pytest.raises(ConfigurationError, match="deploy mode"):
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
 
 
 def test_an_undefined_connection_says_what_to_do(connections: dict[str, Connection]) -> None:
@@ -346,7 +346,7 @@ def test_a_short_range_is_staged_in_the_task_itself(
 
     monkeypatch.setattr(pipeline, "stage", stage_here)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
-    found = operator.execute({})  # type: ignore[typeddict-item]
+    found = operator.execute({})
     assert found["batch"] == 1
     assert (len(seen), len(staged)) == ((1, 0) if by_spark else (0, 1))
     if not by_spark:
@@ -369,7 +369,7 @@ def test_the_jvm_that_merges_a_short_range_optimises_no_code(
 
     monkeypatch.setattr(pipeline, "merge", merge)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
-    merging.execute({})  # type: ignore[typeddict-item]
+    merging.execute({})
     ((command, _),) = seen
     assert ("-XX:TieredStopAtLevel=1" in " ".join(command)) == quick
 
@@ -390,7 +390,7 @@ def test_a_sync_that_needs_spark_is_a_job_that_stops_where_the_run_does(
     result = RunReport(7, "server/b.000001:4@1", "nothing new", 0, 0, (), ()).to_json()
     seen = submitted(monkeypatch, answer({"result": result}, fails=False))
     syncing = BinlakeSyncOperator(task_id="sync", config_file=operator.config_file)
-    left = syncing.execute({"dag_run": run})  # type: ignore[arg-type]
+    left = syncing.execute({"dag_run": run})
     ((command, _),) = seen
     told = ["--config", operator.config_file, "--run", "nightly/r", "--until", until.isoformat()]
     assert command[-7:] == [script("sync"), *told]
@@ -425,9 +425,9 @@ def test_the_lake_s_account_goes_to_the_job_by_a_file_alone(
 
     seen = submitted(monkeypatch, job)
     with pytest.raises(ConfigurationError, match="'store' isn't defined in Airflow"):
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
     connections["store"] = Connection(conn_id="store", conn_type="aws", login="key", password=SECRET, extra=extra)
-    operator.submit({})  # type: ignore[typeddict-item]
+    operator.submit({})
     ((command, environment),) = seen
     assert SECRET not in " ".join(command) + json.dumps(environment, ensure_ascii=False)
     assert handed == [{"login": "key", "password": SECRET, "extra": {"endpoint_url": "https://s3.example"}}]
@@ -440,7 +440,7 @@ def test_missing_jars_are_told_before_spark_is_started(
     seen = submitted(monkeypatch, lambda *_: None)
     monkeypatch.setattr(settings, "JARS", tmp_path)
     with pytest.raises(UsageError, match="run binlake setup"):
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
     assert not seen
 
 
@@ -478,5 +478,5 @@ def test_a_task_leads_to_its_spark_application(
     outcome = {"spark": {"application": "app-7", "ui": ui}}
     submitted(monkeypatch, answer({**outcome, "error": {"kind": "X", "message": "no", "retryable": False}}))
     with pytest.raises(AirflowFailException):
-        operator.submit({})  # type: ignore[typeddict-item]
+        operator.submit({})
     assert link() == leads

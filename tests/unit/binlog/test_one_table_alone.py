@@ -80,7 +80,7 @@ def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
     return stop
 
 
-def _of(emitted: list[Emitted], table: str) -> list[Emitted]:
+def _of(emitted: list[Emitted], table: str) -> list[Mutations]:
     return [one for one in emitted if isinstance(one, Mutations) and one.name.table == table]
 
 

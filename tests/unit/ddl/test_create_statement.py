@@ -48,4 +48,5 @@ def test_we_follow_it_ourselves() -> None:
     """Read back, it is the shape it was made of, but for what a statement can't tell."""
     text = create_table(TableName("a", "b"), SCHEMA, "mysql")
     (change,) = statements.parse(text, database="", sql_mode=0, flavour="mysql").changes
+    assert isinstance(change, statements.CreateTable)
     assert str(change.name) == "a.b"

@@ -159,7 +159,7 @@ def at(second: int, microsecond: int = 0) -> datetime:
     return datetime(1999, 12, 31, 23, 59, second, microsecond)
 
 
-def d(text: str) -> Decimal:
+def d(text: str | int) -> Decimal:
     return Decimal(text)
 
 

@@ -15,6 +15,7 @@ from binlake.doctor.check import Check
 from binlake.doctor.preflight import preflight
 from binlake.doctor.server_checks import Examined
 from binlake.errors import ServerSettingError, UnsupportedColumn
+from binlake.position import Flavour
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import TableName, TableSchema
 from binlake.source import releases
@@ -109,7 +110,7 @@ def test_the_grant_to_flush_has_had_a_name_of_its_own_since_8_0_23(version: str,
     ],
 )
 def test_the_log_is_kept_by_the_setting_that_the_release_has(version: str, setting: tuple[str, str]) -> None:
-    flavour = "mariadb" if "MariaDB" in version else "mysql"
+    flavour: Flavour = "mariadb" if "MariaDB" in version else "mysql"
     assert Release(flavour, version_numbers(version)).kept_log(169) == setting
 
 

@@ -16,9 +16,10 @@ from binlake.config.feed_config import DebeziumFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable
 from binlake.feeds.formats import base64_numbers
 from binlake.feeds.formats.connect import type_of
-from binlake.feeds.formats.connect_json import JsonWriter, encoded, quoted
+from binlake.feeds.formats.connect_json import JsonWriter, encoded
 from binlake.feeds.formats.debezium import Debezium
 from binlake.feeds.formats.decimals import unscaled
+from binlake.feeds.formats.joining import quoted
 from binlake.position import Flavour
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName

@@ -166,8 +166,8 @@ def test_json_is_the_plain_forms(written: list[tuple[Any, bool]]) -> None:
         kind, data = encode(value, large)
         raw.append(bytes([kind]) + data)
     offsets = np.cumsum([0, *map(len, raw)]).astype(np.int32)
-    new_offsets, data = strings.json(offsets, padded(b"".join(raw)), None)
-    texts = [bytes(data[a:b]).decode() for a, b in itertools.pairwise(new_offsets)]
+    new_offsets, made = strings.json(offsets, padded(b"".join(raw)), None)
+    texts = [bytes(made[a:b]).decode() for a, b in itertools.pairwise(new_offsets)]
     assert texts == [plain_forms.json_text(one) for one in raw]
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -304,7 +305,7 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     rows = [(1, number) for number in range(tables)]
     rows += [(batch, (batch * changed + step) % tables) for batch in range(2, batches + 1) for step in range(changed)]
     number, table = [row[0] for row in rows], [row[1] for row in rows]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "batch": number + list(range(1, batches + 1)),
         "table_id": [f"{one:036}" for one in table] + [None] * batches,
         "table": [f"table_{one}" for one in table] + [None] * batches,
@@ -313,7 +314,7 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     }
     count = len(columns["batch"])
     columns |= {"kind": ["batch"] * count, "database": ["shop"] * count, "status": ["following"] * count}
-    columns |= {name: [number * DAY // 24 for number in columns["batch"]] for name in ("began_us", "at_us")}  # type: ignore[operator]
+    columns |= {name: [number * DAY // 24 for number in columns["batch"]] for name in ("began_us", "at_us")}
     columns |= {"committed_us": columns["at_us"], "gtid_set": [None] * count}
     schema = SCHEMAS["lake_versions"]
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)

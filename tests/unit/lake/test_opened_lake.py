@@ -65,7 +65,7 @@ def test_a_batch_is_found_by_number_and_time(lake: binlake.lake.Lake) -> None:
     assert [version.batch for version in first.versions()] == [1, 2]
     for wrong in ({"batch": 7}, {"name": "month_end"}, {"time": "1969-01-01"}, {"time": "then"}):
         with pytest.raises(UsageError):
-            lake.at(**wrong)  # type: ignore[arg-type]
+            lake.at(**wrong)
 
 
 def test_columns_rows_and_their_number_are_chosen(lake: binlake.lake.Lake) -> None:

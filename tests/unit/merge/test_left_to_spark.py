@@ -19,7 +19,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import UPDATE, staged_schema
 from binlake.config import PipelineConfig
-from binlake.delta import plain_tables
+from binlake.delta import delta_actions, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark, SparkNeeded
 from binlake.merge import in_process
@@ -196,7 +196,7 @@ def uncounted(patch: pytest.MonkeyPatch) -> None:
             r"1 data files have paths that Delta's log encodes",
         ),
         (
-            lambda patch: patch.setattr(plain_tables.delta_actions, "added", lambda *log: None),
+            lambda patch: patch.setattr(delta_actions, "added", lambda *log: None),
             r"its log is in a form that isn't read here",
         ),
         (

@@ -17,6 +17,7 @@ from binlake.metadata.metadata import now_us
 from binlake.metadata.status import read_status
 from binlake.report import Report
 from binlake.source.connection import endpoint
+from binlake.spark.starting import no_session
 from past import Past
 from servers import free_port
 
@@ -105,7 +106,7 @@ def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
     past.write()
     server = endpoint(host="127.0.0.1", port=free_port(), user="u", password="topsecret", extra={})
     with pytest.raises(BinlakeError):
-        pipeline.sync(past.config, server, lambda why: None, Report())
+        pipeline.sync(past.config, server, no_session, Report())
     found = read_status(past.config)
     assert found.failed is not None
     assert (found.failed.phase, "topsecret" in found.failed.message) == ("plan", False)

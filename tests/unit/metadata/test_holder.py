@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
-from binlake.metadata import decisions, feed_watermarks, held_row, holder, lease
+from binlake.metadata import decisions, feed_watermarks, held_row, lease
 from binlake.metadata.decisions import Reason
 from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.holder import LIFETIME, Holder, Watch, died, this_process
@@ -21,7 +22,11 @@ from binlake.metadata.metadata import Metadata, metadata_of, now_us
 
 DAY = 24 * 3600 * 1_000_000
 LIMITS = FeedLimits(50, 168)
-HELD_A_DAY_AHEAD = {"holder": "elsewhere pid 1 started 1", "token": "t", "expires_us": now_us() + DAY}
+HELD_A_DAY_AHEAD: dict[str, str | int | None] = {
+    "holder": "elsewhere pid 1 started 1",
+    "token": "t",
+    "expires_us": now_us() + DAY,
+}
 """A lease that a kill left behind."""
 WHY = Reason("ann", "its machine is gone")
 
@@ -30,8 +35,8 @@ WHY = Reason("ann", "its machine is gone")
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds slept so far; the clock that only counts stands still but for them."""
     slept: list[float] = []
-    monkeypatch.setattr(holder.time, "monotonic", lambda: sum(slept))
-    monkeypatch.setattr(holder.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(held_row, "_LOOK_AGAIN", 50)
     return slept
 

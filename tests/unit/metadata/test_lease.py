@@ -68,7 +68,7 @@ def test_a_lease_lost_to_a_process_that_died_says_so(metadata: Metadata) -> None
 def test_a_holder_elsewhere_keeps_its_lease_until_it_expires(metadata: Metadata) -> None:
     with lease.held(metadata):
         pass
-    other = {"holder": "other-host pid 1 started 1", "token": "t", "since_us": now_us()}
+    other: dict[str, str | int | None] = {"holder": "other-host pid 1 started 1", "token": "t", "since_us": now_us()}
     metadata.swap("lease", "batch = 0", {**other, "expires_us": now_us() + 60_000_000})
     with pytest.raises(LeaseHeld, match="other-host"), lease.held(metadata):
         pass

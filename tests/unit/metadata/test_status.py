@@ -51,7 +51,12 @@ def metadata_of(config: PipelineConfig) -> Metadata:
 
 
 def hold(config: PipelineConfig, holder: str) -> None:
-    changes = {"holder": holder, "token": "t", "since_us": now_us(), "expires_us": now_us() + 60_000_000}
+    changes: dict[str, str | int | None] = {
+        "holder": holder,
+        "token": "t",
+        "since_us": now_us(),
+        "expires_us": now_us() + 60_000_000,
+    }
     metadata_of(config).swap("lease", "batch >= 0", changes)
 
 

@@ -239,7 +239,7 @@ def messages(name: str, changes: FeedChanges, flavour: Flavour) -> Any:
     if name == "relay":
         return events_of(changes)
     if name == "debezium avro":
-        return Debezium(DebeziumFormat(type="debezium"), context, AvroWriter(registered, "topic")).changes(changes)
+        return Debezium(DebeziumFormat(type="debezium"), context, AvroWriter(registered, "TopicName")).changes(changes)
     sink = "binlog:///feed" if name == "binlog" else "file:///feed"
     told = {"type": name} | ({"registry": "http://127.0.0.1:1"} if name == "specific" else {})
     feed = FeedConfig.model_validate({"name": "f", "include": ["shop.*"], "format": told, "sink": sink})

@@ -71,7 +71,12 @@ def test_jars_come_from_the_mirror_by_its_account(
     (home / ".m2" / "settings.xml").write_text(SETTINGS.format(url=url, more=""))
     commands: list[list[str]] = []
     run = installation._run
-    monkeypatch.setattr(installation, "_run", lambda command, *more: (commands.append(command), run(command, *more))[1])
+
+    def noted(command: list[str], *more: Any) -> None:
+        commands.append(command)
+        run(command, *more)
+
+    monkeypatch.setattr(installation, "_run", noted)
     java = installation.java()
     assert java
     installation._resolve([Jar("org.example", "stream", "2.0", "")], java, tmp_path)

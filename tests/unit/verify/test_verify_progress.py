@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 
 import pytest
 
 from binlake.schema.table import TableName
-from binlake.verify import verify_progress
 from binlake.verify.verify_progress import ComparisonProgress
 
 LARGE, SMALL = TableName("shop", "orders"), TableName("shop", "colours")
@@ -21,7 +21,7 @@ def part(*, done: bool) -> Future[object]:
 
 
 def test_half_of_the_work_is_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_progress.time, "monotonic", lambda: 110.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 110.0)
     said: list[tuple[float, float, str]] = []
     parts = {LARGE: [part(done=True), part(done=False)], SMALL: [part(done=True)]}
     how_far = ComparisonProgress(parts, {LARGE: 1_000_000, SMALL: 10}, began=100.0)
