@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import batches, columns, finishers, payload, reader, strings, transport
+from binlake.binlog import batches, columns, finishers, known_tables, payload, reader, row_events, strings, transport
 from binlake.binlog.events import HEADER
 from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.kernels import memory
@@ -68,15 +68,18 @@ class _Numpy:
 def guarded_buffers(fill: int) -> Iterator[None]:
     """What the reader decompresses, and the buffers that columns are written to, end at forbidden pages."""
     modules = (batches, columns, finishers, payload, reader, strings)
+    padding = (known_tables, row_events)
     padded, numpy = transport.padded, _Numpy(fill)
-    reader.padded = lambda data: with_slack(data, fill)  # type: ignore[attr-defined]
+    for module in padding:
+        module.padded = lambda data: with_slack(data, fill)  # type: ignore[attr-defined]
     memory.pool.take = numpy.bytes  # type: ignore[method-assign]
     for module in modules:
         module.np = numpy  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        reader.padded = padded  # type: ignore[attr-defined]
+        for module in padding:
+            module.padded = padded  # type: ignore[attr-defined]
         del memory.pool.take
         for module in modules:
             module.np = np  # type: ignore[attr-defined]

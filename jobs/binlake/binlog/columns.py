@@ -117,6 +117,13 @@ def malformed(what: str) -> Undecodable:
     )
 
 
+def undecodable(error: Undecodable | Malformed | UnicodeDecodeError) -> Undecodable:
+    """Return the error for one table's map or rows. Invalid text is never shown in it."""
+    if isinstance(error, Undecodable):
+        return error
+    return malformed(str(error.args[0]) if isinstance(error, Malformed) else "a name that isn't UTF-8")
+
+
 @dataclass
 class Decoded:
     """A batch's columns, with numbers of transactions and XA ids that the reader turns into text."""

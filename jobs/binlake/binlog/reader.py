@@ -9,23 +9,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events, partial_rows, payload, scan, tablemap, values
+from binlake.binlog import events, payload, scan, values
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
-from binlake.binlog.columns import Decoded, TableDecoder, malformed
+from binlake.binlog.columns import Decoded
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
+from binlake.binlog.known_tables import KnownTable, KnownTables
 from binlake.binlog.query_texts import charset_of, normal_xid, statement_text
-from binlake.binlog.tablemap import TableMap, Undecodable
+from binlake.binlog.row_events import RowEvents
+from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transactions import Transactions
-from binlake.binlog.transport import LogChunk, Transport, padded
+from binlake.binlog.transport import LogChunk, Transport
 from binlake.errors import BinlogError, UnsupportedEvent
 from binlake.kernels import layouts
 from binlake.kernels.arrays import numbers
@@ -76,23 +76,6 @@ def read(
         yield reader.executed()
 
 
-@dataclass
-class _Known:
-    """A table map that was seen.
-
-    body: its bytes after the table id. decoder: None for a table that isn't wanted, and for a map that can't be read.
-    why, raw: for the latter, the error and the event's bytes, which are reported with the rows. absent: columns that
-    the images of some of its rows lacked."""
-
-    body: npt.NDArray[np.uint8]
-    name: TableName
-    table: TableMap | None = None
-    decoder: TableDecoder | None = None
-    why: Undecodable | None = None
-    raw: bytes = b""
-    absent: set[str] = field(default_factory=set)
-
-
 class _Reader:
     """Reader of one slice, with the state of the log between events."""
 
@@ -108,15 +91,9 @@ class _Reader:
         self._chunk: LogChunk | None = None
         self._file = part.file
         self._number = file_number(part.file)
-        self._wanted = wanted
-        self._invalid = invalid
         self._description = description
-        self._known: list[_Known] = []
-        self._by_body: dict[bytes, int] = {}
-        self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
         self._batches = Batches()
         self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: what was told, and the last
-        self._buffers: list[Any] = []  # what row events not yet decoded point into
         # the kernels' state
         self._state = layouts.record(layouts.SCAN)
         self._scratch = np.empty(SCRATCH, np.uint8)
@@ -125,9 +102,9 @@ class _Reader:
         self._state.checksum = description.checksum
         self._rows = layouts.many(_MOST_EVENTS, layouts.ROW_EVENT)
         self._mapped = layouts.many(64, layouts.MAPPED)
-        self._cache = layouts.many(scan.CACHE_SIZE, layouts.MAPPED)
-        self._cache["table_id"] = -1
-        self._known_table = layouts.many(64, layouts.KNOWN)
+        id_size = int(self._state.id_size)
+        self._known = KnownTables(wanted, invalid, description, id_size)
+        self._row_events = RowEvents(description, id_size)
         self._transactions = Transactions(self._state)
         self._transactions.open(events.Transaction(part.start, 0, None))
 
@@ -142,7 +119,7 @@ class _Reader:
         state = self._state
         state.at = 0
         while True:
-            tables = scan.Tables(self._mapped, self._cache, self._known_table)
+            tables = scan.Tables(self._mapped, self._known.cache, self._known.listed)
             status = scan.scan(address, size, offset, state, self._rows, self._transactions.places, tables)
             at = int(state.at)
             where = int(state.fixed_offset) or offset + at
@@ -171,7 +148,7 @@ class _Reader:
                 return
             body = ctypes.string_at(address + HEADER_SIZE, body_size)
             if kind == EventType.TABLE_MAP:
-                self._table_map(body, where)
+                self._known.note(body, lambda: self.raw(where))
                 return  # scan looks at it again
             if kind == EventType.GTID_TAGGED:
                 self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where), server_id)
@@ -288,38 +265,6 @@ class _Reader:
             yield XaEvent(self._file, where, normal_xid(xid), what, *self._transactions.current())
 
     # tables --------------------------------------------------------------------------------------------------------
-    def _table_map(self, body: bytes, where: int) -> None:
-        """Note a table map for ``scan``, which then reads the event again."""
-        id_size = int(self._state.id_size)
-        identity, name = tablemap.table_name(body, id_size)
-        key = body[id_size:]
-        number = self._by_body.get(key)
-        if number is None:
-            number = len(self._known)
-            known = self._understood(body, where, name, padded(key))
-            self._known.append(known)
-            self._by_body[key] = number
-            if number >= len(self._known_table):
-                self._known_table = np.concatenate([self._known_table, np.zeros_like(self._known_table)])
-            is_listed = known.decoder is not None or known.why is not None
-            self._known_table[number] = (known.body.ctypes.data, len(key), is_listed, 0)
-        self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
-
-    def _understood(self, body: bytes, where: int, name: TableName, key: npt.NDArray[np.uint8]) -> _Known:
-        wanted = self._wanted(name.database, name.table)
-        if wanted is False:
-            return _Known(key, name)
-        excluded = wanted if isinstance(wanted, frozenset) else frozenset()
-        try:
-            table = tablemap.parse(body, int(self._state.id_size), mariadb=self._description.mariadb)
-            decoder = self._decoders.get((table, excluded))
-            if decoder is None:
-                decoder = TableDecoder(table, self._invalid, excluded)
-                self._decoders[table, excluded] = decoder
-        except (Undecodable, Malformed, UnicodeDecodeError) as error:
-            return _Known(key, name, why=_undecodable(error), raw=self.raw(where))
-        return _Known(key, name, table, decoder)
-
     def _stop(self, name: TableName, where: int, why: Undecodable, raw: bytes) -> Iterator[Emitted]:
         stop = Stopped(name, self._file, where, why.reason, why.remedy, raw)
         stops = self._failing.setdefault(name, [])
@@ -355,7 +300,7 @@ class _Reader:
                 yield from self._table_rows(number, layouts.taken(rows, group))
             state.row_events = 0
         self._transactions.forget()
-        self._buffers.clear()
+        self._row_events.forget()
         yield from self._batches.flush_excess()
 
     def _count_ordinals(self, rows: Any) -> None:
@@ -364,78 +309,13 @@ class _Reader:
             known = self._known[int(event["known"])]
             event["ordinal"] = self._ordinal
             if known.decoder is not None:
-                prepared, _ = self._prepare(known, rows[number : number + 1])
+                prepared, _ = self._row_events.prepare(known, rows[number : number + 1])
                 if len(prepared):
                     images = 2 if prepared["op"][0] == 2 else 1
                     with suppress(Malformed):  # of which its table is told when the rows are decoded
                         self._ordinal += known.decoder.count(
                             int(prepared["address"][0]), int(prepared["end"][0]), images
                         )
-
-    def _prepare(self, known: _Known, rows: Any) -> tuple[Any, tuple[int, Undecodable] | None]:
-        """Return row events as the decoder takes them, and which one can't be prepared and why, or None.
-
-        If one can't, only the events before it are returned.
-        """
-        assert known.decoder is not None
-        prepared = np.empty(len(rows), layouts.ROWS)
-        columns, id_size = len(known.decoder.program), int(self._state.id_size)
-        failed = np.zeros(1, np.int64)
-        stopped: tuple[int, Undecodable] | None = None
-        done = 0
-        whole: set[int] = set()
-        while wrong := scan.prepare(rows[done:], prepared[done:], columns, id_size, failed):
-            at = done + int(failed[0])
-            try:
-                if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
-                    raise Malformed("rows that don't fit their table map")
-                prepared[at] = self._made_whole(known, rows[at])
-                whole.add(at)
-            except (Undecodable, Malformed) as error:
-                stopped = at, _undecodable(error)
-                rows, prepared = rows[:at], prepared[:at]
-                break
-            done = at + 1
-        return self._uncompressed(rows, prepared, stopped, whole)
-
-    def _made_whole(self, known: _Known, event: Any) -> tuple[int, ...]:
-        """Complete a partial event. Returns what ``scan.prepare`` gives for full ones.
-
-        Raises Undecodable, Malformed.
-        """
-        assert known.table is not None
-        assert known.decoder is not None
-        body = ctypes.string_at(int(event["body"]), int(event["end"] - event["body"]))
-        kind, id_size = int(event["kind"]), int(self._state.id_size)
-        lacks = self._description.may_leave_generated_columns_out
-        completed = partial_rows.complete(
-            body, kind, id_size, known.table, known.decoder.program, may_lack_columns=lacks
-        )
-        known.absent.update(known.table.columns[place].name for place in completed.absent)
-        buffer = padded(completed.rows)
-        self._buffers.append(buffer)
-        start = buffer.ctypes.data
-        rest = (int(event[name]) for name in ("transaction", "offset", "ordinal", "xa"))
-        return (start, start + len(completed.rows), scan.operation(kind), *rest)
-
-    def _uncompressed(
-        self, rows: Any, prepared: Any, stopped: tuple[int, Undecodable] | None, whole: set[int]
-    ) -> tuple[Any, tuple[int, Undecodable] | None]:
-        """Uncompress the rows of MariaDB's compressed events, up to the first that can't be.
-
-        Returns what ``_prepare`` does. whole: events that are uncompressed already.
-        """
-        compressed = np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist()
-        for number in (number for number in compressed if number not in whole):
-            start, end = int(prepared["address"][number]), int(prepared["end"][number])
-            try:
-                data = values.uncompressed_event(ctypes.string_at(start, end - start))
-            except Malformed as error:
-                return prepared[:number], (number, _undecodable(error))
-            buffer = padded(data)
-            self._buffers.append(buffer)
-            prepared["address"][number], prepared["end"][number] = buffer.ctypes.data, buffer.ctypes.data + len(data)
-        return prepared, stopped
 
     def _table_rows(self, number: int, rows: Any) -> Iterator[Emitted]:
         known = self._known[number]
@@ -444,7 +324,7 @@ class _Reader:
                 yield from self._stop(known.name, where, known.why, known.raw)
         if known.decoder is None or not len(rows):
             return
-        prepared, stopped = self._prepare(known, rows)
+        prepared, stopped = self._row_events.prepare(known, rows)
         decoded, stop = known.decoder.decode(prepared)
         if stop is not None:
             stopped = stop.event, stop.why
@@ -459,9 +339,9 @@ class _Reader:
         failing = up_to_last_failing(len(rest), lambda first, end: self._fails(known, rest[first:end]))
         yield from self._table_rows(number, rest[max(failing - 1, 0) :])
 
-    def _fails(self, known: _Known, rows: Any) -> bool:
+    def _fails(self, known: KnownTable, rows: Any) -> bool:
         assert known.decoder is not None
-        prepared, stopped = self._prepare(known, rows)
+        prepared, stopped = self._row_events.prepare(known, rows)
         return stopped is not None or known.decoder.fails(prepared)
 
     def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
@@ -478,12 +358,11 @@ class _Reader:
 
     def executed(self) -> SliceSummary:
         """Return the summary of the slice."""
-        unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of["unchecked"]}
         executed = self._transactions.executed(mariadb=self._description.mariadb)
         servers = {} if self._description.mariadb else self._transactions.server_ids
         by_uuid = {prefix.partition(":")[0]: server_id for prefix, server_id in servers.items() if server_id}
         newest = self._transactions.newest_us
-        return SliceSummary(executed, tuple(sorted(unchecked)), tuple(sorted(by_uuid.items())), newest)
+        return SliceSummary(executed, tuple(sorted(self._known.unchecked)), tuple(sorted(by_uuid.items())), newest)
 
     def flush(self) -> Iterator[Emitted]:
         """Yield everything read so far, as batches."""
@@ -508,13 +387,6 @@ def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
         else:
             count = middle
     return count
-
-
-def _undecodable(error: Undecodable | Malformed | UnicodeDecodeError) -> Undecodable:
-    """Return the error for one table's map or rows. Invalid text is never shown in it."""
-    if isinstance(error, Undecodable):
-        return error
-    return malformed(str(error.args[0]) if isinstance(error, Malformed) else "a name that isn't UTF-8")
 
 
 _WRONG = {

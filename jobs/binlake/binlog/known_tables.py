@@ -1,0 +1,96 @@
+"""The table maps of a slice: each is understood once, and ``scan`` finds it again by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from binlake.binlog import scan, tablemap
+from binlake.binlog.border import Wanted
+from binlake.binlog.columns import TableDecoder, undecodable
+from binlake.binlog.events import FormatDescription, Malformed
+from binlake.binlog.tablemap import TableMap, Undecodable
+from binlake.binlog.transport import padded
+from binlake.kernels import layouts
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.table import TableName
+
+
+@dataclass
+class KnownTable:
+    """A table map that was seen.
+
+    body: its bytes after the table id. decoder: None for a table that isn't wanted, and for a map that can't be read.
+    why, raw: for the latter, the error and the event's bytes, which are reported with the rows. absent: columns that
+    the images of some of its rows lacked."""
+
+    body: npt.NDArray[np.uint8]
+    name: TableName
+    table: TableMap | None = None
+    decoder: TableDecoder | None = None
+    why: Undecodable | None = None
+    raw: bytes = b""
+    absent: set[str] = field(default_factory=set)
+
+
+class KnownTables:
+    """The table maps that were seen in a slice, in their order.
+
+    listed, cache: the same for ``scan``, by number and by table id.
+    """
+
+    def __init__(self, wanted: Wanted, invalid: InvalidValues, description: FormatDescription, id_size: int) -> None:
+        self._wanted = wanted
+        self._invalid = invalid
+        self._mariadb = description.mariadb
+        self._id_size = id_size
+        self._known: list[KnownTable] = []
+        self._by_body: dict[bytes, int] = {}
+        self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
+        self.listed = layouts.many(64, layouts.KNOWN)
+        self.cache = layouts.many(scan.CACHE_SIZE, layouts.MAPPED)
+        self.cache["table_id"] = -1
+
+    def __getitem__(self, number: int) -> KnownTable:
+        return self._known[number]
+
+    @property
+    def unchecked(self) -> set[TableName]:
+        """The tables of which some rows came from a session with foreign_key_checks = 0."""
+        return {known.name for known, of in zip(self._known, self.listed, strict=False) if of["unchecked"]}
+
+    def note(self, body: bytes, raw: Callable[[], bytes]) -> None:
+        """Note a table map for ``scan``, which then reads the event again. raw: gives the whole event's bytes."""
+        identity, name = tablemap.table_name(body, self._id_size)
+        key = body[self._id_size :]
+        number = self._by_body.get(key)
+        if number is None:
+            number = len(self._known)
+            known = self._understood(body, name, padded(key), raw)
+            self._known.append(known)
+            self._by_body[key] = number
+            if number >= len(self.listed):
+                self.listed = np.concatenate([self.listed, np.zeros_like(self.listed)])
+            is_listed = known.decoder is not None or known.why is not None
+            self.listed[number] = (known.body.ctypes.data, len(key), is_listed, 0)
+        self.cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
+
+    def _understood(
+        self, body: bytes, name: TableName, key: npt.NDArray[np.uint8], raw: Callable[[], bytes]
+    ) -> KnownTable:
+        wanted = self._wanted(name.database, name.table)
+        if wanted is False:
+            return KnownTable(key, name)
+        excluded = wanted if isinstance(wanted, frozenset) else frozenset()
+        try:
+            table = tablemap.parse(body, self._id_size, mariadb=self._mariadb)
+            decoder = self._decoders.get((table, excluded))
+            if decoder is None:
+                decoder = TableDecoder(table, self._invalid, excluded)
+                self._decoders[table, excluded] = decoder
+        except (Undecodable, Malformed, UnicodeDecodeError) as error:
+            return KnownTable(key, name, why=undecodable(error), raw=raw())
+        return KnownTable(key, name, table, decoder)
