@@ -35,18 +35,16 @@ _FRESH = 60.0
 ConnectionFields = Mapping[str, Any]
 """A connection's fields, as Airflow's JSON has them: login, password, extra."""
 
-_connections: dict[str, str] = {}
-"""Roots of lakes → the connection that each is reached by. ``use`` alone writes it, for whoever loads a YAML: a path
-says which lake it lies in, on its way through Delta, Spark and staged manifests, and tells no account."""
+_connections: dict[str, str | None] = {}
+"""Roots of lakes → the connection that each is reached by; None: by the environment's account. ``use`` alone writes it,
+for whoever loads a YAML: a path says which lake it lies in, on its way through Delta, Spark and staged manifests, and
+tells no account."""
 _looked_up: dict[str, tuple[float, dict[str, str]]] = {}
 
 
 def use(root: str, connection: str | None) -> None:
     """Reach the lake at ``root`` by a connection's account from here on; by the environment's with None."""
-    if connection is None:
-        _connections.pop(root, None)
-    else:
-        _connections[root] = connection
+    _connections[root] = connection
 
 
 def environment_of(path: str) -> Mapping[str, str]:
@@ -62,9 +60,8 @@ def environment_of(path: str) -> Mapping[str, str]:
 def variables_by_connection(path: str) -> Mapping[str, str] | None:
     """Return the variables that the connection of the lake in which a path lies stands for; None where it has none.
     Raises ConfigurationError."""
-    connection = next(
-        (name for root, name in _connections.items() if path == root or path.startswith(f"{root}/")), None
-    )
+    around = (root for root in _connections if path == root or path.startswith(f"{root}/"))
+    connection = _connections.get(max(around, key=len, default=""))  # the nearest: a lake may lie in another's folder
     if connection is None:
         return None
     at, kept = _looked_up.get(connection, (0.0, {}))

@@ -84,6 +84,17 @@ def test_a_token_of_the_process_is_not_sent_with_another_account(monkeypatch: py
     stores.check(two)
 
 
+def test_a_lake_in_the_folder_of_another_has_its_own_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the process")
+    for name in ("one", "two"):
+        connection(monkeypatch, name, login=f"key of {name}", password=SECRET)
+    outer, inner, innermost = config_of("b", "one"), config_of("b/lake/s", "two"), config_of("b/lake/s/lake/s", None)
+    assert innermost.root.startswith(f"{inner.root}/")
+    assert inner.root.startswith(f"{outer.root}/")
+    found = [accounts.environment_of(f"{lake.root}/x")["AWS_ACCESS_KEY_ID"] for lake in (outer, inner, innermost)]
+    assert found == ["key of one", "key of two", "of the process"]
+
+
 def test_a_connection_without_a_key_tells_the_place_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the process")
     connection(monkeypatch, "one", extra={"region_name": "eu-west-1"})
