@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from binlake.config.units import HOUR_US
 from binlake.errors import UsageError
+from binlake.lake.table_at import unknown_table
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.table_versions import KINDS, SINCE, TABLE
 from binlake.position import Position
@@ -105,10 +106,7 @@ class LakeVersion:
                 f"{name} isn't part of batch {self.batch}: it is {status}, so it stands at another position",
                 remedy="read it by itself, or take a batch that has it",
             )
-        raise UsageError(
-            f"{name} isn't part of batch {self.batch}",
-            remedy=f"it has {', '.join(self.contents) or 'no table'}; names are database.table",
-        )
+        raise unknown_table(name, self.contents)
 
     def refuse_unreadable(self) -> None:
         """Raise UsageError where files that the version needs are gone."""
