@@ -35,7 +35,7 @@ class ConsoleSink:
         self._out, self._schema_of = out, schema_of
 
     def begin(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: a terminal needs no preparation."""
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:

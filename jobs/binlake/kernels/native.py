@@ -301,7 +301,7 @@ if HAS_CARRYLESS:
 
     @kernel
     def crc32(address: int, size: int, scratch: int) -> int:
-        """CRC-32 as zlib's; ``scratch``: address of SCRATCH bytes of ours."""
+        """Return the CRC-32 of bytes, as zlib does. scratch: address of SCRATCH bytes of ours."""
         if size < 32:
             return _crc_bytes(0xFFFFFFFF, address, size) ^ 0xFFFFFFFF
         # Zeros before the message change nothing: with them it is a number of 16 bytes, and has no odd end. The 16
@@ -327,5 +327,5 @@ else:
 
     @kernel
     def crc32(address: int, size: int, scratch: int) -> int:
-        """CRC-32 as zlib's; ``scratch`` isn't used."""
+        """Return the CRC-32 of bytes, as zlib does; ``scratch`` isn't used."""
         return _crc_bytes(0xFFFFFFFF, address, size) ^ 0xFFFFFFFF

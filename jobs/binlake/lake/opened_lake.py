@@ -65,7 +65,7 @@ class Lake:
     """
 
     def __init__(self, place: LakePlace, version: LakeVersion) -> None:
-        """Raises UsageError for a version that can't be read any more."""
+        """Open a version. Raises UsageError where it can't be read any more."""
         version.refuse_unreadable()
         self._place = place
         self.version = version

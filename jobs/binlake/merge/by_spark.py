@@ -165,8 +165,11 @@ def _merge_newest(
     columns: Sequence[LakeColumn],
     range_condition: str = "",
 ) -> None:
-    """``newest``: of each key the lake's columns as they are at last, and ``__gone``. range_condition: what also
-    holds of every row of the table that has one of the keys, so that files are skipped."""
+    """Merge the newest row of each key.
+
+    newest: the lake's columns as they are at last, and ``__gone``. range_condition: what also holds of every row of the
+    table that has one of the keys, so that files are skipped.
+    """
     key = [spark_quote(name) for name in step.schema.key]
     names = [column.name for column in columns]
     condition = (
@@ -221,7 +224,7 @@ def _staged_ranges(step: MergeStep) -> list[str]:
 def _merge_by_row(
     session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]
 ) -> None:
-    """Without a key, rows are told apart by all their values, and identical ones are counted.
+    """Merge a table without a key: rows are told apart by all their values, and identical ones are counted.
 
     Of each row value that changed, all copies are deleted and the right number is inserted, in one MERGE.
     """

@@ -213,7 +213,7 @@ class LakeTable(LakeLog):
     def reshape(
         self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any], *, widen: bool
     ) -> None:
-        """Other columns over the rows that are there: by metadata alone where no value becomes another, else every row
+        """Give the rows other columns: by metadata alone where no value becomes another, else every row is written
         anew.
 
         widen: use Delta's type widening where it can stand for the casts. Raises LakeTableChanged where a column isn't
@@ -258,8 +258,8 @@ class LakeTable(LakeLog):
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 
     def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
-        """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
-        ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
+        """Commit metadata and transaction at once through Delta's OptimisticTransaction: ALTER TABLE by SQL ignores the
+        application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
         with self._optimistic(session, note) as transaction:
             if transaction.version(self.app) >= version:
                 return

@@ -130,7 +130,7 @@ def widens(column: ReshapedColumn) -> bool:
 
 
 def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> list[dict[str, Any]]:
-    """Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
+    """Return Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
 
     A renamed field keeps its physical name and id, by which column mapping finds its data.
     """

@@ -196,7 +196,7 @@ class _Snapshotter:
         return size is not None and position.offset <= size and self.created(position.file) == position.created
 
     def _next_wave(self, tables: Sequence[TableSnapshot]) -> tuple[list[Member], LockMode, bool]:
-        """Chunks that are copied at once, the lock they need, and whether it is held until they are copied."""
+        """Return the chunks to copy at once, the lock they need, and whether it is held until they are copied."""
 
         def needs(table: TableSnapshot) -> tuple[LockMode, bool]:
             alone = not table.transactional or not table.schema.key

@@ -182,7 +182,7 @@ def sizes(cores: int) -> dict[str, str]:
 
 
 def log_store_jar() -> Path:
-    """LOG_STORE as set-up compiles it; another text is another file."""
+    """Return the path of LOG_STORE as set-up compiles it; another text is another file."""
     return JARS / f"{LOG_STORE_JAR}-{hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:12]}.jar"
 
 

@@ -111,7 +111,7 @@ class _OpenFile:
             self.xids[row["xid"]] = (counts[0], counts[1], counts[2])
 
     def _widen(self, name: str, batch: pa.RecordBatch) -> None:
-        """Old and new keys count: a row that leaves a range is deleted there."""
+        """Widen the key ranges by a batch's old and new keys: a row that leaves a range is deleted there."""
         for image in ("before", "after"):
             values = batch.column(image).field(name) if name not in self.unknown else None
             if values is None or not pa.types.is_integer(values.type):
@@ -147,7 +147,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Nobody will read it: what of it can't be written any more is no error of its own."""
+        """Close a file that nobody will read: what can't be written of it any more is no error of its own."""
         self.writer.is_open = False  # or it writes its footer when it goes
         with suppress(LakeError):
             self.stack.close()
