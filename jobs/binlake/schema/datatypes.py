@@ -38,7 +38,6 @@ class DataType:
     server_text: SqlExpression
     lake_text: SqlExpression
     may_be_invalid_date: bool = False
-    orderable_key: bool = False
 
 
 def _server(column: Column) -> str:
@@ -79,7 +78,6 @@ def _integer(arrow: pa.DataType, delta: str, wide_arrow: pa.DataType, wide_delta
         restore=_cast_to_delta,
         server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
         lake_text=_lake_string,
-        orderable_key=True,
     )
 
 
@@ -187,7 +185,6 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str) -> DataType:
         server_text=_server_moment,
         lake_text=lambda column: f"DATE_FORMAT({_lake(column)}, '{pattern}')",
         may_be_invalid_date=True,
-        orderable_key=True,
     )
 
 
@@ -207,7 +204,6 @@ _TIME = DataType(
     restore=_cast_to_delta,
     server_text=lambda column: f"CAST({_time_microseconds(column)} AS CHAR)",
     lake_text=_lake_string,
-    orderable_key=True,
 )
 
 
@@ -227,7 +223,6 @@ _YEAR = DataType(
     restore=_cast_to_delta,
     server_text=lambda column: f"CAST({_server_year(column)} AS CHAR)",
     lake_text=_lake_string,
-    orderable_key=True,
 )
 
 
@@ -284,7 +279,6 @@ _TEXT = DataType(
     restore=_cast_to_delta,
     server_text=lambda column: _server_sha(_utf8(column)),
     lake_text=_lake_sha,
-    orderable_key=True,
 )
 _RENDERED = DataType(
     arrow=lambda column: pa.string(),
