@@ -42,6 +42,7 @@ from binlake.serialization import loads
 from binlake.source import catalog
 from binlake.source.server import Source
 from mirror import Mirror
+from server_shape import read_schema
 from servers import Server
 from shared_servers import SharedServers
 
@@ -250,7 +251,7 @@ def _assert_shape(mirror: Mirror, source: Source, name: TableName) -> None:
     (life,) = [
         life for life in watermarks.read_lives(mirror.metadata) if life.name == name and life.status != "dropped"
     ]
-    assert life.schema == catalog.read_schema(source, name)
+    assert life.schema == read_schema(source, name)
 
 
 def _assert_old_versions_can_be_read(path: str) -> None:

@@ -15,9 +15,9 @@ from pymysql.cursors import Cursor
 from binlake.ddl.conversion import Conversion, conversion
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableName
-from binlake.source import catalog
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from server_shape import read_schema
 from servers import Server
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def shapes(cursor: Cursor, source: Source, database: str, types: tuple[str, ...]
     """How the server shows each type."""
     definitions = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(types))
     cursor.execute(f"CREATE TABLE shown ({definitions})")
-    schema = catalog.read_schema(source, TableName(database, "shown"))
+    schema = read_schema(source, TableName(database, "shown"))
     return dict(zip(types, schema.columns, strict=True))
 
 
@@ -338,9 +338,9 @@ def test_what_strict_mode_lets_pass_is_not_promised(
     cursor.execute("SET sql_mode = %s", (MODES[True],))
     cursor.execute(f"CREATE TABLE passed (v {type_})")
     cursor.execute(f"INSERT INTO passed VALUES ({value})")
-    before = catalog.read_schema(source, name).columns[0]
+    before = read_schema(source, name).columns[0]
     cursor.execute(f"ALTER TABLE passed MODIFY v {new_type}")
-    after = catalog.read_schema(source, name).columns[0]
+    after = read_schema(source, name).columns[0]
     cursor.execute("SELECT CAST(v AS CHAR) FROM passed")
     assert cursor.fetchall() == ((became,),)
     promise = conversion(before, after, strict=True)
@@ -353,11 +353,11 @@ def test_null_becomes_another_value_without_strict_mode_alone(source: Source, da
     cursor.execute("SET sql_mode = %s", (MODES[True],))
     cursor.execute("CREATE TABLE nulls (v INT)")
     cursor.execute("INSERT INTO nulls VALUES (NULL)")
-    before = catalog.read_schema(source, name).columns[0]
+    before = read_schema(source, name).columns[0]
     assert not taken(cursor, "ALTER TABLE nulls MODIFY v INT NOT NULL")
     cursor.execute("SET sql_mode = %s", (MODES[False],))
     cursor.execute("ALTER TABLE nulls MODIFY v INT NOT NULL")
-    after = catalog.read_schema(source, name).columns[0]
+    after = read_schema(source, name).columns[0]
     cursor.execute("SELECT v FROM nulls")
     assert cursor.fetchall() == ((0,),)
     assert conversion(before, after, strict=False).kind == "unprovable"

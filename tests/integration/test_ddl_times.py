@@ -16,10 +16,10 @@ from binlake.binlog.border import Statement
 from binlake.ddl import statements as ddl
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
-from binlake.source import catalog
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlog_slices import from_server, read_all, written
+from server_shape import read_schema
 from servers import Server
 
 TRIES = 200
@@ -66,7 +66,7 @@ def follow(server: Server, source: Source, database: str, sessions: list[list[st
             for statement in statements:
                 if statement.startswith("ALTER TABLE "):
                     name = TableName(database, statement.split()[2])
-                    shape = catalog.read_schema(source, name)
+                    shape = read_schema(source, name)
                     if taken(cursor, statement):
                         shapes[statement] = name, shape
                         ran.append(statement)
@@ -103,7 +103,7 @@ def taken(cursor: Cursor, statement: str) -> bool:
 
 
 def columns_of(source: Source, name: TableName) -> dict[str, set[str | None]]:
-    names = [column.name for column in catalog.read_schema(source, name).columns]
+    names = [column.name for column in read_schema(source, name).columns]
     chosen = ", ".join(f"CAST({mysql_quote(column)} AS CHAR) AS {mysql_quote(column)}" for column in names)
     rows = source.query(f"SELECT {chosen} FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")
     return {column: {row[column] for row in rows} for column in names}
@@ -189,7 +189,7 @@ def test_a_statement_that_waits_has_the_time_at_which_it_began(server: Server, d
         waiting.join()
     assert not found.wrong()
     assert time.time() - began >= 1.5
-    shape = catalog.read_schema(source, TableName(database, "u"))
+    shape = read_schema(source, TableName(database, "u"))
     with written(server) as made:
         server.execute("CALL p()", database=database)
     (logged,) = (one for one in read_all(from_server(server), made.part, database) if isinstance(one, Statement))

@@ -16,7 +16,6 @@ from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
 from binlake.schema.table import TableName
-from binlake.source.catalog import read_schema
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.spark import functions
@@ -27,6 +26,7 @@ from binlake.verify.verify import verify
 from comparison import assert_equal
 from mirror import on_mariadb, on_mysql
 from odd_values import SampleTable
+from server_shape import read_schema
 from servers import Server
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
-from binlake.errors import SchemaMismatch
 from binlake.names import matches_database, mysql_quote
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.schema.virtual import leaves_generated_columns_out
@@ -103,17 +102,6 @@ def database_charsets(source: Source) -> dict[str, str]:
     """Return each database's default character set, without the server's own databases."""
     rows = source.query("SELECT schema_name AS d, default_character_set_name AS c FROM information_schema.schemata")
     return {row["d"]: canonical_charset(row["c"]) for row in rows if row["d"].lower() not in SYSTEM_DATABASES}
-
-
-def read_schema(source: Source, name: TableName) -> TableSchema:
-    """Return the shape of a table. Raises SchemaMismatch if it doesn't exist or the account may not see it."""
-    try:
-        return read_tables(source, [name])[name].schema
-    except KeyError:
-        raise SchemaMismatch(
-            f"the server has no table {name} that this account may see",
-            remedy=f"check its name and GRANT SELECT ON {mysql_quote(name.database)}.* to the account",
-        ) from None
 
 
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
