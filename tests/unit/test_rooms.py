@@ -147,6 +147,13 @@ metadata.append("runs", [{"kind": "sync", "ended_us": 1, "mutations": 5, "tables
 assert command_line.run(["status", "--config", sys.argv[1] + "/shop.yaml"]) == 0
 print("imported:", sorted({"numba", "pandas", "pyspark"} & sys.modules.keys()))
 """
+"""A status without a lake, and one of a lake."""
+
+
+def test_the_pipeline_imports_nothing_that_takes_long() -> None:
+    """A sync that finds nothing new needs no more than this."""
+    program = 'import binlake.pipeline\nprint(sorted({"numba", "pandas", "pyspark"} & sys.modules.keys()))'
+    assert run_without((), program) == "[]\n"
 
 
 def test_the_status_imports_nothing_that_takes_long(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import BesideSteps, EventBeside, Happened, Life, MergeStep, RowsBeside, XaCommit
-from binlake.binlog.border import Statement
-from binlake.binlog.partial_rows import PARTIAL
+from binlake.binlog.border import PARTIAL, Statement
 from binlake.ddl import statements
 from binlake.position import Position, file_number
 from binlake.schema.hidden import without_hashes

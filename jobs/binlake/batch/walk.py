@@ -12,8 +12,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.prepared import PreparedTransactions
 from binlake.batch.rules import Rules
 from binlake.batch.steps import CreateStep, Life, PreparedXa, ReshapeStep, Standstill, TableSteps, XaCommit
-from binlake.binlog.border import XaEvent
-from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
+from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY, XaEvent
 from binlake.errors import ConfigurationError
 from binlake.position import Range, file_number
 from binlake.schema.cascades import Cascade

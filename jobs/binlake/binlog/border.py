@@ -39,6 +39,8 @@ from binlake.schema.table import Column, TableName
 from binlake.serialization import Base64
 
 INSERT, UPDATE, DELETE = 1, 2, 3
+PARTIAL = "the log holds partial row images"
+PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew"
 
 Wanted = Callable[[str, str], bool | frozenset[str]]
 """(database, table) → whether its mutations are to be decoded: True, False, or the lower-case names of columns that are

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,27 +11,7 @@ from binlake.binlog import events
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
-from binlake.kernels.native import kernel, load8, load32
 from binlake.position import Slice
-
-_OPENS = np.zeros(256, np.bool_)
-_OPENS[[EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID]] = True
-_OUTSIDE = np.zeros(256, np.bool_)
-_OUTSIDE[
-    [
-        EventType.PREVIOUS_GTIDS,
-        EventType.MARIADB_GTID_LIST,
-        EventType.BINLOG_CHECKPOINT,
-        EventType.ROTATE,
-        EventType.STOP,
-        EventType.FORMAT_DESCRIPTION,
-        EventType.START_ENCRYPTION,
-        EventType.HEARTBEAT,
-        EventType.HEARTBEAT_V2,
-        EventType.INCIDENT,
-    ]
-] = True
-"""Event types that stand between transactions."""
 
 
 @dataclass(frozen=True)
@@ -48,37 +27,13 @@ class Boundary:
     gtid: str | None
 
 
-@kernel
-def _opens(address: int, size: int, places: Any, last: Any) -> int:
-    """Find where transactions begin in a chunk. Returns their count, or -1 - place for an event of impossible size.
-
-    places: their offsets in the chunk. last[n]: the end of what came before place n; last[0] is given, and last[count]
-    is for the next chunk.
-    """
-    count = 0
-    end = last[0]
-    at = 0
-    while at < size:
-        length = load32(address + at + 9) if size - at >= 19 else 0
-        if length < 19 or length > size - at:
-            return -1 - at
-        kind = load8(address + at + 4)
-        if _OPENS[kind]:
-            places[count] = at
-            last[count] = end
-            count += 1
-        if not _OUTSIDE[kind]:
-            end = at + length
-        at += length
-    last[count] = end
-    return count
-
-
 def transaction_boundaries(transport: Transport, part: Slice) -> Iterator[Boundary]:
     """Yield the transactions of a slice in the order of the log. Checksums are verified of their first events only.
 
     Raises the errors of ``read``.
     """
+    from binlake.binlog import framing  # its kernels take long to import
+
     description: FormatDescription | None = None
     opened: events.Transaction | None = None
     end = part.start
@@ -89,7 +44,7 @@ def transaction_boundaries(transport: Transport, part: Slice) -> Iterator[Bounda
         places = np.empty(chunk.size // HEADER_SIZE + 1, np.int64)
         ends = np.empty(len(places) + 1, np.int64)
         ends[0] = end - chunk.offset
-        count = _opens(chunk.data.ctypes.data, chunk.size, places, ends)
+        count = framing.opens(chunk.data.ctypes.data, chunk.size, places, ends)
         if count < 0:
             raise corrupt(part.file, chunk.offset - 1 - count, "an event whose size can't be")
         for place, before in zip(places[:count].tolist(), ends[:count].tolist(), strict=True):

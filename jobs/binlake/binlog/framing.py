@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from binlake.binlog.events import ARTIFICIAL, HEADER_SIZE, EventType
-from binlake.kernels.native import copy, kernel, load8, load16, load32
+import numpy as np
 
-# What ``unpack`` comes back with
-MORE, ROOM, OTHER, BEYOND = range(4)
+from binlake.binlog.events import ARTIFICIAL, HEADER_SIZE, EventType
+from binlake.kernels.layouts import BEYOND, MORE, OTHER, ROOM
+from binlake.kernels.native import copy, kernel, load8, load16, load32
 
 _LONGEST_PACKET = 0xFFFFFF
 _ARTIFICIAL = int(ARTIFICIAL)
 _FORMAT, _BEAT, _BEAT_2 = int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2)
 _ROTATE, _GTID_LIST = int(EventType.ROTATE), int(EventType.MARIADB_GTID_LIST)
 _ENCRYPTION = int(EventType.START_ENCRYPTION)
+
+
+_OPENS = np.zeros(256, np.bool_)
+_OPENS[[EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID]] = True
+_OUTSIDE = np.zeros(256, np.bool_)
+_OUTSIDE[
+    [
+        EventType.PREVIOUS_GTIDS,
+        EventType.MARIADB_GTID_LIST,
+        EventType.BINLOG_CHECKPOINT,
+        EventType.ROTATE,
+        EventType.STOP,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.START_ENCRYPTION,
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.INCIDENT,
+    ]
+] = True
+"""Event types that stand between transactions."""
 
 
 @kernel
@@ -69,3 +89,29 @@ def unpack(source: int, size: int, target: int, capacity: int, left: int, out: A
         copy(target + to, event, length - 1)
         to += length - 1
         at += 4 + length
+
+
+@kernel
+def opens(address: int, size: int, places: Any, last: Any) -> int:
+    """Find where transactions begin in a chunk. Returns their count, or -1 - place for an event of impossible size.
+
+    places: their offsets in the chunk. last[n]: the end of what came before place n; last[0] is given, and last[count]
+    is for the next chunk.
+    """
+    count = 0
+    end = last[0]
+    at = 0
+    while at < size:
+        length = load32(address + at + 9) if size - at >= 19 else 0
+        if length < 19 or length > size - at:
+            return -1 - at
+        kind = load8(address + at + 4)
+        if _OPENS[kind]:
+            places[count] = at
+            last[count] = end
+            count += 1
+        if not _OUTSIDE[kind]:
+            end = at + length
+        at += length
+    last[count] = end
+    return count

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlake.binlog import jsondiff
+from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY
 from binlake.binlog.events import ByteCursor, EventType, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
 from binlake.binlog.values import uncompressed_event
@@ -36,9 +37,6 @@ _EXTRA = (
 )
 _JSON_UPDATES = 1
 """Bit of the value options: some columns are logged as differences."""
-
-PARTIAL = "the log holds partial row images"
-PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew"
 
 
 @dataclass(frozen=True)

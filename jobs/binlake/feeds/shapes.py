@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.batch.manifest import StagedFile
-from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
+from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY
 from binlake.binlog.versioned_rows import of_current_rows
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable

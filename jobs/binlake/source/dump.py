@@ -15,7 +15,7 @@ import pymysql
 from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, stands_in_no_file
 from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
-from binlake.kernels.layouts import SLACK
+from binlake.kernels.layouts import MORE, ROOM, SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint
@@ -183,8 +183,6 @@ class _Dump:
 
     # events --------------------------------------------------------------------------------------------------------
     def chunks(self) -> Iterator[LogChunk]:
-        from binlake.binlog import framing  # its kernels take long to import
-
         part = self._part
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
         offset = self._begin  # of the next event
@@ -195,13 +193,13 @@ class _Dump:
                 status, given = self._unpack(target, held, part.stop - offset)
                 offset += given
                 held += given
-                if status == framing.ROOM and held:
+                if status == ROOM and held:
                     yield LogChunk(offset - held, target, held)
                     held = 0
                     continue
                 if offset >= part.stop:
                     continue
-                if status == framing.MORE:
+                if status == MORE:
                     self._more(int(self._size_ahead()))
                     continue
                 # everything else goes the slow way
@@ -237,7 +235,7 @@ class _Dump:
         """Copy received events to ``target`` after its first ``held`` bytes, up to ``wanted`` bytes.
 
         Returns the status of framing.unpack, and the bytes written."""
-        from binlake.binlog import framing
+        from binlake.binlog import framing  # its kernels take long to import
 
         status = framing.unpack(
             self._buffer.ctypes.data + self._at,

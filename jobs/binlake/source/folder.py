@@ -10,6 +10,7 @@ from pathlib import Path
 
 from binlake.binlog.events import FormatDescription
 from binlake.binlog.integrity import describe_file
+from binlake.binlog.locate import executed_before, last_complete
 from binlake.binlog.transport import FileTransport
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
@@ -82,8 +83,6 @@ class FolderLog:
 
     @cached_property
     def _end(self) -> tuple[str, int, str]:
-        from binlake.binlog.locate import executed_before, last_complete  # its kernels take long to import
-
         transport, last = self.transport(), self._files[-1]
         size = transport.whole_events(last)
         end, gtids = last_complete(transport, Slice(last, FIRST_OFFSET, size, 0, whole=False))
