@@ -211,9 +211,10 @@ def test_both_snapshot_readers_and_verify_take_it(kind: str) -> None:
 @each_type
 def test_verify_by_reading_finds_faults_in_it(kind: str, keyed: bool) -> None:
     for column, _ in declared(kind):
-        schema = schema_of(column) if keyed else TableSchema((ID, column), (), None, charset="utf8mb4")
+        schema = schema_of(column) if keyed else TableSchema((ID, column), (), "none", charset="utf8mb4")
         compared = ComparedColumns(schema)
-        empty = {str: "", bytes: b""}.get(type(value_of(column)))
+        empties: dict[type, Any] = {str: "", bytes: b""}
+        empty = empties.get(type(value_of(column)))
         values = [value_of(column), flipped(datatypes.arrow_type(column), value_of(column)), None, empty]
         made = {"id": pa.array([1, 2, 3, 4], pa.int32()), "v": pa.array(values, datatypes.arrow_type(column))}
         columns = [made.get(field.name, pa.nulls(4, field.type)) for field in compared.arrow]

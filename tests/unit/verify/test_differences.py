@@ -9,7 +9,7 @@ from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.verify import differences
 from binlake.verify.hashes import ChunkSum, chunk_count
-from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.result import MOST_ROWS, DifferingRow, TableResult, VerifyReport
 from binlake.verify.server_side import KeyedHash
 
 
@@ -47,8 +47,8 @@ def test_kinds_of_difference() -> None:
 
 
 def test_named_rows_are_bounded() -> None:
-    source = [row(str(number), "a") for number in range(10 * differences.MOST_ROWS)]
-    assert len(differences.differing_rows(source, [], ["id"])) == differences.MOST_ROWS
+    source = [row(str(number), "a") for number in range(10 * MOST_ROWS)]
+    assert len(differences.differing_rows(source, [], ["id"])) == MOST_ROWS
 
 
 def test_columns_of_a_changed_row() -> None:
