@@ -22,14 +22,16 @@ SQL = "'; DROP TABLE victim; -- `"
 LOOKUP = "${jndi:ldap://127.0.0.1/a}\n../../up[x]^|"
 SCRIPT = "<script>alert(1)</script>%20{0}☃"
 """Identifiers hold no character beyond U+FFFF, on either server."""
+LINK = "a link to the lake"
 VALUE = "'; DROP TABLE victim; -- ${jndi:ldap://127.0.0.1/a} ../../up \n\t<script>alert(1)</script> %s {0} \\ 🐬"
 
 
 @pytest.fixture
 def odd(server: Server, tmp_path: Path, lake: Path, spark: SparkSession) -> Iterator[Mirror]:
     server.execute(f"CREATE DATABASE {mysql_quote(DATABASE)} CHARACTER SET utf8mb4")
+    (tmp_path / LINK).symlink_to(lake)
     # The first dot of a pattern parts database and table.
-    yield Mirror(server, DATABASE, lake, spark, include=["??/x*<b>.*"])
+    yield Mirror(server, DATABASE, tmp_path / LINK, spark, include=["??/x*<b>.*"])
     server.execute(f"DROP DATABASE {mysql_quote(DATABASE)}")
 
 
@@ -75,7 +77,7 @@ def test_odd_names_are_mirrored_and_do_nothing(
         assert command_line.run([command, "--config", str(odd.write_yaml())]) == 0, capsys.readouterr()
     assert "DROP TABLE victim" in capsys.readouterr().out
     # Nothing was written but the lake, and in it nothing but the source.
-    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+    assert {path.name for path in tmp_path.iterdir()} == {"lake", LINK}
     assert {path.name for path in odd.folder.iterdir()} == {"tests", "source.yaml"}
     assert len([path for path in (odd.folder / "tests").iterdir() if not path.name.startswith("_")]) == 1
 

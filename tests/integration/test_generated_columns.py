@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from deltalake import DeltaTable
 
+import comparison
+from applied import AS_REPLICA, apply
 from binlake.cli import command_line
 from binlake.source import catalog
+from feeding import carried, feed
 from mirror import Mirror
+from servers import Server
 from virtual_columns import are_all_logged
 
 COLUMNS = (
@@ -52,6 +59,7 @@ def test_arithmetic_is_computed_by_either_merge(followed: Mirror) -> None:
         followed.execute(*CHANGES)
         followed.sync()
         followed.assert_equal("t")
+    assert followed.verify().equal
 
 
 def test_a_table_without_a_key(mirror: Mirror) -> None:
@@ -61,6 +69,35 @@ def test_a_table_without_a_key(mirror: Mirror) -> None:
     mirror.execute(*CHANGES[:4], "UPDATE t SET a = 6 LIMIT 1")
     mirror.sync()
     mirror.assert_equal("t")
+
+
+def test_files_of_the_log_are_read_alike(mirror: Mirror, tmp_path: Path) -> None:
+    """Which columns the images lack follows from the release that wrote the files."""
+    mirror.execute("FLUSH BINARY LOGS", f"CREATE TABLE t ({COLUMNS}, hex VARCHAR(9) AS (HEX(id)) STORED)")
+    first = mirror.server.execute("SHOW BINARY LOGS")[-1][0]
+    mirror.execute(f"INSERT INTO t (id, a, b, p, q) VALUES {', '.join(ROWS)}", *CHANGES)
+    mirror.files = tmp_path / "archive"
+    mirror.files.mkdir()
+    for path in mirror.server.datadir.glob("binlog.[0-9]*[0-9]"):
+        if path.name >= first:
+            shutil.copy(path, mirror.files)
+    mirror.snapshot()
+    mirror.sync()
+    assert ("hex" in shown(mirror, "t")) == are_all_logged(mirror.server)
+    mirror.assert_equal("t", without=() if are_all_logged(mirror.server) else ("hex",))
+
+
+def test_a_feed_of_binlog_files_has_what_the_lake_computes(mirror: Mirror) -> None:
+    config = feed(mirror, format="binlog", sink=f"binlog://{mirror.folder}/out")
+    mirror.follow_from_here()
+    mirror.execute(f"CREATE TABLE t ({COLUMNS})", f"INSERT INTO t (id, a, b, p, q) VALUES {', '.join(ROWS)}", *CHANGES)
+    mirror.sync()
+    carried(mirror, config)
+    folder = mirror.folder / "out" / "tests"
+    with Server(mirror.server.kind, server_id=2, **AS_REPLICA[mirror.server.kind]) as target:
+        apply(target, *(folder / name for name in (folder / "binlog.index").read_text().split()))
+        (held, expected) = (comparison.read_server(one, mirror.database, "t") for one in (target, mirror.server))
+        assert sorted(map(repr, held[1])) == sorted(map(repr, expected[1]))
 
 
 def test_what_is_more_than_arithmetic_is_left_out(mirror: Mirror) -> None:

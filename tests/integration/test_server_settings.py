@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlake.doctor.preflight import preflight
 from binlake.errors import BinlakeError
 from binlake.snapshot import direct, jdbc
 from binlake.snapshot.jdbc import ChunkQuery
@@ -156,7 +157,9 @@ def test_a_mirror_beside_odd_settings(
                 cursor.execute("DELETE FROM wide LIMIT 3")
                 cursor.execute("INSERT INTO child VALUES (1, 1)")
             assert mirror.sync().mutations == 12
+            checks = preflight(mirror.config, mirror.origin, spark_checks=False)
             verified = mirror.verify("d.every_type", "d.wide").tables
+        assert [check for check in checks if check.ok is False] == []
         mirror.assert_equal("every_type", without=() if are_all_logged(filled.server) else BEYOND_ARITHMETIC)
         mirror.assert_equal("wide", "child")
         counted = [filled.server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{one.name.table}")[0][0] for one in verified]

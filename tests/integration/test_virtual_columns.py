@@ -107,6 +107,14 @@ def test_the_sessions_do_decide_what_is_not_told(declared: Declared) -> None:
     assert {declaration for declaration, (logged, shown) in found.items() if logged != shown} == zoned
 
 
+def test_no_server_computes_a_column_by_a_stored_function(server: Server, database: str) -> None:
+    """Whose body could change under the rows; nor lets one into a default, which a generated column may stand on."""
+    server.execute("CREATE FUNCTION doubled (n INT) RETURNS INT DETERMINISTIC RETURN 2 * n", database=database)
+    for declared in ("AS (doubled(n)) VIRTUAL", "AS (doubled(n)) STORED", "DEFAULT (doubled(1))"):
+        with pytest.raises(pymysql.err.MySQLError, match="doubled"):
+            server.execute(f"CREATE TABLE t (n INT, v INT {declared})", database=database)
+
+
 def test_catalog_and_statement_judge_alike(declared: Declared) -> None:
     columns = PLAIN if declared.server.kind == "mysql" else COLUMNS
     for table, shape in declared.shapes().items():

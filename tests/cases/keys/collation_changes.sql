@@ -1,0 +1,21 @@
+CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, v INT);
+INSERT INTO t VALUES ('a', 1), ('B', 2), ('c ', 3);
+CREATE TABLE u (k CHAR(9) CHARACTER SET latin1 NOT NULL, n INT NOT NULL, v INT, UNIQUE KEY (k, n));
+INSERT INTO u VALUES ('ä', 1, 1), ('A', 1, 2), ('b', 2, 3);
+-- snapshot
+ALTER TABLE t MODIFY k VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;
+UPDATE t SET v = 10 WHERE k = 'A';
+UPDATE t SET k = 'b' WHERE k = 'B';
+DELETE FROM t WHERE k = 'C';
+REPLACE INTO t VALUES ('A', 4), ('D', 5);
+ALTER TABLE u MODIFY k CHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
+INSERT INTO u VALUES ('a', 1, 4), ('Ä', 1, 5);
+UPDATE u SET v = v + 10, k = UPPER(k) WHERE k = 'b';
+-- sync
+ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+INSERT INTO t VALUES ('a', 6), ('d', 7), ('e ', 8);
+UPDATE t SET v = v + 10 WHERE k IN ('A', 'd');
+DELETE FROM t WHERE k = 'D';
+ALTER TABLE u DEFAULT COLLATE utf8mb4_general_ci, MODIFY k CHAR(9) CHARACTER SET ucs2 COLLATE ucs2_bin NOT NULL FIRST;
+UPDATE u SET n = n + 1 WHERE k = 'ä';
+DELETE FROM u WHERE k = 'A';
