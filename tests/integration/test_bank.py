@@ -17,7 +17,7 @@ from binlake import pipeline
 from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import Lake, place_of
 from binlake.report import Report
-from mirror import Mirror, on_mysql
+from mirror import Mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -184,7 +184,7 @@ def by_spark(lake: Lake, spark: SparkSession) -> dict[str, Decimal]:
     return {row["t"]: row["money"] for row in spark.sql(select).collect()}
 
 
-@on_mysql  # how a batch's tables come to one position doesn't depend on the server
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)], indirect=True)
 def test_every_version_has_all_the_money(bank: Bank, spark: SparkSession) -> None:
     place = place_of(bank.mirror.config)
     versions = place.versions()

@@ -16,7 +16,7 @@ from binlake.merge import in_process
 from binlake.metadata import leftovers
 from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 from versions_read import BRIEF, Content, assert_true, change, rows_by_spark, server_rows
 
 REASON = Reason("a test", "to keep it")
@@ -83,7 +83,7 @@ def test_pinned_versions_survive_upkeep_at_the_shortest_retention(
     mirror.assert_equal("marked", "plain", "renamed")
 
 
-@on_mysql
+@on_mariadb
 def test_the_same_files_go_as_by_delta_s_own_vacuum(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.execute(
         "CREATE TABLE marked (id INT PRIMARY KEY, v VARCHAR(20))",

@@ -40,7 +40,7 @@ ON_NEWEST_MARIADB = frozenset(
         "test_cases", "test_generated_columns", "test_newest_mariadb", "test_virtual_columns", "test_catalog",
         "test_fidelity_matrix", "test_binlog_reader", "test_second_opinion", "test_snapshot", "test_stage", "test_sync",
         "test_merge", "test_rewrite", "test_verify", "test_feeds", "test_policies", "test_random_walk", "test_kill",
-        "test_strangers",
+        "test_strangers", "test_bank", "test_pins",
     }
 )  # fmt: skip
 """Files whose tests use it, where SERVERS names none."""
