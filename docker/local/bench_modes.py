@@ -22,7 +22,7 @@ from binlake.source.connection import from_environment
 from binlake.spark import session
 from servers import PRIVATE, Server
 
-MODES: dict[str, dict[str, Any]] = {"mirror": {}, "log": {"log": {}}}
+MODES: dict[str, dict[str, Any]] = {"mirror": {}, "log": {"log": {}}, "history": {"history": {}}}
 ROUNDS = 5
 HOME = PRIVATE / "bench" / "modes"
 _FILL = (

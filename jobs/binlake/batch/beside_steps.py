@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import BesideSteps, EventBeside, Happened, Life, MergeStep, RowsBeside, XaCommit
+from binlake.batch.steps import BesideSteps, EventBeside, Happened, Life, MergeStep, ReshapeStep, RowsBeside, XaCommit
 from binlake.binlog.border import PARTIAL, Statement
+from binlake.config.table_modes import BesideMode
 from binlake.ddl import statements
 from binlake.position import Position, file_number
 from binlake.schema.hidden import without_hashes
@@ -21,9 +23,9 @@ from binlake.schema.virtual import lost_columns
 
 
 class BesideCollector:
-    """The steps of all names that have such modes. wanted: tells which have."""
+    """The steps of all names that have such modes. wanted: returns which each has."""
 
-    def __init__(self, start: Position, wanted: Callable[[TableName], bool]) -> None:
+    def __init__(self, start: Position, wanted: Callable[[TableName], Collection[BesideMode]]) -> None:
         self._start = start
         self._wanted = wanted
         self._by_name: dict[TableName, BesideSteps] = {}
@@ -119,12 +121,45 @@ class BesideCollector:
 
     def renamed(self, name: TableName, columns: Iterable[tuple[str, str]], turn: int) -> None:
         """Note that the statement of this turn gave a table's columns other names."""
-        ours, pairs = self._by_name.get(name), tuple(columns)
-        if ours is None or not pairs:
-            return
-        for place, (step, noted) in enumerate(zip(ours.steps, ours.turns, strict=True)):
-            if noted == turn and isinstance(step, EventBeside) and step.what == "alter":
-                ours.steps[place] = replace(step, renamed=pairs)
+        if pairs := tuple(columns):
+            for place in self._noted(name, "alter", turn):
+                self._amend(name, place, renamed=pairs)
+
+    def altered(self, life: Life, reshape: ReshapeStep | None, turn: int) -> None:
+        """Note that a mirror follows the ALTER TABLE of this turn. life: as it is behind it."""
+        for place in self._noted(life.name, "alter", turn):
+            self._amend(life.name, place, life=life, reshape=reshape)
+
+    def moved(self, life: Life, turn: int) -> None:
+        """Note that a mirror follows the RENAME TABLE of this turn, under its new name."""
+        *before, new = self._noted(life.name, "rename", turn) or [-1]
+        for place in before:
+            self._amend(life.name, place, is_replaced=True)
+        if new >= 0:
+            self._amend(life.name, new, life=life)
+
+    def created(self, life: Life, statement: Statement, turn: int) -> None:
+        """Note that a mirror begins with the CREATE TABLE of this turn."""
+        if "history" in self._wanted(life.name):
+            place = (file_number(statement.file), statement.offset)
+            event = EventBeside("create", *place, committed_us=statement.committed_us, gtid=statement.gtid, life=life)
+            self._event(life.name, event, turn)
+
+    def _noted(self, name: TableName, what: Happened, turn: int) -> list[int]:
+        """Return the places of the events that a turn's statement is to a name."""
+        ours = self._by_name.get(name)
+        steps = enumerate(zip(ours.steps, ours.turns, strict=True)) if ours else ()
+        return [
+            place
+            for place, (step, noted) in steps
+            if noted == turn and isinstance(step, EventBeside) and step.what == what
+        ]
+
+    def _amend(self, name: TableName, place: int, **changed: Any) -> None:
+        steps = self._by_name[name].steps
+        event = steps[place]
+        assert isinstance(event, EventBeside)
+        steps[place] = replace(event, **changed)
 
     def gap(self, name: TableName, place: tuple[int, int], why: str, turn: int) -> None:
         """Note that what changed at a place isn't known row by row."""

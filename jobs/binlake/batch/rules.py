@@ -6,18 +6,20 @@ columns, and what becomes of invalid values. Patterns that are written different
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from binlake.batch.steps import Life, Standstill
 from binlake.config import PipelineConfig, Policy
+from binlake.config.table_modes import BesideMode, HistoryMode
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, catch_up_again, snapshot_again
 from binlake.schema.invalid import FAIL, InvalidValues
-from binlake.schema.lake_columns import side_columns
+from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
+HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
     "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
@@ -32,8 +34,8 @@ class Rules:
     for a mirrored one. excluding: returns a shape with the columns that aren't mirrored noted in it; may raise
     ConfigurationError. can_snapshot: there is a server to take a snapshot from. goes_when_dropped: tells whether the
     folder of a dropped table is removed once the batch is recorded. invalid: which invalid values the lake keeps.
-    beside: tells whether a mode keeps a table beside the mirror. taken_by: returns which of these has the table's name;
-    empty if none has.
+    beside: returns the modes that keep a table beside the mirror. history: returns how its history is kept. taken_by:
+    returns which of these has the table's name; empty if none has.
     """
 
     included: Callable[[TableName], bool]
@@ -43,7 +45,8 @@ class Rules:
     can_snapshot: bool = True
     goes_when_dropped: Callable[[TableName], bool] = lambda name: False
     invalid: InvalidValues = FAIL
-    beside: Callable[[TableName], bool] = lambda name: False
+    beside: Callable[[TableName], Collection[BesideMode]] = lambda name: ()
+    history: Callable[[TableName], HistoryMode | None] = lambda name: None
     taken_by: Callable[[TableName], str] = lambda name: ""
 
     @classmethod
@@ -56,7 +59,8 @@ class Rules:
             can_snapshot=not config.source.is_files,
             goes_when_dropped=config.goes_when_dropped,
             invalid=config.invalid,
-            beside=lambda name: bool(config.beside(name)),
+            beside=config.beside,
+            history=config.history,
             taken_by=config.taken_by,
         )
 
@@ -67,6 +71,11 @@ class Rules:
         """Return why a table with columns that the log doesn't tell isn't mirrored; empty if it is."""
         refused = schema.untold and self.policy(name).on_untold_column == "stop"
         return f"{'; '.join(generated_columns(schema).left_out.values())} (on_untold_column: stop)" if refused else ""
+
+    def no_history(self, name: TableName, schema: TableSchema) -> str:
+        """Return why a table can't have the history that the YAML asks for; empty where it can or none is asked for."""
+        mode = self.history(name)
+        return no_history(schema, mode, self.invalid) if mode else ""
 
     def unfollowable(self, life: Life, standstill: Standstill, remedy: str = "") -> Life:
         """Return the life with the status of a table that the log alone can't keep equal to the server's.
@@ -98,6 +107,8 @@ class Rules:
             return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
         if why := self.taken_by(life.name):
             return replace(life, status="stopped", standstill=Standstill(why, TAKEN_REMEDY))
+        if why := self.no_history(life.name, life.schema):
+            return replace(life, status="stopped", standstill=Standstill(why, HISTORY_REMEDY))
         now = self.excluding(life.name, life.schema)
         if why := self._difference(life.schema, now):
             return self.unfollowable(life, Standstill(why))
@@ -122,6 +133,21 @@ class Rules:
         reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
         reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
+
+
+def no_history(schema: TableSchema, mode: HistoryMode, invalid: InvalidValues) -> str:
+    """Return why a table of this shape can't have a history; empty where it can."""
+    columns = lake_columns(schema, invalid)
+    if not schema.key:
+        return "it has no key, by which a history tells rows apart"
+    if any(column.is_side and column.source.name in schema.key for column in columns):
+        return "its key may hold invalid values, by which a history can't tell rows apart"
+    if lists := [column.name for column in columns if column.delta.startswith("ARRAY")]:
+        return f"a history can't hold the column {lists[0]!r}"
+    own = {name.lower() for name in mode.own.names}
+    if taken := [column.name for column in columns if column.name.lower() in own]:
+        return f"its column {taken[0]!r} has the name of one of the history's own"
+    return ""
 
 
 def _column_names(columns: Iterable[Column]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from binlake.batch import renames
 from binlake.batch.kept_columns import keeping
+from binlake.batch.rules import HISTORY_REMEDY
 from binlake.batch.steps import (
     CreateStep,
     LeaveStep,
@@ -240,17 +241,23 @@ class StatementFollower:
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
             after, kept_origins = keeping(before, after, evolution.origins)
+        if why := self.rules.no_history(table.life.name, after):
+            return self._stop(table, here.standstill(why, HISTORY_REMEDY))
         table.life = replace(table.life, schema=after)
         if table.empty:
             table.add(CreateStep(after), self.walk.turn)
+            self.walk.beside.altered(table.life, None, self.walk.turn)
             return FOLLOWED, _why_left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
         if unprovable:
             return self._ask_snapshot(table, here.standstill("; ".join(unprovable)))
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        reshape = None
         if fills or _reshapes(before, after, evolution.origins):
-            table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.walk.turn)
+            reshape = ReshapeStep(before, after, evolution.origins, kept_origins, fills)
+            table.add(reshape, self.walk.turn)
+        self.walk.beside.altered(table.life, reshape, self.walk.turn)
         return FOLLOWED, _why_left_out(before, after)
 
     def _as_logged(self, here: _PlacedStatement, schema: TableSchema) -> TableSchema:
@@ -296,15 +303,21 @@ class StatementFollower:
         except ConfigurationError as error:
             self.walk.missing.add(name)
             return STOPPED, error.message
-        if why := self.rules.refusal(name, schema) or named_twice(schema, self.rules.invalid):
+        if why := self._refusal(name, schema):
             self.walk.missing.add(name)
             return STOPPED, f"{here.position.short}: {why}"
         life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
         created = self.walk.tables[life.id] = TableSteps(life, empty=True)
         created.add(CreateStep(schema), self.walk.turn)
+        self.walk.beside.created(life, here.statement, self.walk.turn)
         self.walk.current[name] = life.id
         self.walk.forget_name(name)
         return FOLLOWED, _why_left_out(None, schema)
+
+    def _refusal(self, name: TableName, schema: TableSchema) -> str:
+        """Return why a new table can't be mirrored as the YAML asks; empty where it can."""
+        rules = self.rules
+        return rules.refusal(name, schema) or named_twice(schema, rules.invalid) or rules.no_history(name, schema)
 
     def _rename(self, here: _PlacedStatement, change: statements.RenameTables) -> set[TableName]:
         """Apply all pairs of a statement at once, so that swaps and chains come out right. Returns the names noted."""
@@ -364,6 +377,7 @@ class StatementFollower:
             table.add(MoveStep(old, new), self.walk.turn)
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
+            self.walk.beside.moved(table.life, self.walk.turn)
             action, reason = self._read_under_new_name(here, table, reason)
         elif self.rules.included(new):
             status = table.life.status

@@ -246,6 +246,7 @@ class TableSteps:
         self.begins = self.life.name
         self._began_following = self.life.status == "following"
         self.first_schema = self.life.schema
+        self.began = self.life
 
     def forget(self) -> None:
         """Remove all steps: the table keeps its position, from which it can catch up.
@@ -316,7 +317,7 @@ class TableSteps:
         return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
 
 
-Happened = Literal["begin", "alter", "truncate", "drop", "rename", "gap"]
+Happened = Literal["begin", "create", "alter", "truncate", "drop", "rename", "gap", "end"]
 
 
 @dataclass(frozen=True)
@@ -331,10 +332,13 @@ class RowsBeside:
 class EventBeside:
     """A statement or a gap of a table's log.
 
-    what: gap says that what changed there isn't known row by row; begin, that what was before wasn't read.
+    what: gap says that what changed there isn't known row by row; begin, that what was before wasn't read; end, that
+    the batch ends there.
     file, offset, number: its place in the log, and which of several of one statement it is.
     committed_us, gtid: None where they aren't known.
     renamed: the columns that have new names since, as (old, new).
+    life: whose rows stand in the mirror behind it, where the mirror follows it there. reshape: what became of the
+    mirror's columns. is_replaced: the same statement gave the name to another table.
     """
 
     what: Happened
@@ -345,6 +349,9 @@ class EventBeside:
     gtid: str | None = None
     detail: str = ""
     renamed: tuple[tuple[str, str], ...] = ()
+    life: Life | None = None
+    reshape: ReshapeStep | None = None
+    is_replaced: bool = False
 
 
 BesideStep = RowsBeside | EventBeside
@@ -370,6 +377,13 @@ class BesideSteps:
     def add(self, step: BesideStep, turn: int) -> None:
         self.steps.append(step)
         self.turns.append(turn)
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Return the place in the log at which the batch begins."""
+        first = self.steps[0]
+        assert isinstance(first, EventBeside)
+        return first.file, first.offset
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.policies import PoliciesConfig
 from binlake.config.section import Section
-from binlake.config.table_modes import BesideMode, beside_table, mirror_of
+from binlake.config.table_modes import BesideMode, HistoryMode, beside_table, mirror_of
 from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
@@ -296,6 +296,12 @@ class PipelineConfig(Section):
     def beside(self, name: TableName) -> tuple[BesideMode, ...]:
         """Return the modes that keep a table beside a table's mirror. Raises ConfigurationError."""
         return self.tables.beside(name.database, name.table)
+
+    def history(self, name: TableName) -> HistoryMode | None:
+        """Return how a table's history is kept; None where none is. Raises ConfigurationError."""
+        if "history" not in self.beside(name):
+            return None
+        return self.tables.modes_of(name.database, name.table).history
 
     def taken_by(self, name: TableName) -> str:
         """Return why a table can't be mirrored under its name, which a table beside a mirror has; empty where it can.

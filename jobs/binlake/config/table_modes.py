@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -15,8 +17,32 @@ BesideMode = Literal["history", "log"]
 """Modes that keep a table of their own beside the mirror."""
 BESIDE: tuple[BesideMode, ...] = ("history", "log")
 RowMetadata = Literal["batch", "committed", "position"]
-_NOT_BUILT = ("history", "soft_delete", "row_metadata")
+_NOT_BUILT = ("soft_delete", "row_metadata")
 """Modes of which this version has the settings alone."""
+
+
+@dataclass(frozen=True)
+class HistoryColumns:
+    """The names of a history's own columns. is_current: None where there is no such column."""
+
+    valid_from: str
+    valid_to: str
+    is_current: str | None
+    from_position: str = "from_position"
+    to_position: str = "to_position"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        current = () if self.is_current is None else (self.is_current,)
+        return (self.valid_from, self.valid_to, *current, self.from_position, self.to_position)
+
+
+_COLUMNS = {
+    "binlake": HistoryColumns("valid_from", "valid_to", "is_current"),
+    "databricks": HistoryColumns("__START_AT", "__END_AT", None),
+    "fivetran": HistoryColumns("_fivetran_start", "_fivetran_end", "_fivetran_active"),
+    "dbt": HistoryColumns("dbt_valid_from", "dbt_valid_to", None),
+}
 
 
 class HistoryMode(Section):
@@ -33,6 +59,19 @@ class HistoryMode(Section):
     per: Literal["transaction", "mutation"] = "transaction"
     track: list[str] = ["*"]
     except_: Annotated[list[str], Field(alias="except")] = []
+
+    @property
+    def own(self) -> HistoryColumns:
+        """Return the names of the history's own columns."""
+        return _COLUMNS[self.columns]
+
+    def tracked(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the columns of which another value makes a new version. Patterns are of any case."""
+
+        def is_one(name: str, patterns: Iterable[str]) -> bool:
+            return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
+
+        return tuple(name for name in columns if is_one(name, self.track) and not is_one(name, self.except_))
 
 
 class LogMode(Section):

@@ -14,10 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import delta_actions
+from binlake.delta import deletion_vectors, delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import FEATURES, FIELD_ID, LOG_CLEANUP, MAPPING_MODE, MOST_ID, DeltaSchema
@@ -54,6 +55,11 @@ def check_is_wanted(table_path: str, config: PipelineConfig) -> None:
     """Raise LeftToSpark where the YAML leaves all tables to Spark, or the store can't keep two writers apart."""
     if not config.merge.without_spark_mb:
         raise LeftToSpark("merge.without_spark_mb is 0")
+    check_store(table_path)
+
+
+def check_store(table_path: str) -> None:
+    """Raise LeftToSpark where the store can't keep two writers apart."""
     if not files.writes_if_absent(table_path):
         raise LeftToSpark("two writers can't be kept apart in this store without it")
 
@@ -108,6 +114,22 @@ def removed(add: DeltaAction) -> DeltaAction:
     return {"remove": {**fields, "partitionValues": {}, "size": add["size"], **vector}}
 
 
+def marked(table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap64]]) -> list[DeltaAction]:
+    """Write deletion vectors for data files, each with the numbers of all its rows that are gone; return the actions
+    that add the files again, with them. Raises OSError."""
+    if not files_with_marks:
+        return []
+    vectors = deletion_vectors.write(table_path, [rows for _, rows in files_with_marks])
+    fault("rows marked")
+    actions: list[DeltaAction] = []
+    for (add, _), vector in zip(files_with_marks, vectors, strict=True):
+        # With a vector beside them the bounds still hold, but needn't be those of a row that is there.
+        stats = json.dumps({**json.loads(add["stats"]), "tightBounds": False})
+        file = {**add, "partitionValues": {}, "dataChange": True, "stats": stats, "deletionVector": vector}
+        actions.append({"add": file})
+    return actions
+
+
 def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[DeltaAction]) -> None:
     """Commit these in the version behind the one that ``log`` was read at, with the life's transaction version.
 
@@ -132,13 +154,16 @@ def _own_actions(table: LakeLog, own: OwnCommit, read_version: int | None = None
 
 
 def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) -> None:
-    """Make a table of these rows, in one commit. Raises CommitFailedError where one is there by now; OSError."""
+    """Make a table of these rows, which may be none, in one commit. Raises CommitFailedError where one is there by now;
+    OSError."""
     properties = schema.properties
     fields = {field["name"]: field for field in json.loads(schema.text(properties))["fields"]}
     stored = pa.schema([stored_field(fields[name], rows.schema.field(name).type) for name in rows.column_names])
     files.make_readers_folder(f"{table.path}/_delta_log")
-    added = added_file(table.path, pa.Table.from_arrays(rows.columns, schema=stored))
-    fault("data file written")
+    added: list[DeltaAction] = []
+    if rows.num_rows:
+        added.append({"add": added_file(table.path, pa.Table.from_arrays(rows.columns, schema=stored))})
+        fault("data file written")
     asked = ["deletionVectors"]
     asked += ["columnMapping"] if MAPPING_MODE in properties else []
     asked += ["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in fields.values()) else []
@@ -152,9 +177,7 @@ def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) 
         "createdTime": now(),
     }  # fmt: skip
     info, transaction = _own_actions(table, own)
-    delta_actions.create(
-        table.path, [info, transaction, {"protocol": protocol}, {"metaData": metadata}, {"add": added}]
-    )
+    delta_actions.create(table.path, [info, transaction, {"protocol": protocol}, {"metaData": metadata}, *added])
 
 
 def now() -> int:

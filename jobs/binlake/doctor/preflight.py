@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from binlake.batch.rules import HISTORY_REMEDY, TAKEN_REMEDY, Rules
 from binlake.config import PipelineConfig
 from binlake.doctor import reach, server_checks
 from binlake.doctor.check import Check
@@ -244,6 +245,10 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
         remedy = f'mend it so that it can be read, or exclude it in the YAML: exclude: ["{table.name}"]'
         select = server_checks.missing(subject, "SELECT", quoted)
         yield select if denied(error) else Check(name, False, error.message, remedy)
+    if why := subject.config.taken_by(table.name):
+        yield Check(name, False, why, TAKEN_REMEDY)
+    if why := Rules.of(subject.config).no_history(table.name, table.schema):
+        yield Check(name, False, why, HISTORY_REMEDY)
     if table.schema.sequence:
         return
     if table.engine != _CRASH_SAFE:
@@ -287,6 +292,9 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
     for cascade in acting:
         policy = subject.config.policies.of(cascade.child).on_unlogged_cascade
         child, parent = subject.tables[str(cascade.child)], subject.tables.get(str(cascade.parent))
+        if subject.config.history(cascade.child):
+            found = f"{cascading(cascade)}: its history has such changes at the end of the batch that brings them"
+            yield Check(f"table {cascade.child}", "warn", found, CASCADE_REMEDY)
         if policy == "stop" or parent is None:
             yield Check(f"table {cascade.child}", False, cascading(cascade), CASCADE_REMEDY)
             continue

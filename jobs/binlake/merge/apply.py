@@ -261,7 +261,7 @@ class _Group:
         self._lives = frozenset(table.life.id for table in tables)
         self._own: SparkSession | None = None
         self._beside = [
-            BesideWork(config, batch, position, table, partial(self._session_beside, table.name), lost)
+            BesideWork(config, batch, position, table, partial(self._session_beside, table.name), lost, self._mirror)
             for table in members.beside
         ]
 
@@ -270,6 +270,14 @@ class _Group:
         self._report.say(f"{_ACTIONS[type(step)]} of {progress.life.name} by Spark: {why}")
         progress.done_by_spark(why)
         return self._own_session(f"{progress.life.name}: {why}")
+
+    def _mirror(self, life: Life, at_stop: bool) -> LakeLog | None:
+        """Return the log of a life's mirror as it is behind the steps done so far; None where the batch left them out,
+        or the mirror stopped in it. at_stop: all are done, also where there were none."""
+        for progress in self._running:
+            if progress.life.id == life.id:
+                return progress.target if progress.works else None
+        return LakeLog.of(self._config, life.name, life.id) if at_stop else None
 
     def _session_beside(self, name: TableName, why: str) -> SparkSession:
         self._report.say(f"tables beside {name} by Spark: {why}")

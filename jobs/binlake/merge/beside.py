@@ -7,21 +7,21 @@ What a table has is read from the table itself, never from the mirror: a kill be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from binlake.batch.steps import BatchSteps, BesideStep, BesideSteps
+from binlake.batch.steps import BatchSteps, BesideStep, BesideSteps, EventBeside, Life
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.config.table_modes import BesideMode
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog, transaction_version
 from binlake.errors import BinlakeError, LakeError, SparkNeeded
 from binlake.faults import fault
-from binlake.merge import log_table
+from binlake.merge import history_table, log_table
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.conflicts import tried
-from binlake.position import Position
+from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors
@@ -29,8 +29,10 @@ from binlake.storage import storage_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_BEHIND_ALL = 1 << 60
+"""A turn behind those of a batch's statements."""
 BesideWriter = Callable[[BesideStep, BesideCommit], None]
-WRITERS: Mapping[BesideMode, BesideWriter] = {"log": log_table.write}
+WRITERS: Mapping[BesideMode, BesideWriter] = {"history": history_table.write, "log": log_table.write}
 """What each mode does with a step. It may be called again with the same step, and commits nothing twice."""
 
 
@@ -43,7 +45,9 @@ def beside_log(config: PipelineConfig, name: TableName, mode: BesideMode) -> Lak
 class BesideWork:
     """A batch's work on the tables beside one name's mirror.
 
-    position: the batch's stop. spark: called with a reason. lost: paths of staged files that can't be read.
+    position: the batch's stop. spark: called with a reason. lost: paths of staged files that can't be read. mirror:
+    returns the log of a life's mirror as far as the batch has come, or, where that is asked, at its stop; None where
+    the mirror doesn't stand there.
     """
 
     config: PipelineConfig
@@ -52,6 +56,7 @@ class BesideWork:
     table: BesideSteps
     spark: Callable[[str], SparkSession]
     lost: frozenset[str]
+    mirror: Callable[[Life, bool], LakeLog | None]
 
     def do(self, number: int) -> None:
         """Do the step with this number, from 0, in each of the name's tables. Raises BinlakeError."""
@@ -74,7 +79,7 @@ class BesideWork:
             if recorded <= version:
                 self._commit(mode, self.table.steps[number], BesideCommit(
                     log, self.table.name, self.config, self.batch, version, self._note(mode, number), self.spark,
-                    self.lost,
+                    self.lost, self.table.start, self.mirror,
                 ))  # fmt: skip
 
     def _commit(self, mode: BesideMode, step: BesideStep, commit: BesideCommit) -> None:
@@ -112,6 +117,41 @@ def beginning(
             report.say(f"{name}: its {' and '.join(begins)} begin{'s' if len(begins) == 1 else ''} at {start.short}")
             tables[name] = replace(tables.get(name) or BesideSteps.at(start, name), begins=begins)
     return replace(steps, beside=tuple(tables.values()))
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """When the newest transactions committed before a batch's start and stop, by the log; None where none is known."""
+
+    start_us: int | None
+    stop_us: int | None
+
+
+def with_mirrors(config: PipelineConfig, steps: BatchSteps, span: Range, times: BatchTimes) -> BatchSteps:
+    """Return a batch's steps in which those of histories begin and end with the mirrors as they are there."""
+    if not config.tables.modes:
+        return steps
+    beside = {table.name: table for table in steps.beside}
+    for table in steps.tables:
+        name = table.life.name
+        is_new = table.life.status == "following" and table.life.low.order >= span.start.order
+        if is_new and name not in beside and config.history(name):
+            beside[name] = BesideSteps.at(span.start, name)
+    at_start = _equal_lives((table.began for table in steps.tables), span.start)
+    at_stop = _equal_lives((table.life for table in steps.tables), span.stop)
+    for name, ours in beside.items():
+        if config.history(name):
+            first = ours.steps[0]
+            assert isinstance(first, EventBeside)
+            ours.steps[0] = replace(first, committed_us=times.start_us, life=at_start.get(name))
+            end = EventBeside("end", *span.stop.order, committed_us=times.stop_us or times.start_us)
+            ours.add(replace(end, life=at_stop.get(name)), _BEHIND_ALL)
+    return replace(steps, beside=tuple(beside.values()))
+
+
+def _equal_lives(lives: Iterable[Life], position: Position) -> dict[TableName, Life]:
+    """Return the lives whose mirrors equal the server's tables at a position, by name."""
+    return {life.name: life for life in lives if life.status == "following" and life.high.order <= position.order}
 
 
 def begun_beside(config: PipelineConfig, batch: int, tables: Sequence[BesideSteps]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
 from binlake.delta.delta_log import LakeLog
@@ -56,7 +57,8 @@ class BesideRows:
 
 @dataclass(frozen=True)
 class BesideCommit:
-    """The commits of one step. version: of the first, of two. spark, lost: see BesideWork."""
+    """The commits of one step. version: of the first, of two. start: the place in the log at which the batch begins.
+    spark, lost, mirror: see BesideWork."""
 
     table: LakeLog
     name: TableName
@@ -66,6 +68,8 @@ class BesideCommit:
     note: dict[str, Any]
     spark: Callable[[str], SparkSession]
     lost: frozenset[str]
+    start: tuple[int, int]
+    mirror: Callable[[Life, bool], LakeLog | None]
 
     def reshape(self, columns: Sequence[ReshapedColumn]) -> None:
         """Give the table these columns; no row is written."""

@@ -218,15 +218,7 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
             actions.append(removed(add))
         if len(before) < len(after) < rows:
             marks.append((add, after))
-    vectors = deletion_vectors.write(look.table.path, [rows for _, rows in marks]) if marks else ()
-    if vectors:
-        fault("rows marked")
-    for (add, _), vector in zip(marks, vectors, strict=True):
-        # With a vector beside them the bounds still hold, but needn't be those of a row that is there.
-        stats = {**json.loads(add["stats"]), "tightBounds": False}
-        file = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats), "deletionVector": vector}
-        actions.append({"add": file})
-    return _Changes(actions, newest)
+    return _Changes([*actions, *plain_tables.marked(look.table.path, marks)], newest)
 
 
 def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table:

@@ -64,6 +64,8 @@ def write(step: BesideStep, commit: BesideCommit) -> None:
         case EventBeside(what="alter"):
             if step.renamed and commit.table.exists():
                 _reshape(commit, (), step.renamed)
+        case EventBeside(what="create" | "end"):
+            return
         case EventBeside(what="begin"):
             if commit.table.exists():
                 why = "the log wasn't read into this table up to here"

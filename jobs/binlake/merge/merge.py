@@ -15,7 +15,7 @@ from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.batch.walk import BatchInputs
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
-from binlake.merge.beside import beginning
+from binlake.merge.beside import BatchTimes, beginning, with_mirrors
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.metadata import history, watermarks
 from binlake.metadata.lease import Lease, OpenBatch, RecordedState
@@ -48,6 +48,8 @@ def merge_batch(
         steps = epochs.split(manifest, _inputs(config, staged, recorded_state, metadata, lives))
         before = recorded_state.tables if recorded_state else None
         steps = beginning(config, before, steps, staged.range.start, report)
+        start_us = recorded_state.committed_us if recorded_state else None
+        steps = with_mirrors(config, steps, staged.range, BatchTimes(start_us or None, manifest.committed_us or None))
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)

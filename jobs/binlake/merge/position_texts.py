@@ -4,7 +4,8 @@
 boundary between two transactions is 000001:000000012345, the offset at which the next one begins: the texts before it
 are smaller, and those behind it greater, also where they begin with it. A number with more digits than its part has
 begins with an underscore for each of them, which is greater than a digit, so that the texts still compare as the
-numbers.
+numbers. Positions of a log whose numbers don't go on from the former one's, as after a move to another server, begin
+with a mark: letters, which are greater than both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,21 @@ from numpy.typing import NDArray
 
 _FILE, _OFFSET, _ROW = 6, 12, 9
 """Digits of each part."""
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxy"
+_MORE = "z"
+
+
+def log_mark(number: int) -> str:
+    """Return the mark of the positions of a log: none for the first, number 0, and a greater one for each later log."""
+    rounds, letter = divmod(number - 1, len(_LETTERS))
+    return _MORE * rounds + _LETTERS[letter] if number else ""
+
+
+def boundary_text(file: int, offset: int) -> str:
+    """Return the text of a boundary between two transactions."""
+    return f"{_number_text(file, _FILE)}:{_number_text(offset, _OFFSET)}"
 
 
 def mutation_texts(file: NDArray[np.int64], offset: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:

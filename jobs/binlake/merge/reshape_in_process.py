@@ -97,22 +97,29 @@ def reshape(
     if (log.transaction_version(table.app) or -1) >= version:
         return
     _check(log, table.path, config)
-    try:
-        after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns)
-    except KeyError as error:
-        raise LakeTableChanged(
-            f"{table.path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
-        ) from None
-    actions = [*_protocol(log, after), _metadata(log, after)]
+    actions, fields = reshaping(log, table.path, columns)
     operation = "Manual Update"
     if any(column.constant is not None for column in columns):
         room = config.merge.without_spark_bytes
         try:
-            rewritten = filled(table.path, log, after.fields, columns, room)
+            rewritten = filled(table.path, log, fields, columns, room)
         except LeftToSpark as left:
             raise LeftToSpark(f"all rows get another value, and {left}") from None
         operation, actions = "WRITE", [*actions, *rewritten]
     plain_tables.commit(table, log, OwnCommit(operation, version, note, {}, {}), actions)
+
+
+def reshaping(
+    log: DeltaTable, path: str, columns: Sequence[ReshapedColumn]
+) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
+    """Return the actions that make a table's columns ``columns``, and Delta's fields then. Raises LakeTableChanged."""
+    try:
+        after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns)
+    except KeyError as error:
+        raise LakeTableChanged(
+            f"{path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
+        ) from None
+    return [*_protocol(log, after), _metadata(log, after)], after.fields
 
 
 def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:

@@ -87,7 +87,8 @@ class RecordedState:
     default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
     whose staged rows are kept. reading: the YAML's settings with which all lives were compared, see
     PipelineConfig.reading; empty where some weren't. tables: the settings under which the batch was merged; None where
-    the log is read on from another position than the batch's stop.
+    the log is read on from another position than the batch's stop. committed_us: when the newest transaction before the
+    position committed, at the latest; 0 where that isn't known.
     """
 
     batch: int
@@ -96,12 +97,16 @@ class RecordedState:
     prepared: tuple[PreparedXa, ...] = ()
     reading: str = ""
     tables: TablesConfig | None = None
+    committed_us: int = 0
 
     def after(self, plan: OpenBatch) -> RecordedState:
         """Return the state once a batch is recorded."""
         changed = plan.outcome.charsets
         charsets = self.charsets if changed is None else {default.database: default.charset for default in changed}
-        return RecordedState(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading, plan.tables)
+        committed_us = plan.committed_us or self.committed_us
+        return RecordedState(
+            plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading, plan.tables, committed_us
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
-from binlake.batch.rules import TAKEN_REMEDY
+from binlake.batch.rules import HISTORY_REMEDY, TAKEN_REMEDY, Rules
 from binlake.batch.steps import Life
 from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
@@ -117,6 +117,20 @@ def refused_for_names(config: PipelineConfig, names: list[TableName]) -> dict[Ta
     return {name: TableError(f"{name}: {why}", remedy=TAKEN_REMEDY) for name in names if (why := config.taken_by(name))}
 
 
+def refused_for_histories(
+    config: PipelineConfig, source: Source, names: list[TableName]
+) -> dict[TableName, TableError]:
+    """Return errors for tables that can't have the history that the YAML asks for."""
+    wanted = [name for name in names if config.history(name)]
+    schemas = read_tables(source, wanted, config.excluding) if wanted else {}
+    rules = Rules.of(config)
+    return {
+        name: TableError(f"{name}: {why}", remedy=HISTORY_REMEDY)
+        for name, table in schemas.items()
+        if (why := rules.no_history(name, table.schema))
+    }
+
+
 def refused_for_engines(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Return errors for tables whose engine changes rows without logging them."""
     refused = refused_engines(source)
@@ -167,11 +181,13 @@ def begin_lives(
     batch: int,
     awaited: Collection[TableName] = (),
     began_us: int | None = None,
+    server_us: int = 0,
 ) -> None:
     """Record new lives in metadata, and follow the log from the earliest position that any table needs.
 
     batch: the newest number given out. awaited: included tables that may begin without a snapshot. Log that may hold
-    their CREATE TABLE isn't skipped. began_us: before the snapshots' commits; now by default.
+    their CREATE TABLE isn't skipped. began_us: before the snapshots' commits; now by default. server_us: the server's
+    clock before the snapshots.
     """
     if not results:
         return
@@ -194,7 +210,8 @@ def begin_lives(
     )
     if lows and fresh:
         prepared = recorded_state.prepared if recorded_state else ()
-        held.stand(RecordedState(control.batch, min(lows), database_charsets(source), prepared))
+        charsets = database_charsets(source)
+        held.stand(RecordedState(control.batch, min(lows), charsets, prepared, committed_us=server_us))
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
 

@@ -24,6 +24,7 @@ from binlake.phases.bootstrap import (
     refused_for_cascades,
     refused_for_engines,
     refused_for_gaps,
+    refused_for_histories,
     refused_for_names,
     refused_for_untold_columns,
 )
@@ -38,6 +39,8 @@ from binlake.spark.starting import SessionAsked, SessionFactory
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
+
+_SECOND = 1_000_000
 
 
 def snapshot_tables(
@@ -62,6 +65,7 @@ def snapshot_tables(
     settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
+        server_us = source.now() // _SECOND * _SECOND  # commit times of some servers have whole seconds
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
         failures = _refused(config, source, names)
         names = [name for name in names if name not in failures]
@@ -81,7 +85,7 @@ def snapshot_tables(
         fault("bootstrap noted")
         held.read_under(config.reading)
         awaited = names_awaited(config, source, failures)
-        begin_lives(held, metadata, source, results, control.batch, awaited, began_us)
+        begin_lives(held, metadata, source, results, control.batch, awaited, began_us, server_us)
         fault("lives begun")
         held.check()  # who slept until here may have had its tables copied anew by others
     for error in (*failures.values(), *failed):
@@ -95,6 +99,7 @@ def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> 
     """Return the error of each table that can't be mirrored exactly."""
     return (
         refused_for_names(config, names)
+        | refused_for_histories(config, source, names)
         | refused_for_gaps(source, names)
         | refused_for_engines(source, names)
         | refused_for_cascades(config, source, names)

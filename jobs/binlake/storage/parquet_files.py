@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from binlake.errors import StagingError
 from binlake.storage import files
@@ -80,6 +82,25 @@ def read_within(
                 small, waiting = [], 0
         schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
         return pa.concat_tables([*tables, pa.Table.from_batches(small, schema)])
+
+
+def read_rows(path: str, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+    """Read the rows of a Parquet file with these ascending numbers, those of the columns that it has. Raises OSError
+    and ArrowException."""
+    parts: list[pa.Table] = []
+    with files.opened(path) as source:
+        file = pq.ParquetFile(source)
+        chosen = [name for name in file.schema_arrow.names if name in columns]
+        begins = 0
+        for number in range(file.num_row_groups):
+            ends = begins + file.metadata.row_group(number).num_rows
+            here = places[np.searchsorted(places, begins) : np.searchsorted(places, ends)]
+            if here.size:
+                group = file.read_row_group(number, chosen, use_threads=False)
+                parts.append(group.take(pa.array(here - begins)))
+            begins = ends
+        schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
+        return pa.concat_tables([schema.empty_table(), *parts])
 
 
 def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None = None) -> int:

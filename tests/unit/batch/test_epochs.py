@@ -25,6 +25,7 @@ from binlake.batch.steps import (
 from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
+from binlake.config.table_modes import BesideMode, HistoryMode
 from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.statement_session import Session
@@ -64,14 +65,19 @@ def steps_of(
     going: Sequence[TableName] = (),
     invalid: InvalidValues = FAIL,
     beside: Sequence[TableName] = (),
+    histories: Sequence[TableName] = (),
 ) -> BatchSteps:
+    def modes(name: TableName) -> tuple[BesideMode, ...]:
+        return ("history",) if name in histories else ("log",) if name in beside else ()
+
     rules = Rules(
         included=lambda name: name.database == "shop" and not name.table.startswith("_"),
         ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
         policy=lambda name: policy or Policy(),
         goes_when_dropped=lambda name: name in going,
         invalid=invalid,
-        beside=lambda name: name in beside,
+        beside=modes,
+        history=lambda name: HistoryMode() if name in histories else None,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
     return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=lifeless))
@@ -520,6 +526,41 @@ def test_renamed_columns_are_told_beside_a_mirror() -> None:
     found = steps_of(a_slice(statement(150, 0, "ALTER TABLE t RENAME COLUMN v TO w, ADD n INT")), beside=[T])
     (renamed,) = [step.renamed for step in found.beside[0].steps if isinstance(step, EventBeside) and step.renamed]
     assert renamed == (("v", "w"),)
+
+
+def test_a_history_is_told_what_its_mirror_follows() -> None:
+    found = steps_of(
+        a_slice(
+            statement(110, 0, "ALTER TABLE t ADD n INT DEFAULT 7"),
+            statement(120, 1, "RENAME TABLE t TO x, a TO t"),
+            statement(130, 2, "DROP TABLE t"),
+            statement(140, 3, "CREATE TABLE t (id INT PRIMARY KEY)"),
+            statement(150, 4, "CREATE TABLE b (id INT)"),
+        ),
+        lives=[life(), life(A)],
+        histories=[T, B],
+    )
+    _, alter, left, came, _, create = next(table.steps for table in found.beside if table.name == T)
+    assert [event.what for event in (alter, left, came, create) if isinstance(event, EventBeside)] == [
+        "alter", "rename", "rename", "create",
+    ]  # fmt: skip
+    for event, born in ((alter, f"life of {T}"), (came, f"life of {A}")):
+        assert isinstance(event, EventBeside)
+        assert event.life is not None
+        assert event.life.id == born
+    assert isinstance(alter, EventBeside)
+    assert alter.reshape is not None
+    assert isinstance(left, EventBeside)
+    assert (left.is_replaced, left.life) == (True, None)
+    assert [row["reason"] for row in found.history if row["table"] == "b"] == [
+        f"{FILE}:150: it has no key, by which a history tells rows apart"
+    ]
+
+
+def test_what_was_altered_before_a_snapshot_is_not_followed_by_a_history() -> None:
+    found = steps_of(a_slice(*LOG), lives=[life(low=180)], histories=[T])
+    (alter,) = [step for step in found.beside[0].steps if isinstance(step, EventBeside) and step.what == "alter"]
+    assert alter.life is None
 
 
 def test_nothing_is_collected_of_other_tables() -> None:

@@ -32,6 +32,15 @@ def test_a_table_has_the_modes_of_all_entries_that_name_it() -> None:
     assert config.beside_path(CLICKS, "log") == "/lake/shop/shop/clicks__log"
 
 
+def test_a_history_tracks_the_columns_that_its_patterns_name() -> None:
+    config = config_with({"tables": "shop.clicks", "history": {"track": ["*"], "except": ["updated_*"]}})
+    mode = config.history(CLICKS)
+    assert mode is not None
+    assert mode.tracked(["id", "Updated_at", "v"]) == ("id", "v")
+    assert mode.own.names == ("valid_from", "valid_to", "is_current", "from_position", "to_position")
+    assert config.history(TableName("shop", "orders")) is None
+
+
 def test_the_name_of_a_table_beside_a_mirror_is_taken() -> None:
     config = config_with({"tables": "shop.clicks", "log": {}})
     assert "the log of shop.clicks" in config.taken_by(TableName("shop", "clicks__log"))
@@ -55,7 +64,6 @@ def test_entries_that_contradict_are_refused_by_name() -> None:
         ([{"tables": "shop", "log": {}}], "no dot"),
         ([{"tables": "shop.a", "log": {"columns": "dbt"}}], "Extra inputs"),
         ([{"tables": "shop.a", "mirror": False, "log": {}}], "mirror: false can't be used yet"),
-        ([{"tables": "shop.a", "history": {}}], "history can't be used yet"),
         ([{"tables": "shop.a", "soft_delete": True}], "soft_delete can't be used yet"),
         ([{"tables": "shop.a", "row_metadata": ["position"]}], "row_metadata can't be used yet"),
     ],

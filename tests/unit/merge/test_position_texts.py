@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from binlake.merge.position_texts import mutation_texts
+from binlake.merge.position_texts import boundary_text, log_mark, mutation_texts
 
 
 def test_texts_compare_as_the_log_orders_mutations() -> None:
@@ -20,5 +20,13 @@ def test_texts_compare_as_the_log_orders_mutations() -> None:
 def test_a_text_is_as_wide_as_its_log_needs() -> None:
     (text,) = mutation_texts(*(np.array([part], np.int64) for part in (1, 12345, 7))).to_pylist()
     assert text == "000001:000000012345:000000007"
-    boundary = "000001:000000012345"
+    boundary = boundary_text(1, 12345)
+    assert boundary == "000001:000000012345"
     assert mutation_texts(*(np.array([part], np.int64) for part in (1, 12344, 9))).to_pylist()[0] < boundary < text
+
+
+def test_positions_of_each_further_log_are_greater() -> None:
+    marks = [log_mark(number) for number in range(80)]
+    assert marks[:3] == ["", "a", "b"]
+    assert marks == sorted(set(marks))
+    assert boundary_text(10**9, 4) < "a" + boundary_text(1, 4)

@@ -1,0 +1,186 @@
+"""A table's history played from the server's log by mysql-replication, event by event, without the engine's code.
+
+Statements are those of ``HistoryWalk``: their effect on columns is known from their text.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import QueryEvent, RotateEvent, XidEvent
+from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+from history_player import Player, Version
+from servers import Server
+
+Row = Mapping[str, Any]
+_ADD = re.compile(r"ADD (\w+) (?:INT|BIGINT) (?:NOT NULL )?DEFAULT (\d+)")
+_RENAME = re.compile(r"RENAME COLUMN (\w+) TO (\w+)")
+
+
+def boundary(file: str, offset: int) -> str:
+    return f"{int(file.rpartition('.')[2]):06}:{offset:012}"
+
+
+@dataclass
+class Oracle:
+    """The history of one table, and what it was at some boundaries: the server's rows, by their positions."""
+
+    server: Server
+    database: str
+    table: str
+    player: Player
+    file: str
+    offset: int
+    at: dict[str, list[Row]] = field(default_factory=dict)
+
+    def begin(self, rows: list[dict[str, Any]]) -> None:
+        """These rows are there at the snapshot's position."""
+        for row in rows:
+            self.player.insert(row, boundary(self.file, self.offset), 0)
+        self.player.commit()
+
+    def note(self) -> None:
+        """Remember the server's rows at the log's end."""
+        self.at[boundary(*self.end())] = rows_of(self.server, self.database, self.table)
+
+    def end(self) -> tuple[str, int]:
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            status = "SHOW BINARY LOG STATUS" if self.server.kind == "mysql" else "SHOW MASTER STATUS"
+            cursor.execute(status)
+            ((file, offset, *_),) = cursor.fetchall()
+        return str(file), int(offset)
+
+    def play(self) -> None:
+        """Play the log up to its end."""
+        file, number = self.file, 0
+        for event in self._events():
+            if isinstance(event, RotateEvent):
+                file = event.next_binlog
+                continue
+            place = f"{boundary(file, event.packet.log_pos - event.packet.event_size)}"
+            if isinstance(event, QueryEvent):
+                self._statement(event.query, f"{place}:{0:09}", event.timestamp)
+            elif isinstance(event, XidEvent):
+                self.player.commit()
+            elif event.table == self.table and event.schema == self.database:
+                for number, row in enumerate(event.rows):
+                    self._row(event, row, f"{place}:{number:09}")
+        self.player.commit()
+        self.file, self.offset = self.end()
+
+    def _events(self) -> Iterator[Any]:
+        stream = BinLogStreamReader(
+            connection_settings={"host": "127.0.0.1", "port": self.server.port, "user": "root", "passwd": ""},
+            server_id=7790, log_file=self.file, log_pos=self.offset, resume_stream=True, blocking=False,
+            only_events=[QueryEvent, RotateEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        )  # fmt: skip
+        try:
+            yield from stream
+        finally:
+            stream.close()
+
+    def _row(self, event: RowsEvent, row: dict[str, Any], position: str) -> None:
+        if isinstance(event, WriteRowsEvent):
+            self.player.insert(row["values"], position, event.timestamp)
+        elif isinstance(event, DeleteRowsEvent):
+            self.player.delete(row["values"], position, event.timestamp)
+        else:
+            self.player.update(row["before_values"], row["after_values"], position, event.timestamp)
+
+    def _statement(self, text: str, position: str, at: int) -> None:
+        if text.upper().startswith("TRUNCATE"):
+            self.player.close_all(position, at)
+        if text.upper() == "COMMIT":  # of tables without transactions
+            self.player.commit()
+        if not text.upper().startswith("ALTER"):
+            return
+        if added := _ADD.search(text):
+            self._change_current(lambda row: {**row, added[1]: int(added[2])})
+        if renamed := _RENAME.search(text):
+            old, new = renamed.groups()
+
+            def rename(row: Row) -> Row:
+                return {new if name == old else name: value for name, value in row.items()}
+
+            self._change_current(rename)
+            self.player.closed = [replace(one, row=rename(one.row)) for one in self.player.closed]
+
+    def _change_current(self, change: Callable[[Row], Row]) -> None:
+        current = self.player.current
+        for key, version in current.items():
+            current[key] = replace(version, row=change(version.row))
+
+
+def rows_of(server: Server, database: str, table: str) -> list[Row]:
+    with server.connect(database=database) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {table}")
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def told(versions: list[Version], names: list[str]) -> list[tuple[Any, ...]]:
+    """Versions as tuples: where they begin and end, and the values of these columns."""
+    return sorted(
+        (one.began[0], one.ended[0] if one.ended else "", tuple(repr(one.row.get(name)) for name in names))
+        for one in versions
+    )
+
+
+class HistoryWalk:
+    """Random transactions on one table ``t``: few keys, which move, go and come back; now and then a statement."""
+
+    def __init__(self, server: Server, database: str, seed: int, keys: int = 60) -> None:
+        self.random = random.Random(seed)
+        self.keys = keys
+        self._connection = server.connect(database=database)
+        self._added = 0
+        self._renamed = "v"
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def transact(self, count: int, *, ddl: bool = True) -> None:
+        with self._connection.cursor() as cursor:
+            for _ in range(count):
+                chance = self.random.random()
+                if ddl and chance < 0.004:
+                    cursor.execute("TRUNCATE TABLE t")
+                elif ddl and chance < 0.02:
+                    cursor.execute(self._alter())
+                else:
+                    cursor.execute("BEGIN")
+                    for _ in range(self.random.choice([1, 1, 2, 5])):
+                        cursor.execute(self._mutation())
+                    cursor.execute(self.random.choice(["COMMIT"] * 9 + ["ROLLBACK"]))
+
+    def _alter(self) -> str:
+        self._added += 1
+        name, old = f"n{self._added}", self._renamed
+        self._renamed = f"v{self._added}"
+        added, renamed = f"ADD {name} BIGINT NOT NULL DEFAULT {self._added}", f"RENAME COLUMN {old} TO {self._renamed}"
+        choices = {added: old, renamed: ""}
+        chosen = self.random.choice([*choices])
+        self._renamed = choices[chosen] or self._renamed
+        return f"ALTER TABLE t {chosen}"
+
+    def _mutation(self) -> str:
+        key, other = self.random.randint(1, self.keys), self.random.randint(1, self.keys)
+        text = self.random.choice(["a", "b", "c"])
+        return self.random.choice(
+            [
+                f"INSERT IGNORE INTO t (id, part, {self._renamed}, w) VALUES ({key}, 'x', '{text}', {other})",
+                f"INSERT IGNORE INTO t (id, part, {self._renamed}, w) SELECT {key} + n, 'y', '{text}', n"
+                " FROM (SELECT 1 n UNION SELECT 2 UNION SELECT 3) s",
+                f"UPDATE t SET {self._renamed} = '{text}', w = w + 1 WHERE id = {key}",
+                f"UPDATE t SET w = {other} WHERE id BETWEEN {key} AND {key} + 4",
+                f"UPDATE IGNORE t SET id = {other} WHERE id = {key} AND part = 'x'",
+                f"DELETE FROM t WHERE id = {key}",
+                f"REPLACE INTO t (id, part, {self._renamed}, w) VALUES ({key}, 'x', '{text}', {other})",
+            ]
+        )
