@@ -85,6 +85,7 @@ setup_python() {
   wanted=$(cat docker/requirements.lock pyproject.toml | sha256sum)
   if [ "$(cat $stamp 2> /dev/null)" = "$wanted" ]; then
     say python "$($VENV/bin/python -V), $VENV as locked"
+    compile_own_code
     return
   fi
   uv=$(find_uv)
@@ -93,13 +94,16 @@ setup_python() {
     $VENV/bin/python -m pip install -q "uv==$UV" || fail python "pip couldn't install uv"
     uv=$VENV/bin/uv
   fi
-  # Compiled here, once: with PYTHONDONTWRITEBYTECODE in the environment every process would do it for itself.
   say python "installing $(grep -c '^[a-z0-9].*==' docker/requirements.lock) locked packages into $VENV, hashes checked"
   "$uv" pip install -q --python $VENV/bin/python --compile-bytecode --require-hashes --no-deps -r docker/requirements.lock
   say python "installing binlake itself, editable"
   "$uv" pip install -q --python $VENV/bin/python --no-deps -e .
+  compile_own_code
   echo "$wanted" > $stamp
 }
+
+# With PYTHONDONTWRITEBYTECODE in the environment, every process would compile what it imports for itself.
+compile_own_code() { $VENV/bin/python -m compileall -q jobs plugins docker/local tests/support; }
 
 # -- java ------------------------------------------------------------------------------------------
 

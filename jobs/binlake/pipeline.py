@@ -19,13 +19,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig, VerifyWay
-from binlake.errors import TableError
-from binlake.metadata import lease, watermarks
+from binlake.metadata import lease
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of as metadata_of
 from binlake.metadata.record import RunReport, last_run, nothing_new, recorded_run
-from binlake.phases import snapshots
+from binlake.phases import snapshots, verification
 from binlake.phases.bootstrap import KeysAsked, begin_with_files
 from binlake.phases.open_batch import is_short_run as is_short_run
 from binlake.phases.open_batch import merge_open, record_open, stage_open
@@ -36,10 +35,11 @@ from binlake.phases.register import register as register
 from binlake.phases.register import registration_due as registration_due
 from binlake.phases.resume import resume as resume
 from binlake.phases.resume import resume_all as resume_all
+from binlake.phases.verification import self_test as self_test
+from binlake.phases.verification import verify_lake as verify_lake
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.folder import Folder
-from binlake.source.locks import Busy
 from binlake.source.log import Origin, opened, server_of
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from binlake.maintain.maintain import MaintainReport
     from binlake.phases.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
-    from binlake.verify.self_test import SelfTestReport
     from binlake.verify.verify import VerifyReport
 
 
@@ -115,11 +114,11 @@ def sync(
     in ``earlier``.
     """
     settings.say_missing_jars(config.root, report.say)
-    may_copy = snapshot_asked(config, origin, session, report, run)
+    may_copy = snapshots.snapshot_asked(config, origin, session, report, run)
     with lease.held(metadata_of(config)) as held:
         recorded = _carry(held, config, origin, session, report, Limit(until, stop_at), run)
     if may_copy:
-        snapshot_asked(config, origin, session, report, run)
+        snapshots.snapshot_asked(config, origin, session, report, run)
     return recorded
 
 
@@ -148,25 +147,6 @@ def _carry(
         if not planned.unfinished:
             return replace(recorded, earlier=tuple(earlier))
         earlier.append(recorded)
-
-
-def snapshot_asked(
-    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None = None
-) -> bool:
-    """Snapshot the tables for which a sync asked. What can't be copied is reported, and tried again by the next run.
-
-    Return False where the server can't be copied now: the log is followed all the same, and this run waits no more.
-    """
-    asked = watermarks.asked(metadata_of(config))
-    if not asked or isinstance(origin, Folder):
-        return True
-    report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
-    try:
-        bootstrap(config, origin, session, report, asked=True, run=run)
-    except (TableError, Busy) as error:
-        report.say(str(error))
-        return not isinstance(error, Busy)
-    return True
 
 
 def plan(
@@ -217,14 +197,12 @@ def verify(
 
     by: overrides the YAML's ``verify.by``.
     """
-    from binlake.verify.verify import verify as compare
 
     def catch_up(position: Position) -> None:
         sync(config, origin, session, report, stop_at=position, run=run)
 
-    server = server_of(origin, "verify")
-    config = config.verified_by(by or config.verify.by)
-    return compare(config, server, session, metadata_of(config), catch_up, tables=tables, report=report, run=run)
+    chosen = config.verified_by(by or config.verify.by)
+    return verification.compare(chosen, server_of(origin, "verify"), session, report, catch_up, tables=tables, run=run)
 
 
 @noted("repair")
@@ -243,44 +221,24 @@ def repair(
 
     dry_run: nothing is put right. keep_values: the lake's former values are noted, too.
     """
-    from binlake.verify.repair import Repairs
-    from binlake.verify.verify import verify as compare
-
-    server = server_of(origin, "repair")
     with lease.held(metadata_of(config)) as held:
 
         def catch_up(position: Position) -> None:
             _carry(held, config, origin, session, report, Limit(stop_at=position), run)
 
-        repairs = Repairs(held, config, dry_run=dry_run, keep_values=keep_values)
-        by_read = config.verified_by("read")
-        return compare(
-            by_read, server, session, held.metadata, catch_up, tables=tables, report=report, repairs=repairs, run=run
-        )
-
-
-def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:
-    """Check the lake's data files by the checksums of the chunks that were verified; the server isn't asked."""
-    from binlake.verify.verified_chunks import check_lake
-
-    return check_lake(config, metadata_of(config), tables)
-
-
-def self_test(config: PipelineConfig, *, tables: list[str] | None = None) -> SelfTestReport:
-    """Plant faults in copies of some rows of the lake's tables, and tell whether a verification finds each."""
-    from binlake.verify.self_test import self_test_lake
-
-    return self_test_lake(config, metadata_of(config), tables)
+        by_read, server = config.verified_by("read"), server_of(origin, "repair")
+        asked = verification.RepairAsked(held, dry_run, keep_values)
+        return verification.compare(by_read, server, session, report, catch_up, tables=tables, run=run, repair=asked)
 
 
 @noted("replay")
 def replay(
-    config: PipelineConfig, session: SessionFactory, report: Report, request: ReplayRequest
+    config: PipelineConfig, session: SessionFactory, report: Report, asked: ReplayRequest
 ) -> list[ReplayedTable]:
     """Build tables as they stood after a batch, beside the lake's. Needs no server."""
     from binlake.phases.replay import replay as build
 
-    return build(config, session, metadata_of(config), report, request)
+    return build(config, session, metadata_of(config), report, asked)
 
 
 @noted("maintain")

@@ -24,13 +24,13 @@ from binlake.metadata.metadata import query
 from binlake.metadata.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.source.catalog import read_schema
 from binlake.source.server import Source
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.planted_faults import FaultKind, planted
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from mirror import Mirror, on_mysql
 from odd_values import SampleTable
+from server_shape import read_schema
 from servers import Server
 
 

@@ -10,6 +10,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import TableError
 from binlake.faults import fault
 from binlake.metadata import decisions, lease, watermarks
+from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.phases.bootstrap import (
@@ -32,6 +33,8 @@ from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
+from binlake.source.locks import Busy
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000
 
 
+@noted("snapshot")
 def snapshot_tables(
     config: PipelineConfig,
     endpoint: Endpoint,
@@ -144,3 +148,22 @@ def copy_keys(
         watermarks.at_version(metadata, life.id, result.delta_version, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]
+
+
+def snapshot_asked(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None = None
+) -> bool:
+    """Snapshot the tables for which a sync asked. What can't be copied is reported, and tried again by the next run.
+
+    Return False where the server can't be copied now: the log is followed all the same, and this run waits no more.
+    """
+    asked = watermarks.asked(metadata_of(config))
+    if not asked or isinstance(origin, Folder):
+        return True
+    report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
+    try:
+        snapshot_tables(config, origin, session, report, None, asked=True, lock="flush", run=run)
+    except (TableError, Busy) as error:
+        report.say(str(error))
+        return not isinstance(error, Busy)
+    return True
