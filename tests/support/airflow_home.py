@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -214,17 +215,18 @@ class AirflowHome:
             for process in running:
                 process.terminate()
             for process in running:
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(60)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                with suppress(ProcessLookupError):  # a scheduler that is killed leaves its workers
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def _start(self, service: str, *options: str) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-c", SERVICE] if service == "scheduler" else [str(BIN / "airflow")]
         with open(self.folder / "output" / f"{service}.log", "wb") as output:
             return subprocess.Popen(
                 [*program, service, *options], cwd=self.folder, env=self.env,
-                stdout=output, stderr=subprocess.STDOUT,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
     def _answers(self) -> bool:
