@@ -462,6 +462,7 @@ def test_random_transactions_make_the_history_that_their_log_tells(mirror: Mirro
     play(mirror, 7, 500, 6)
 
 
+@pytest.mark.soak
 @on_mysql
 def test_random_transactions_make_versions_of_all_their_mutations(mirror: Mirror) -> None:
     play(mirror, 8, 200, 3, per="mutation")
