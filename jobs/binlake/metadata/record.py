@@ -16,7 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
 from binlake.metadata import table_versions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
-from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
@@ -400,7 +400,7 @@ def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport |
 
 def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
     """Return the reports of all batches that a run recorded, in their order."""
-    rows = [row for row in metadata.read("runs") if (row["kind"], row["run"]) == ("sync", run)]
+    rows = metadata.read("runs", where=f"kind = 'sync' AND run = {literal(run)}")
     return [_reported(row) for row in sorted(rows, key=lambda row: row["batch"])]
 
 
