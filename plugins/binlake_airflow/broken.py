@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
-from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowFailException, AirflowTimetableInvalid
+from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from binlake.config.yaml_file import NAME
+from binlake.errors import ConfigurationError
+from binlake_airflow.timetables import FIRST_INTERVAL, timetable_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from airflow.sdk import Context
+    from airflow.sdk import Context, CronDataIntervalTimetable
 
 _log = logging.getLogger(__name__)
 _HOURLY = "0 * * * *"
@@ -59,7 +60,7 @@ def broken_dag(file: Path, what: str, problem: Exception, taken: Collection[str]
         dag_id = f"binlake_{_as_name(file.stem)}_broken"
     dag = DAG(
         dag_id,
-        start_date=datetime(2020, 1, 1, tzinfo=UTC),
+        start_date=FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
         schedule=schedule,
@@ -83,18 +84,11 @@ def _readable(file: Path) -> tuple[str, CronDataIntervalTimetable | None]:
     name = source.get("name") if isinstance(source, dict) else None
     if not (isinstance(name, str) and re.fullmatch(NAME, name)):
         name = _as_name(file.stem)
-    return name, _timetable(content.get("schedule", _HOURLY))
-
-
-def _timetable(schedule: object) -> CronDataIntervalTimetable | None:
-    if schedule is None:
-        return None
-    timetable = CronDataIntervalTimetable(schedule if isinstance(schedule, str) else _HOURLY, timezone="UTC")
+    schedule = content.get("schedule", _HOURLY)
     try:
-        timetable.validate()
-    except AirflowTimetableInvalid:
-        return CronDataIntervalTimetable(_HOURLY, timezone="UTC")
-    return timetable
+        return name, timetable_of(schedule if isinstance(schedule, str | None) else _HOURLY, "schedule", str(file))
+    except ConfigurationError:
+        return name, timetable_of(_HOURLY, "schedule", str(file))
 
 
 def _as_name(stem: str) -> str:

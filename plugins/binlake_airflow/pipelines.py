@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, AssetOrTimeSchedule, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG, AssetOrTimeSchedule, Param
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
@@ -21,6 +19,7 @@ from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.operators import asset_alias
 from binlake_airflow.sources import files_of_feeds, sources_of
 from binlake_airflow.steps import Steps, default_args
+from binlake_airflow.timetables import FIRST_INTERVAL, timetable_of
 
 _LOCKS = {
     "flush": "flush: FLUSH TABLES WITH READ LOCK for a moment",
@@ -32,7 +31,6 @@ _TABLE = {"type": "string", "pattern": r"^.+\..+$"}
 _DATE = r"((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2\d))"
 _TIME = rf"^\d{{4}}-{_DATE}[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?$"
 """ISO 8601. Airflow 3.3.2 doesn't check JSON schema's format date-time. February 29th is left for the task to check."""
-_FIRST_INTERVAL = datetime(2020, 1, 1, tzinfo=UTC)
 
 _BOOTSTRAP_DOC = """
 Copies tables of **{source}** into Delta Lake, all at one binlog position; the sync DAG follows the log from there.
@@ -122,26 +120,12 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
     return dags
 
 
-def _timetable(schedule: str | None, key: str, file: str) -> CronDataIntervalTimetable | None:
-    """Return the timetable of a cron expression. key: the YAML's key, for the error. Raises ConfigurationError."""
-    if schedule is None:
-        return None
-    timetable = CronDataIntervalTimetable(schedule, timezone="UTC")
-    try:
-        timetable.validate()
-    except AirflowTimetableInvalid as error:
-        raise ConfigurationError(
-            f"{file}:\n  {key}: {error}", remedy='write a cron expression, such as "0 * * * *"'
-        ) from None
-    return timetable
-
-
 def _dag(steps: Steps, what: str, doc: str, **settings: Any) -> DAG:
     """Return the DAG ``binlake_{source}_{what}``, without a schedule unless ``settings`` has one."""
     source = steps.config.source.name
     return DAG(
         f"binlake_{source}_{what}",
-        start_date=_FIRST_INTERVAL,
+        start_date=FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
         default_args=default_args(steps.config, steps.file),
@@ -219,7 +203,7 @@ def _sync(steps: Steps) -> DAG:
         description="Stop before commits at or after this time; empty: the head of the log. A scheduled or backfilled "
         "run stops at its data interval's end.",
     )
-    schedule = _timetable(steps.config.schedule, "schedule", steps.file)
+    schedule = timetable_of(steps.config.schedule, "schedule", steps.file)
     with _form(_dag(steps, "sync", _SYNC_DOC, schedule=schedule), {"until": until}) as dag:
         steps.sync(dag.param("until"))
     return dag
@@ -302,7 +286,7 @@ def _feeds(steps: Steps) -> DAG:
     alias = asset_alias(steps.config.source.name)
     schedule: Any = [alias]
     beats = any(getattr(feed.format, "heartbeat", False) for feed in steps.config.feeds)
-    if beats and (timetable := _timetable(steps.config.schedule, "schedule", steps.file)):
+    if beats and (timetable := timetable_of(steps.config.schedule, "schedule", steps.file)):
         schedule = AssetOrTimeSchedule(timetable=timetable, assets=alias)
     with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=schedule)):
         steps.feeds()
@@ -319,7 +303,7 @@ def _feeds_of(file: Path) -> DAG:
     aliases: list[Any] = [asset_alias(name) for name in files]
     dag = DAG(
         f"binlake_{file.stem}_feeds",
-        start_date=_FIRST_INTERVAL,
+        start_date=FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
         schedule=reduce(or_, aliases) if len(aliases) > 1 else aliases,
@@ -337,14 +321,14 @@ def _feeds_of(file: Path) -> DAG:
 
 
 def _maintain(steps: Steps) -> DAG:
-    schedule = _timetable(steps.config.maintain.schedule, "maintain.schedule", steps.file)
+    schedule = timetable_of(steps.config.maintain.schedule, "maintain.schedule", steps.file)
     with (dag := _dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule)):
         steps.maintain()
     return dag
 
 
 def _watch(steps: Steps) -> DAG:
-    schedule = _timetable(steps.config.airflow.watched_at, "airflow.watch_schedule", steps.file)
+    schedule = timetable_of(steps.config.airflow.watched_at, "airflow.watch_schedule", steps.file)
     with (dag := _dag(steps, "watch", _WATCH_DOC, schedule=schedule)):
         steps.watch()
     return dag
