@@ -181,7 +181,9 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
     assert command_line.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions"}
+    assert set(told) == {
+        "tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions", "why_spark",
+    }  # fmt: skip
     assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
     assert set(told["tables"][0]) == {
         "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",

@@ -82,6 +82,7 @@ def test_pinned_versions_have_views(named: Mirror) -> None:
     named.execute("INSERT INTO t VALUES (3)", "DELETE FROM t WHERE id = 1", "DROP TABLE u")
     named.sync()
     database = f"{named.database}__at_month_end"
+    named.spark.range(1).createOrReplaceTempView("of_the_session")
     assert pipeline.registration_due(named.config)
     register(named)
     assert (names(named, database), ids(named, f"{database}.t")) == (["t", "u"], [1, 2])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from binlake.config import CatalogConfig
 from binlake.errors import LakeError
@@ -82,7 +82,7 @@ class NamedTables:
                 if self._view_text(database, name) == select:
                     self._session.sql(f"DROP VIEW {self._quoted(database, name)}")
             there = self._session.catalog.databaseExists(self._quoted(database))
-            if there and not self._session.sql(f"SHOW TABLES IN {self._quoted(database)}").collect():
+            if there and not self._shown(f"SHOW TABLES IN {self._quoted(database)}"):
                 self._session.sql(f"DROP NAMESPACE {self._quoted(database)}")
         except PySparkException as error:
             raise self._failed(database, error) from error
@@ -92,7 +92,7 @@ class NamedTables:
         quoted = self._quoted(database)
         if not self._session.catalog.databaseExists(quoted):
             return None
-        if not self._session.sql(f"SHOW TABLES IN {quoted} LIKE {spark_string(name)}").collect():
+        if not self._shown(f"SHOW TABLES IN {quoted} LIKE {spark_string(name)}"):
             return None
         described = self._session.sql(f"DESCRIBE TABLE EXTENDED {self._quoted(database, name)}").collect()
         return next((row["data_type"] for row in described if row["col_name"] == "View Text"), "")
@@ -105,11 +105,16 @@ class NamedTables:
         database = self._quoted(table.database)
         if not self._session.catalog.databaseExists(database):
             return None
-        shown = self._session.sql(f"SHOW TABLE EXTENDED IN {database} LIKE {spark_string(table.name)}").collect()
+        shown = self._shown(f"SHOW TABLE EXTENDED IN {database} LIKE {spark_string(table.name)}")
         if not shown:
             return None
         located = _LOCATION.search(shown[0]["information"])
         return located[1] if located else ""
+
+    def _shown(self, statement: str) -> list[Row]:
+        """Return the rows of a SHOW statement without the session's temporary views, which Spark lists in every
+        database."""
+        return [row for row in self._session.sql(statement).collect() if not row["isTemporary"]]
 
     def _quoted(self, *names: str) -> str:
         return ".".join(map(spark_quote, (self._catalog.name, *names)))
