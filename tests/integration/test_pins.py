@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from typing import NoReturn
 
 import pytest
 from deltalake import DeltaTable
@@ -11,12 +13,14 @@ from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import UsageError
 from binlake.lake import pins
-from binlake.lake.lake_versions import version_at
+from binlake.lake.lake_versions import lake_versions, version_at
+from binlake.lake.opened_lake import open_lake
 from binlake.merge import in_process
 from binlake.metadata import leftovers
 from binlake.metadata.decisions import Reason
+from binlake.metadata.lease import Lease
 from binlake.schema.table import TableName
-from mirror import Mirror, on_mariadb, on_mysql
+from mirror import CutOff, Mirror, on_mariadb, on_mysql
 from versions_read import BRIEF, Content, assert_true, change, rows_by_spark, server_rows
 
 REASON = Reason("a test", "to keep it")
@@ -108,6 +112,55 @@ def test_the_same_files_go_as_by_delta_s_own_vacuum(mirror: Mirror, monkeypatch:
     assert {file.name.rpartition("/")[2] for file in found.files} == names - {""}
     assert {name.rpartition(".")[2] for name in names} == {"parquet", "bin"}
     assert found.readable_from == DeltaTable(path).version()
+
+
+@on_mysql
+def test_versions_have_the_tables_beside_mirrors(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other (id INT PRIMARY KEY)")
+    mirror.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    mirror.options = {"maintain": BRIEF, "merge": {"without_spark_mb": 16}}
+    mirror.modes = [{"tables": f"{mirror.database}.t", "history": {}, "log": {}}]
+    mirror.snapshot()
+    names = [f"{mirror.database}.{table}" for table in ("t__history", "t__log")]
+    known: dict[int, Content] = {}
+
+    def told(batch: int) -> Content:
+        lake = open_lake(mirror.config).at(batch=batch)
+        return {name: sorted(map(str, lake.arrow(name).to_pylist())) for name in names}
+
+    for number in range(1, 6):
+        mirror.execute(f"UPDATE t SET v = v + {number}" if number != 3 else "INSERT INTO other VALUES (1)")
+        batch = mirror.sync().batch
+        assert batch is not None
+        known[batch] = told(batch)
+        if number == 2:
+            pins.pin(mirror.metadata, batch, "kept", REASON)
+    mirror.maintain()
+    versions = lake_versions(mirror.metadata, 0)
+    assert [version.readable for version in versions] == [False, True, False, False, True]
+    assert all(told(version.batch) == known[version.batch] for version in versions if version.readable)
+    assert [len(rows[names[1]]) for rows in known.values()] == [2, 4, 4, 6, 8]
+    lake = open_lake(mirror.config).at(name="kept")
+    query = f"SELECT count(*) FROM {names[0]} WHERE NOT is_current"
+    assert lake.duckdb().sql(query).fetchall() == [(4,)]
+    assert lake.sql(query)["count(*)"].to_pylist() == [4]
+    pins.unpin(mirror.metadata, "kept")
+    shutil.rmtree(mirror.config.table_path(TableName(mirror.database, "t__log")))
+    mirror.modes[0].pop("history")
+    mirror.execute("UPDATE t SET v = 0")
+    with monkeypatch.context() as patched:
+        patched.setattr(Lease, "stand", cut_off)  # all but the lease's row is written
+        with pytest.raises(CutOff):
+            mirror.sync()
+    mirror.sync()
+    *before, version = lake_versions(mirror.metadata, 0)
+    assert (version.left_out[names[0]], version.tables[names[1]]) == ("excluded", 0)
+    assert not any(version.readable for version in before)
+    assert len(open_lake(mirror.config).arrow(names[1])) == 2
+
+
+def cut_off(*_: object) -> NoReturn:
+    raise CutOff
 
 
 def on_disk(mirror: Mirror, table: str) -> bool:

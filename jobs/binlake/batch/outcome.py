@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, Status, TableOutcome
 from binlake.position import Position
 from binlake.schema.table import TableName
 
+BesideStatus = Literal["following", "excluded", "out of step"]
 NEVER_SNAPSHOTTED = "included, but never snapshotted"
 
 
@@ -66,6 +68,20 @@ class UnsnapshottedOutcome:
 
 
 @dataclass(frozen=True)
+class BesideOutcome:
+    """A table that a mode keeps beside a mirror, after a batch that may have changed it.
+
+    name: its own. table_id: the id that Delta gave the table. status: following, or why it isn't at the batch's stop;
+    excluded where tables.modes leaves it out. delta_version: its last commit; None where it isn't at the stop.
+    """
+
+    name: TableName
+    table_id: str
+    status: BesideStatus
+    delta_version: int | None = None
+
+
+@dataclass(frozen=True)
 class DefaultCharset:
     """A database's default character set."""
 
@@ -79,19 +95,23 @@ class BatchOutcome:
 
     lives: those that the batch changed. lifeless: names of tables without a life, of which something is to be noted.
     prepared: XA transactions that wait for their outcome at the batch's stop. charsets: the databases' default
-    character sets there; None if they are what they were at the batch's start.
+    character sets there; None if they are what they were at the batch's start. beside: tables beside mirrors.
     """
 
     lives: tuple[LifeOutcome, ...] = ()
     lifeless: tuple[UnsnapshottedOutcome, ...] = ()
     prepared: tuple[PreparedXa, ...] = ()
     charsets: tuple[DefaultCharset, ...] | None = None
+    beside: tuple[BesideOutcome, ...] = ()
 
 
-def outcome_of(steps: BatchSteps, done: Iterable[TableOutcome], before: Iterable[Life]) -> BatchOutcome:
+def outcome_of(
+    steps: BatchSteps, done: Iterable[TableOutcome], before: Iterable[Life], beside: Iterable[BesideOutcome] = ()
+) -> BatchOutcome:
     """Return the outcome of a batch whose steps are done.
 
-    done: the outcomes of the lives that had steps. before: all lives as metadata have them.
+    done: the outcomes of the lives that had steps. before: all lives as metadata have them. beside: what became of the
+    tables beside mirrors.
     """
     by_life = {outcome.life.id: outcome for outcome in done}
     known = {life.id: life for life in before}
@@ -104,7 +124,7 @@ def outcome_of(steps: BatchSteps, done: Iterable[TableOutcome], before: Iterable
     missing = (UnsnapshottedOutcome(name, "missing", NEVER_SNAPSHOTTED) for name in steps.missing)
     asked = (UnsnapshottedOutcome(name, "resnapshot", why) for name, why in steps.asked)
     charsets = None if steps.charsets is None else tuple(DefaultCharset(*item) for item in steps.charsets.items())
-    return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets)
+    return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets, tuple(beside))
 
 
 def _differs(before: Life | None, life: Life) -> bool:

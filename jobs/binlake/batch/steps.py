@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import XaEvent
+from binlake.config.table_modes import BesideMode
 from binlake.errors import SNAPSHOTTED_BY_ITSELF
 from binlake.position import Position, file_number
 from binlake.schema.cascades import Cascade
@@ -394,7 +395,7 @@ class BatchSteps:
     without a life that are to be snapshotted, and why. prepared: XA transactions that wait for their outcome at the
     batch's stop. gone: names without a life that no table has any more. charsets: the databases' default character
     sets at the stop; None if they are what they were at the start. beside: steps of the tables that modes keep beside
-    mirrors.
+    mirrors. left: modes that end with the batch, and the tables that had them.
     """
 
     tables: tuple[TableSteps, ...]
@@ -405,3 +406,4 @@ class BatchSteps:
     gone: tuple[TableName, ...] = ()
     charsets: Mapping[str, str] | None = None
     beside: tuple[BesideSteps, ...] = ()
+    left: tuple[tuple[TableName, BesideMode], ...] = ()

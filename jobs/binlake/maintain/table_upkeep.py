@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlake import names
+from binlake.batch.outcome import BesideOutcome
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import beside_table
@@ -114,11 +115,9 @@ class TablesUpkeep:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             seen = pool.map(lambda life: self._seen(life, busy), lives)
             looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
+        looked += [beside for name in _names(lives) for beside in tables_beside(self._config, name)]
         self._know(held, [table for table in looked if not table.left])
-        return [
-            *looked,
-            *(beside for name in _names(lives) for beside in tables_beside(self._config, name)),
-        ]
+        return looked
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
         log = LakeLog.of(self._config, life.name, life.id)
@@ -134,8 +133,16 @@ class TablesUpkeep:
             return Table(life, log, left=error.message)
 
     def _know(self, held: Lease, tables: list[Table]) -> None:
-        """Write the tables' Delta versions into their watermarks; the next batch looks on from there."""
+        """Write the tables' Delta versions into their watermarks; the next batch looks on from there. Those of tables
+        beside mirrors are noted as the newest batch's alone."""
+        began_us = int(self._looked * 1_000_000)
         mirrors = [table for table in tables if not table.is_beside]
+        beside = [
+            BesideOutcome(table.name, str(table.log.log().metadata().id), "following", table.version)
+            for table in tables
+            if table.is_beside
+        ]
+        table_versions.note_upkeep_beside(held.metadata, beside, began_us=began_us)
         newest = {table.life.id: table.version for table in mirrors if table.version != table.life.delta_version}
         rows = [
             {**row, "delta_version": newest[row["table_id"]]}
@@ -143,7 +150,7 @@ class TablesUpkeep:
             if row["table_id"] in newest
         ]
         listed = [row for row in rows if not self._config.ghost(TableName(row["database"], row["table"]))]
-        table_versions.note_beside(held.metadata, listed, began_us=int(self._looked * 1_000_000))
+        table_versions.note_beside(held.metadata, listed, began_us=began_us)
         watermarks.write(held.metadata, rows)
 
     def _kept(self, table: Table) -> TableUpkeep:
@@ -216,7 +223,7 @@ class TablesUpkeep:
     def _seen_again(self, held: Lease, table: Table) -> Table:
         """Look at the table again. Raises TableError where it was replaced or renamed, or others changed its rows."""
         if table.is_beside:
-            return table
+            return replace(table, version=table.log.version())
         for life in watermarks.read_lives(held.metadata):
             if (life.id, life.name) == (table.life.id, table.name):
                 now = self._seen(life, tables_being_copied(held.metadata))

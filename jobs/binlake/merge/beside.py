@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from binlake.batch.outcome import BesideOutcome, BesideStatus
 from binlake.batch.steps import BatchSteps, BesideStep, BesideSteps, EventBeside, Life
 from binlake.config import PipelineConfig, TablesConfig
-from binlake.config.table_modes import BesideMode
+from binlake.config.table_modes import BesideMode, beside_table
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog, transaction_version
 from binlake.errors import BinlakeError, LakeError, SparkNeeded
 from binlake.faults import fault
 from binlake.merge import history_table, log_table
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.conflicts import tried
+from binlake.merge.history_state import is_in_step
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -107,16 +109,18 @@ def beginning(
     if before == config.tables or not (config.tables.modes or (before and before.modes)):
         return steps
     tables = {table.name: table for table in steps.beside}
+    left: list[tuple[TableName, BesideMode]] = []
     living = (table.life.name for table in steps.tables if table.life.status != "dropped")
     for name in sorted({*tables, *living}):
         has, had = config.beside(name), before.beside(name.database, name.table) if before else ()
         begins = tuple(mode for mode in has if mode not in had)
         for mode in [mode for mode in had if mode not in has]:
             report.say(f"{name}: tables.modes leaves its {mode} out; {config.beside_path(name, mode)} stays as it is")
+            left.append((name, mode))
         if begins:
             report.say(f"{name}: its {' and '.join(begins)} begin{'s' if len(begins) == 1 else ''} at {start.short}")
             tables[name] = replace(tables.get(name) or BesideSteps.at(start, name), begins=begins)
-    return replace(steps, beside=tuple(tables.values()))
+    return replace(steps, beside=tuple(tables.values()), left=tuple(left))
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,31 @@ def with_mirrors(config: PipelineConfig, steps: BatchSteps, span: Range, times: 
 def _equal_lives(lives: Iterable[Life], position: Position) -> dict[TableName, Life]:
     """Return the lives whose mirrors equal the server's tables at a position, by name."""
     return {life.name: life for life in lives if life.status == "following" and life.high.order <= position.order}
+
+
+def outcomes_beside(config: PipelineConfig, steps: BatchSteps) -> list[BesideOutcome]:
+    """Return what became of the tables beside mirrors that have a part of a batch, once its steps are done."""
+    ours = [(table.name, mode) for table in steps.beside for mode in config.beside(table.name)]
+    outcomes = []
+    for name, mode in (*ours, *steps.left):
+        log = beside_log(config, name, mode)
+        if not log.exists():
+            continue
+        status: BesideStatus = "following"
+        if (name, mode) in steps.left:
+            status = "excluded"
+        elif mode == "history" and not is_in_step(log):
+            status = "out of step"
+        outcomes.append(outcome_beside(name, mode, log, status))
+    return outcomes
+
+
+def outcome_beside(name: TableName, mode: BesideMode, log: LakeLog, status: BesideStatus) -> BesideOutcome:
+    """Return what a table beside a mirror is as it stands. name: the mirror's."""
+    opened = log.log()
+    own = TableName(name.database, beside_table(name.table, mode))
+    version = int(opened.version()) if status == "following" else None
+    return BesideOutcome(own, str(opened.metadata().id), status, version)
 
 
 def begun_beside(config: PipelineConfig, batch: int, tables: Sequence[BesideSteps]) -> list[str]:

@@ -67,6 +67,17 @@ class OpenRows:
         return losses
 
 
+def is_in_step(table: LakeLog) -> bool:
+    """Tell whether the history at a path has all that the log told."""
+    return table.recorded() > _by_another_id(table, "-gap").recorded()
+
+
+def _by_another_id(table: LakeLog, which: str) -> LakeLog:
+    """Return a history's log as another of its application ids has it."""
+    mode, _, source = table.app.partition(":")
+    return LakeLog(table.path, f"{mode}{which}:{source}")
+
+
 class HistoryState:
     """A history as one step finds it."""
 
@@ -87,12 +98,8 @@ class HistoryState:
                 remedy="take tables.modes.history.columns back, or move that folder away: it is begun anew",
             )
 
-    def _table(self, which: str) -> LakeLog:
-        mode, _, source = self.step.table.app.partition(":")
-        return LakeLog(self.path, f"{mode}{which}:{source}")
-
     def _recorded(self, which: str) -> int:
-        version = self.log.transaction_version(self._table(which).app) if self.log else None
+        version = self.log.transaction_version(_by_another_id(self.step.table, which).app) if self.log else None
         return -1 if version is None else int(version)
 
     @property
@@ -127,7 +134,7 @@ class HistoryState:
         if newest <= log_mark(number) + boundary_text(*self.step.start):
             return log_mark(number)
         own = OwnCommit("Manual Update", number + 1, self.step.note, {}, {})
-        plain_tables.commit(self._table("-log"), self.log, own, [])
+        plain_tables.commit(_by_another_id(self.step.table, "-log"), self.log, own, [])
         self.log = self.step.table.log()
         return log_mark(number + 1)
 
@@ -186,7 +193,7 @@ class HistoryState:
             which, version = "-part", self.version * _PARTS + part
         operation, metrics = ("Manual Update", {}) if rows is None else ("MERGE", {"numOutputRows": rows})
         own = OwnCommit(operation, version, self.step.note, {}, metrics)
-        plain_tables.commit(self._table(which), self.log, own, actions)
+        plain_tables.commit(_by_another_id(self.step.table, which), self.log, own, actions)
         self.log = self.step.table.log()
 
     def open_bytes(self) -> int:

@@ -15,7 +15,7 @@ from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.batch.walk import BatchInputs
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
-from binlake.merge.beside import BatchTimes, beginning, with_mirrors
+from binlake.merge.beside import BatchTimes, beginning, outcomes_beside, with_mirrors
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.metadata import history, watermarks
 from binlake.metadata.lease import Lease, OpenBatch, RecordedState
@@ -60,7 +60,8 @@ def merge_batch(
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives), tables=config.tables)
+    outcome = outcome_of(steps, outcomes, lives, outcomes_beside(config, steps))
+    merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)
     return merged, outcomes, manifest

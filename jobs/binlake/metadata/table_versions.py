@@ -13,6 +13,9 @@ Of several rows of a life in one batch the one of the last kind counts:
 
 ``position`` of a table's row: where the life is consistent first, if no batch had reached that yet. Versions are those
 of batches that reach it.
+
+A table beside a mirror has rows like a life, under the id that Delta gave it: where its folder was moved away, another
+begins.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from binlake.batch.outcome import LifeOutcome
+from binlake.batch.outcome import BesideOutcome, LifeOutcome
 from binlake.batch.steps import Life
 from binlake.metadata import lease
 from binlake.metadata.lease import OpenBatch
@@ -51,7 +54,9 @@ def note_batch(
     """
     kind: RowKind = "batch" if plan.batch == 1 or _is_noted(metadata, plan.batch - 1) else "base"
     changed = {life.id: life for life in plan.outcome.lives if listed(life.name)}
+    beside = plan.outcome.beside
     written = [_after(plan, life, rows.get(life.id)) for life in changed.values()]
+    written += [_of_beside(table) for table in beside] + _replaced_beside(metadata, plan.batch, beside)
     others = [row for key, row in rows.items() if row.get("low") and key not in changed and listed(_name(row))]
     if kind == "base":
         written += [_standing(row, plan.range.stop) for row in others]
@@ -118,6 +123,26 @@ def note_beside(metadata: Metadata, watermarks: Iterable[MetadataRow], *, began_
     metadata.replace(TABLE, f"table_id IN ({ids}) AND ((batch = {batch} AND kind = 'beside') OR ({begun}))", written)
 
 
+def note_upkeep_beside(metadata: Metadata, tables: Sequence[BesideOutcome], *, began_us: int) -> None:
+    """Write rows of tables beside mirrors whose files were changed beside the log, and their rows weren't.
+
+    Only of those that the newest batch has. began_us, and open batches: as of ``note_beside``.
+    """
+    recorded = lease.read(metadata).recorded_state
+    if not tables or recorded is None:
+        return
+    last = _last_rows(metadata, f"table_id IN ({_listed(table.table_id for table in tables)})")
+    moved = [
+        table
+        for table in tables
+        if last.get(table.table_id, _NO_VERSION)["delta_version"] not in (None, table.delta_version)
+    ]
+    if moved:
+        ids = _listed(table.table_id for table in moved)
+        written = [_stamped(_of_beside(table), recorded.batch, "beside", began_us=began_us) for table in moved]
+        metadata.replace(TABLE, f"table_id IN ({ids}) AND batch = {recorded.batch} AND kind = 'beside'", written)
+
+
 def note_readable_since(metadata: Metadata, name: TableName, version: int) -> list[MetadataRow]:
     """Write that Delta versions before this one of all lives that were called ``name`` can't be read any more; return
     what was noted of them before.
@@ -128,12 +153,16 @@ def note_readable_since(metadata: Metadata, name: TableName, version: int) -> li
     noted = metadata.read(SINCE, where=rows_of(name))
     known = {row["table_id"]: row["delta_version"] for row in noted}
     lives = {row["table_id"] for row in metadata.read(TABLE, ["table_id"], where=rows_of(name))}
-    moved = sorted(life for life in lives if known.get(life, 0) < version)
-    if moved:
-        about = {"database": name.database, "table": name.table, "delta_version": version, "at_us": now_us()}
-        rows = [{"table_id": life, **about} for life in moved]
-        metadata.replace(SINCE, f"{rows_of(name)} AND table_id IN ({_listed(moved)})", rows)
+    moved = [life for life in lives if known.get(life, 0) < version]
+    _note_since(metadata, name, moved, version)
     return noted
+
+
+def _note_since(metadata: Metadata, name: TableName, lives: Iterable[str], version: int) -> None:
+    about = {"database": name.database, "table": name.table, "delta_version": version, "at_us": now_us()}
+    if ids := sorted(lives):
+        rows = [{"table_id": life, **about} for life in ids]
+        metadata.replace(SINCE, f"{rows_of(name)} AND table_id IN ({_listed(ids)})", rows)
 
 
 def restore_readable_since(metadata: Metadata, name: TableName, noted: Sequence[MetadataRow]) -> None:
@@ -191,11 +220,33 @@ def _left_since(metadata: Metadata, batch: int, rows: Sequence[MetadataRow]) -> 
     if not rows:
         return []
     where = f"table_id IN ({_listed(row['table_id'] for row in rows)}) AND (batch < {batch} OR kind = 'snapshot')"
-    newest = metadata.read(TABLE, ["table_id", "batch", "kind", "delta_version"], where=where, newest=_NEWEST)
-    last: dict[str, MetadataRow] = {}
-    for row in sorted(newest, key=lambda row: (row["batch"], KINDS.index(row["kind"]))):
-        last[row["table_id"]] = row
+    last = _last_rows(metadata, where)
     return [row for row in rows if last.get(row["table_id"], _NO_VERSION)["delta_version"] is not None]
+
+
+def _last_rows(metadata: Metadata, where: str) -> dict[str, MetadataRow]:
+    """Return of the rows that meet a condition the one that counts last, by life."""
+    columns = ["table_id", "database", "table", "batch", "kind", "delta_version"]
+    newest = metadata.read(TABLE, columns, where=where, newest=_NEWEST)
+    return {row["table_id"]: row for row in sorted(newest, key=lambda row: (row["batch"], KINDS.index(row["kind"])))}
+
+
+def _of_beside(table: BesideOutcome) -> MetadataRow:
+    return _row(table.table_id, table.name, table.status, table.delta_version)
+
+
+def _replaced_beside(metadata: Metadata, batch: int, tables: Sequence[BesideOutcome]) -> list[MetadataRow]:
+    """Return rows that end the versions of tables in whose place these are, and note that they can't be read: somebody
+    moved their folders away."""
+    if not tables:
+        return []
+    here = _listed(table.table_id for table in tables)
+    named = " OR ".join(f"({rows_of(table.name)})" for table in tables)
+    others = _last_rows(metadata, f"({named}) AND table_id NOT IN ({here}) AND batch < {batch}").values()
+    gone = [row for row in others if row["delta_version"] is not None]
+    for row in gone:
+        _note_since(metadata, _name(row), [row["table_id"]], NEVER)
+    return [_row(row["table_id"], _name(row), "dropped") for row in gone]
 
 
 _NEWEST = Newest("batch", len(KINDS), per=("table_id",))
