@@ -17,6 +17,12 @@ _REPEATED_AFTER = 60.0
 """Seconds after which an unchanged line is printed again, to show that the run still works."""
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``2,000 rows``, ``3 batches``."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"
+
+
 class ProgressCallback(Protocol):
     """Callback with the progress of some work, in any unit. It is cheap to call often."""
 

@@ -114,7 +114,7 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert said.rstrip().endswith("No data found")
     assert f"{len(tables)} of {len(tables)} tables equal" in said
     assert f"{airflow.database}.orders as of batch 1: " in said
-    assert "by 1 batches behind Delta version 0; equal to Delta version 1" in said
+    assert "by 1 batch behind Delta version 0; equal to Delta version 1" in said
     assert airflow.states(FEEDS) == {"all": "success"}
     sent = "".join(file.read_text() for file in feed.rglob("*") if file.is_file())
     assert '{"a b": "1.25" → "7.00"}' in sent

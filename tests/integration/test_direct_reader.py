@@ -108,7 +108,7 @@ def test_invalid_dates_are_counted_and_refused(mirror: Mirror, monkeypatch: pyte
     )  # fmt: skip
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
     mirror.options = {"snapshot": {"reader": "direct"}}
-    with pytest.raises(TableError, match="2 rows hold an invalid date in column 'd'"):
+    with pytest.raises(TableError, match="column 'd' holds an invalid date in 2 rows"):
         mirror.snapshot()
 
 

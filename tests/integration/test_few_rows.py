@@ -209,7 +209,7 @@ def test_invalid_text_and_dates_fail_alone(six: Mirror) -> None:
         "CREATE TABLE g (id INT PRIMARY KEY, v BLOB)",
         "INSERT INTO g VALUES (1, x'80')",
     )
-    with pytest.raises(TableError, match="1 rows hold an invalid date in column 'at'"):
+    with pytest.raises(TableError, match="column 'at' holds an invalid date in 1 row"):
         six.snapshot()
     six.assert_equal(*"acdefg")
 

@@ -333,7 +333,7 @@ def test_a_table_of_which_it_cannot_read_a_row(server: Server, database: str, as
     line = found[f"second opinion {database}.odd"]
     assert (found["second opinion"].ok, line.ok) == ("warn", "warn")
     kind = "VECTOR" if server.kind == "mysql" else "MariaDB's COMPRESSED"
-    assert f"1 rows of a table with a column of the type {kind}" in line.found
+    assert f"1 row of a table with a column of the type {kind}" in line.found
 
 
 def test_partial_json_and_partial_rows(mysql_server: Server, lake: Path) -> None:
@@ -463,7 +463,7 @@ def test_the_command(
     assert "second opinion" not in out
     code, out = command("--second-opinion", "--minutes", "1")
     assert code == 0
-    assert f"ok    second opinion {database}.t: 1 row events, 1 rows, 3 values equal" in out
+    assert f"ok    second opinion {database}.t: 1 row event, 1 row, 3 values equal" in out
     planted(monkeypatch, lambda rows: replace(rows, rows=[(None, {**after, "n": None}) for _, after in rows.rows]))
     code, out = command("--second-opinion", "--json")
     lines = {line["name"]: line for line in json.loads(out)}

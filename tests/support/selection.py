@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from binlake.report import counted
 from servers import KINDS, RELEASES, Kind, installed
 
 TESTS = Path(__file__).parents[1]
@@ -100,7 +101,7 @@ def missing(servers: Iterable[tuple[Kind, str]]) -> list[str]:
 
 
 def as_lines(left_out: Counter[str]) -> list[str]:
-    return [f"left out: {count} tests: {reason}" for reason, count in left_out.most_common()]
+    return [f"left out: {counted(count, 'test')}: {reason}" for reason, count in left_out.most_common()]
 
 
 def _servers(item: pytest.Item) -> set[tuple[Kind, str]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from binlake.moment import moment_text
 from binlake.position import Position
+from binlake.report import counted
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     for event in status.poison:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
     for copy in status.snapshots:
-        progress = f"{copy.copied} of {copy.chunks} chunks, {copy.rows:,} rows"
+        progress = f"{copy.copied} of {copy.chunks} chunks, {counted(copy.rows, 'row')}"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
     for feed in status.feeds:
         lines += _feed_lines(feed)
@@ -227,16 +228,15 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines += [f"the last run failed in {failed.phase}, {_time_and_age(failed.ended_us)}:"]
         lines += [f"  {line}" for line in failed.message.splitlines()]
     if status.last_run:
-        lines.append(
-            f"last run ended {_time_and_age(status.last_run['ended_us'])}, {status.last_run['mutations']:,} mutations"
-        )
+        merged = counted(status.last_run["mutations"], "mutation")
+        lines.append(f"last run ended {_time_and_age(status.last_run['ended_us'])}, {merged}")
     return lines
 
 
 def _feed_lines(feed: FeedStatus) -> list[str]:
     at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
-    behind = f", {feed.behind:,} batches behind" if feed.behind else ""
-    lines = [f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages"]
+    behind = f", {counted(feed.behind, 'batch')} behind" if feed.behind else ""
+    lines = [f"feed {feed.name} is {feed.status}, {at}{behind}, {counted(feed.messages, 'message')}"]
     if not feed.in_yaml:
         lines.append(
             f"  the YAML doesn't have it: it is of a file of feeds, or was taken out and still keeps staging, until "
@@ -245,7 +245,7 @@ def _feed_lines(feed: FeedStatus) -> list[str]:
     if feed.reason:
         lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
     if feed.left_out:
-        lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
+        lines.append(f"  {counted(feed.left_out, 'event')} left out, the last: {feed.last_left_out}")
     return lines
 
 

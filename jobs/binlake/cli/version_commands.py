@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from binlake.cli import printing
 from binlake.config import PipelineConfig
 from binlake.position import Position
+from binlake.report import counted
 
 if TYPE_CHECKING:
     from binlake.lake.lake_versions import LakeVersion
@@ -44,7 +45,7 @@ def pin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     reason = Reason(arguments.who, arguments.why)
     version = pins.pin(metadata_of(config), arguments.batch, arguments.name, reason)
     position = Position.parse(version.position).short
-    print(f"batch {version.batch} is kept as {version.name}: {len(version.tables):,} tables at {position}")
+    print(f"batch {version.batch} is kept as {version.name}: {counted(len(version.tables), 'table')} at {position}")
 
 
 def unpin(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -41,7 +41,7 @@ from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, metadata_of
 from binlake.position import Range
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.staging.staged_files import read_manifest
@@ -197,7 +197,9 @@ class _Run:
                 mutations += outlet.mutations
                 outlet = self._outlet(context, store, self._safe, errors, outlet.refused)
         mutations, sent = mutations + outlet.mutations, self._total - before
-        message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
+        message = (
+            f"feed {self._feed.name}: {counted(mutations, 'mutation')} as {counted(sent, 'message')}, up to {place}"
+        )
         message += "".join(f"\n  left out: {event}" for event in errors.lines)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
@@ -315,7 +317,7 @@ class BatchReader:
     def _prepared(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as Selection.prepare does; none if that fails and the feed goes on without them."""
         prepared = rows.slice(0, 0)
-        place = f"batch {self._batch}, {rows.num_rows:,} rows of {table.name}"
+        place = f"batch {self._batch}, {counted(rows.num_rows, 'row')} of {table.name}"
         with self.errors.guarded("table_map", table.name, place, rows.num_rows):
             prepared = self.selection.prepare(table, rows)
         return prepared

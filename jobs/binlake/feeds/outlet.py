@@ -16,6 +16,7 @@ from binlake.feeds.source_transactions import SourceTransactions
 from binlake.feeds.staged import LogWindow
 from binlake.metadata.feed_watermarks import FeedPlace, FeedPosition
 from binlake.metadata.metadata import now_us
+from binlake.report import counted
 
 COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
 """Number of mutations, and of their staged bytes, after which the sink commits at the end of a transaction."""
@@ -119,7 +120,7 @@ class Outlet:
         messages: list[Sequence[Message]] = []
         for piece in changes.pieces():
             count, name = piece.rows.num_rows, piece.table.name
-            place = f"{piece.file}:{piece.rows.column('offset')[0]}, {count:,} rows of {name}" if count else ""
+            place = f"{piece.file}:{piece.rows.column('offset')[0]}, {counted(count, 'row')} of {name}" if count else ""
             made: Sequence[Sequence[Message]] = [()] * count
             with self._errors.guarded("mutation", name, place, count):
                 made = self._format.changes(piece)

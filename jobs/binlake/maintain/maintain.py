@@ -63,7 +63,7 @@ from binlake.metadata.expiry import MetadataUpkeep
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import note_run
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.spark.starting import SessionAsked, SessionFactory
 
 PATIENCE = 900.0
@@ -96,8 +96,8 @@ class MaintainReport:
         log = sum(table.removed_log_files for table in self.tables)
         ours = sum(table.removed_files for table in self.metadata)
         return (
-            f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went, "
-            f"{log} of Delta's logs; "
+            f"{counted(len(self.tables), 'table')}: {rewritten} data files became {written}, "
+            f"{removed} that nobody needs went, {log} of Delta's logs; "
             f"{ours} files of metadata and {len(self.staging_removed)} folders of staging went"
             + (f", {len(self.folders_removed)} of tables that nobody needs" if self.folders_removed else "")
             + self._pinned

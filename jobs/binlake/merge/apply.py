@@ -50,7 +50,7 @@ from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
-from binlake.report import ProgressCallback, Report
+from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
 from binlake.staging.staged_files import check_file
@@ -175,7 +175,9 @@ class _AtWork:
                 seconds = time.monotonic() - self._began.pop(table.life.id)[1]
                 left = self._total - self._done
             behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
-            self._report.say(f"{table.life.name}: {_mutations(table):,} mutations merged in {seconds:,.1f} s, {behind}")
+            self._report.say(
+                f"{table.life.name}: {counted(_mutations(table), 'mutation')} merged in {seconds:,.1f} s, {behind}"
+            )
 
     def tell(self, show: ProgressCallback) -> None:
         with self._lock:
@@ -183,7 +185,7 @@ class _AtWork:
         for identity, (table, began) in now.items():
             if identity not in self._long and time.monotonic() - began >= _SAID_EVERY:
                 self._long.add(identity)
-                self._report.say(f"{table.life.name}: merging {_mutations(table):,} mutations")
+                self._report.say(f"{table.life.name}: merging {counted(_mutations(table), 'mutation')}")
         more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
         names = ", ".join(str(table.life.name) for table, _ in list(now.values())[:_NAMED])
         named = f"; now {names}{more}" if now else ""

@@ -19,6 +19,7 @@ from binlake.metadata.lease import Control, Lease, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import note_run
 from binlake.position import FIRST_OFFSET, Position, file_number
+from binlake.report import counted
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
@@ -68,7 +69,8 @@ def name_followed(config: PipelineConfig, source: Source, metadata: Metadata, as
     """Return the table of a key range. Raises UsageError unless the patterns match one table, which follows the log."""
     matching = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
     if len(matching) != 1:
-        problem = f"{', '.join(asked.tables or ())} names {len(matching)} tables" if matching else "no table is named"
+        named = f"{', '.join(asked.tables or ())} names {len(matching)} tables"
+        problem = named if matching else "no table is named"
         raise UsageError(f"a range of keys is one table's, and {problem}", remedy="add --tables DATABASE.TABLE")
     decisions.following(metadata, matching[0])
     return matching[0]
@@ -281,7 +283,7 @@ def note_bootstrap(
         max((r.high for r in results), default=None),
         tables,
         ("snapshot", round((now_us() - began_us) / 1e6, 2)),
-        f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
+        f"{counted(len(results), 'table')}, {counted(sum(r.rows for r in results), 'row')}",
         began_us=began_us,
         size=sum(r.bytes for r in results),
         why_spark=next((r.why_spark for r in results), ""),

@@ -16,7 +16,7 @@ from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of
 from binlake.metadata.record import RunReport, names_dropped, note_batch, note_poison, record_batch
 from binlake.phases.outcomes import StepOutcome
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, readers
 from binlake.spark.starting import SessionAsked, SessionFactory
@@ -51,7 +51,8 @@ def stage_open(
     staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
     held.advance(staged)
     note_batch(held.metadata, staged)
-    message = f"batch {staged.batch}: {manifest.mutations:,} mutations staged in {len(manifest.files)} files"
+    mutations, files = counted(manifest.mutations, "mutation"), counted(len(manifest.files), "file")
+    message = f"batch {staged.batch}: {mutations} staged in {files}"
     report.say(message)
     return StepOutcome(staged.batch, manifest.mutations, message)
 
@@ -65,7 +66,7 @@ def merge_open(held: Lease, config: PipelineConfig, session: SessionFactory, rep
     merged, outcomes, manifest = merge_batch(held, config, session, staged, report)
     note_batch(held.metadata, merged)
     fault("merged")
-    message = f"batch {merged.batch}: {len(outcomes)} tables merged"
+    message = f"batch {merged.batch}: {counted(len(outcomes), 'table')} merged"
     report.say(message)
     return StepOutcome(merged.batch, manifest.mutations, message)
 

@@ -21,6 +21,7 @@ from binlake.metadata.record import changed_by_yaml, note_batch, note_log
 from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import refuse_unlogged
 from binlake.position import Position, Range, Slice
+from binlake.report import counted
 from binlake.schema.cascades import Cascade
 from binlake.source.ahead import log_seen
 from binlake.source.catalog import database_charsets, included_databases
@@ -78,7 +79,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     fault("planned")
     message = (
         f"batch {planned.batch}: {batch_range.start.short} → {batch_range.stop.short}, "
-        f"{len(batch_range.slices)} slices, {batch_range.size / 1e6:,.1f} MB of log"
+        f"{counted(len(batch_range.slices), 'slice')}, {batch_range.size / 1e6:,.1f} MB of log"
     )
     if batch_range.start.server != recorded_state.position.server:
         message = (

@@ -31,7 +31,7 @@ from binlake.metadata.decisions import Reason
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.replayable import Base
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source.folder import Folder
@@ -93,8 +93,9 @@ class ReplayedTable:
 
     def to_text(self) -> str:
         proved = f"; equal to Delta version {self.equals_version}" if self.equals_version is not None else ""
+        rows, batches = counted(self.rows, "row"), counted(self.batches, "batch")
         return (
-            f"{self.table} as of batch {self.batch}: {self.path}, {self.rows:,} rows, by {self.batches} batches behind "
+            f"{self.table} as of batch {self.batch}: {self.path}, {rows}, by {batches} behind "
             f"Delta version {self.from_version}{proved}"
         )
 
@@ -421,7 +422,7 @@ class _Replay:
         differing = f"columns {rows.columns} and {original.columns}" if rows.columns != original.columns else ""
         if not differing:
             count = original.exceptAll(rows).count() + rows.exceptAll(original).count()
-            differing = f"{count:,} rows" if count else ""
+            differing = counted(count, "row") if count else ""
         if differing:
             raise TableError(
                 f"{self._name}: {differing} of the replay and of Delta version {existing.version} differ",

@@ -30,7 +30,7 @@ from binlake.phases.bootstrap import (
     refused_for_untold_columns,
 )
 from binlake.position import Position
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
@@ -77,7 +77,7 @@ def snapshot_tables(
             if failures:
                 raise next(iter(failures.values()))
             return []
-        report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
+        report.say(f"snapshot of {counted(len(names), 'table')}: {', '.join(map(str, names))}")
         control = held.control()
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
@@ -139,7 +139,9 @@ def copy_keys(
             config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
         )
         copied = key_range.copy(asking, task, name, asked.keys)
-        report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")
+        report.say(
+            f"{name}: {counted(copied.table.rows, 'row')} read at {copied.table.low.short}, to where the lake comes now"
+        )
         catch_up(held, copied.table.low)
         life = decisions.following(metadata, name)
         spark = asking("rows of a key range are put in place by Delta's own writer")

@@ -14,6 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError
 from binlake.position import file_number
+from binlake.report import counted
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableName
 from binlake.second_opinion import PACKAGE
@@ -98,7 +99,7 @@ def _whole_check(minutes: float, window: Window, theirs: Theirs, tallies: dict[T
         said += " holds no transaction" if not window.cut else ": nothing was read"
     else:
         said += f", {window.slices[0].file}:{window.slices[0].start} to {_end(window, theirs)}, also by {PACKAGE}: "
-        said += f"{events_:,} row events, {rows:,} rows, {values:,} values of {len(tallies)} included tables"
+        said += f"{_amount(events_, rows, values)} of {counted(len(tallies), 'included table')}"
         said += f"; {differing} tables differ" if differing else ", equal" if values else ", nothing to compare"
         said += "".join(f"; left out {count} parts {why}, first at {first}" for why, (count, first) in _unread(theirs))
     detail = {
@@ -133,15 +134,21 @@ def _unread(theirs: Theirs) -> list[tuple[str, tuple[int, str]]]:
     return list(reasons.items())
 
 
+def _amount(events: int, rows: int, values: int) -> str:
+    return f"{counted(events, 'row event')}, {counted(rows, 'row')}, {counted(values, 'value')}"
+
+
 def _table(name: TableName, tally: Tally) -> Check:
-    parts = [f"{tally.events:,} row events, {tally.rows:,} rows, {tally.values:,} values"]
+    parts = [_amount(tally.events, tally.rows, tally.values)]
     if tally.differing:
         more = tally.differing - len(tally.differences)
         parts += [*map(str, tally.differences), *([f"{more:,} more differences"] if more else [])]
     else:
         parts[0] += " equal" if tally.values else " compared"
-    parts += [f"left out: {why} ({', '.join(columns)}: {count:,} values)" for why, columns, count in _left(tally)]
-    parts += [f"left out: {count:,} rows {why}" for why, count in tally.unread.items()]
+    parts += [
+        f"left out: {why} ({', '.join(columns)}: {counted(count, 'value')})" for why, columns, count in _left(tally)
+    ]
+    parts += [f"left out: {counted(count, 'row')} {why}" for why, count in tally.unread.items()]
     parts += [f"binlake itself stops at {tally.stopped}"] if tally.stopped else []
     detail = {
         "table": str(name),

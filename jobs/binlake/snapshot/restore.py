@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake.errors import InvalidDate, InvalidText, UnsupportedColumn
 from binlake.names import spark_quote
+from binlake.report import counted
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice, side_columns
@@ -87,7 +88,7 @@ def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]
             key = column in schema.key
             mend = "set invalid_dates: keep_text in the YAML, or mend the rows"
             raise InvalidDate(
-                f"{name}: {count:,} rows hold an invalid date in column {column!r}",
+                f"{name}: column {column!r} holds an invalid date in {counted(count, 'row')}",
                 remedy="mend the rows: a key column can't hold invalid dates" if key else mend,
             )
 

@@ -27,7 +27,7 @@ from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.metadata.metadata import Metadata
 from binlake.position import Position
-from binlake.report import ProgressCallback, Report
+from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.table import TableName
 from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows
@@ -321,6 +321,6 @@ def _cores(session: SparkSession) -> int:
 def _sentence(result: SnapshotResult) -> str:
     rate = result.rows / result.seconds if result.seconds else 0
     return (
-        f"{result.name}: {result.rows:,} rows, {result.bytes / 1e6:,.1f} MB, {rate:,.0f} rows/s, "
+        f"{result.name}: {counted(result.rows, 'row')}, {result.bytes / 1e6:,.1f} MB, {rate:,.0f} rows/s, "
         f"writes stopped for {result.lock_ms} ms, at {result.low.short}, Delta version {result.delta_version}"
     )

@@ -73,7 +73,7 @@ def test_rows_that_came_before_the_feed_or_do_not_fit_its_condition_are_left_out
     by_the_last = feed(mirror, where="v = 'y'", errors={"quit-on-event-handler-failure": False})
     said = carried(mirror, by_the_last).message
     assert told(mirror) == ['insert a {"id": 2} {"id": 2, "v": "y"}']
-    assert ("XA COMMIT of" in said, "1 rows of" in said) == (True, True)
+    assert ("XA COMMIT of" in said, "1 row of" in said) == (True, True)
     rows = mirror.metadata.read("omissions", ["layer", "mutations"])
     assert sorted((row["layer"], row["mutations"]) for row in rows) == [("commit", 0), ("table_map", 1)]
 

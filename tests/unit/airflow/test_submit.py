@@ -270,11 +270,11 @@ def test_what_each_start_of_spark_says_is_not_in_the_log(
                 "26/11/23 14:02:22 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...",
                 'Setting Spark log level to "ERROR".',
                 "26/11/23 14:02:30 ERROR TaskSchedulerImpl: Lost executor 1",
-                "batch 7: 3 mutations staged in 1 files",
+                "batch 7: 3 mutations staged in 1 file",
             ]
         )
     )
-    assert said == ["batch 7: 3 mutations staged in 1 files"]
+    assert said == ["batch 7: 3 mutations staged in 1 file"]
     assert "ERROR TaskSchedulerImpl: Lost executor 1" in capsys.readouterr().out  # the operator's own, at ERROR
     assert "AIRFLOW_CONN_SPARK_DEFAULT" not in os.environ
 

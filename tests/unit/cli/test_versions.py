@@ -76,7 +76,7 @@ def test_versions_as_json(yaml: str, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_batch_is_pinned_and_given_back(yaml: str, metadata: Metadata, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "pin", "2", "--config", yaml, "--name", "month_end", "--why", "audit", "--who", "me")
-    assert (code, out) == (0, "batch 2 is kept as month_end: 1 tables at binlog.000001:200\n")
+    assert (code, out) == (0, "batch 2 is kept as month_end: 1 table at binlog.000001:200\n")
     (pin,) = pins.read(metadata)
     assert (pin.name, pin.batch, pin.who, pin.why) == ("month_end", 2, "me", "audit")
     assert "month_end" in told(capsys, "--config", yaml)[1]
