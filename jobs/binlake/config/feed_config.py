@@ -18,6 +18,9 @@ Operation = Literal["insert", "update", "delete"]
 Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
 Subjects = Literal["TopicName", "RecordName", "TopicRecordName"]
 SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
+
+KEEP_POSITIONS = frozenset({"file", "kafka", "binlog"})
+"""Schemes of the sinks that keep a feed's position together with its messages, see feeds.contract.Sink."""
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 """Placeholders that a topic's name may hold, written as ``${db}``."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
@@ -271,6 +274,16 @@ class FeedConfig(Section):
     def _binlog_to_binlog(self) -> Self:
         if (self.format.type == "binlog") != (self.sink.scheme == "binlog"):
             raise ValueError("format: binlog and a sink binlog:///folder go together")
+        return self
+
+    @model_validator(mode="after")
+    def _position_is_asked(self) -> Self:
+        """Refuse a store of positions that the sink's own position would overrule."""
+        if self.position != "metadata" and self.sink.scheme in KEEP_POSITIONS:
+            raise ValueError(
+                f"position: {self.position} would have no effect: a sink {self.sink.scheme}:// keeps the position with"
+                " the messages; take position away"
+            )
         return self
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import pytest
 
 from binlake.cli import command_line
+from binlake.config import feed_config
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
 from binlake.feeds.sinks.topic_files import FileSink
@@ -233,9 +234,9 @@ def test_filters(mirror: Mirror) -> None:
 
 
 @on_mysql
-def test_until_a_time_and_a_place_of_ones_own(mirror: Mirror) -> None:
+def test_until_a_time(mirror: Mirror) -> None:
     """A feed stops before the first commit at or after a time, and goes on from there."""
-    config = feed(mirror, position=f"file:{mirror.folder}/places")
+    config = feed(mirror)
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)", "DO SLEEP(0.01)")
     moment = datetime.now(UTC)
@@ -308,7 +309,8 @@ def test_places_in_a_servers_table_and_in_a_class_of_ones_own(mirror: Mirror, mo
     monkeypatch.setattr(FileSink, "keeps_position", False)
     monkeypatch.setitem(sys.modules, "own_places", cast("ModuleType", SimpleNamespace(Places=Places)))
     mirror.follow_from_here()
-    for position in (f"mysql:PLACES/{mirror.database}.places", "own_places:Places"):
+    monkeypatch.setattr(feed_config, "KEEP_POSITIONS", frozenset())
+    for position in (f"mysql:PLACES/{mirror.database}.places", "own_places:Places", f"file:{mirror.folder}/places"):
         name = f"f{len(position)}"
         config = feed(mirror, name=name, position=position, sink=f"file://{mirror.folder}/{name}", exclude=["*.places"])
         mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
@@ -345,6 +347,12 @@ def test_a_file_of_feeds_over_several_sources(
     ]
     for source in ("tests", "second"):
         assert len(lines(tmp_path / "in", f"{database}.a", source)) == 2
+    assert command_line.run(["status", "--config", str(several)]) == 0
+    stands = "feed all is following, at batch 1, 2 messages"
+    assert capsys.readouterr().out == f"tests: {stands}\nsecond: {stands}\n"
+    assert command_line.run(["status", "--config", str(several), "--state", "stopped"]) == 2
+    assert command_line.run(["feed", "--config", str(several)]) == 0
+    assert capsys.readouterr().out.count("feed all: 0 mutations as 0 messages, up to batch 1\n") == 2
     assert command_line.run(["tail", "--config", str(several), "--feed", "all"]) == 0
     assert capsys.readouterr().out.count(" insert ") == 2
     several.write_text(json.dumps({"feeds": [{**fan_in, "sources": [], "sink": "file:///x"}]}))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 FEED = {
-    "name": "out", "sink": {"url": "kafka://b:9092", "connection": "kafka_shop"}, "position": "mysql:places/a.places",
+    "name": "out", "sink": {"url": "https://b/x", "connection": "hook_shop"}, "position": "mysql:places/a.places",
     "format": {"type": "specific", "registry": "http://r", "registry_connection": "registry"},
 }  # fmt: skip
 
@@ -36,12 +36,12 @@ class Run:
 def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
 
-    def carry(config: Any, feed: Any, parts: Any, report: Any) -> Run:
+    def carry(config: Any, feed: Any, parts: Any) -> Run:
         found.append((config.source.name, feed.name))
         return Run()
 
     monkeypatch.setattr(carrying, "carry", carry)
-    for name in ("KAFKA_SHOP", "PLACES", "REGISTRY"):
+    for name in ("HOOK_SHOP", "PLACES", "REGISTRY"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", "")
     return found
 
@@ -63,7 +63,7 @@ def test_connections_are_lent_and_the_feed_is_carried(
     asked = Connection(conn_id="x", conn_type="generic", login="ann", password="p", extra='{"token": "t"}')
     monkeypatch.setattr(BaseHook, "get_connection", lambda name: asked)
     assert execute(config_file=source(tmp_path, FEED)) == {"feed": "out"}
-    for name in ("KAFKA_SHOP", "PLACES", "REGISTRY"):
+    for name in ("HOOK_SHOP", "PLACES", "REGISTRY"):
         lent = json.loads(os.environ[f"AIRFLOW_CONN_{name}"])
         assert (lent["login"], lent["password"], lent["extra"]) == ("ann", "p", {"token": "t"})
     several = tmp_path / "several.yaml"
@@ -81,7 +81,7 @@ def test_a_feed_or_a_connection_that_isnt_there(
     monkeypatch.setattr(BaseHook, "get_connection", get_connection)
     with pytest.raises(AirflowException, match="has no feed 'out'"):
         execute(config_file=source(tmp_path))
-    with pytest.raises(AirflowException, match="'kafka_shop' isn't defined in Airflow"):
+    with pytest.raises(AirflowException, match="'hook_shop' isn't defined in Airflow"):
         execute(config_file=source(tmp_path, FEED))
     assert not carried
 

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from binlake import config
+from binlake.config.feed_config import FeedConfig
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
 
@@ -162,3 +164,12 @@ def test_what_no_value_can_be_is_told_with_its_place(tmp_path: Path, value: byte
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="can't read"):
         config.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("sink", ["kafka://broker:9092", "file:///feeds"])
+@pytest.mark.parametrize("position", ["file:/places", "mysql:SHOP/feeds.places", "own_places:Places"])
+def test_a_position_that_the_sink_would_overrule_is_refused(sink: str, position: str) -> None:
+    feed = {"name": "out", "format": "text", "sink": sink}
+    assert FeedConfig.model_validate(feed).position == "metadata"
+    with pytest.raises(ValidationError, match="keeps the position with the messages; take position away"):
+        FeedConfig.model_validate({**feed, "position": position})

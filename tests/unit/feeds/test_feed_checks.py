@@ -18,7 +18,6 @@ from binlake.feeds.registry import PARTS
 from binlake.feeds.sinks import kafka
 from binlake.metadata import feed_watermarks
 from binlake.metadata.metadata import metadata_of
-from binlake.report import Report
 from fake_registry import FakeRegistry
 
 if TYPE_CHECKING:
@@ -81,7 +80,8 @@ def test_each_part_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert said(tmp_path, sink=f"http://{address}/x")["sink"] == (True, f"{address} can be reached")
     (tmp_path / "file").write_text("")
     assert said(tmp_path, sink=f"file://{tmp_path}/file/x")["sink"] == (False, f"{tmp_path}/file can't be written")
-    assert said(tmp_path, position="no_such_module:Class")["position"][0] is False
+    webhook = f"http://{address}/x"
+    assert said(tmp_path, position="no_such_module:Class", sink=webhook)["position"][0] is False
     with FakeRegistry("Bearer x") as registry:
         told = {"type": "specific", "registry": registry.url}
         assert "401" in said(tmp_path, format=told)["registry"][1]
@@ -96,7 +96,7 @@ def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(
     told = source(tmp_path, where="1 +")
     config = PipelineConfig.model_validate(told)
     with pytest.raises(ConfigurationError):
-        carry(config, config.feeds[0], PARTS, Report(quiet=True))
+        carry(config, config.feeds[0], PARTS)
     (found,) = feed_watermarks.statuses(config, metadata_of(config))
     assert (found.status, bool(found.reason), bool(found.remedy), found.in_yaml) == ("stopped", True, True, True)
     (taken_out,) = feed_watermarks.statuses(config.model_copy(update={"feeds": []}), metadata_of(config))
