@@ -176,7 +176,7 @@ def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:
     with mock.patch.object(merge, "apply_steps", return_value=[]):
         pipeline.bootstrap(config, origin, no_spark, quiet)
         pipeline.sync(config, origin, no_spark, quiet)
-    run = carry(config, config.feeds[0], PARTS, quiet)
+    run = carry(config, config.feeds[0], PARTS)
     assert run.mutations == log.rows, run
 
 

@@ -14,7 +14,6 @@ from binlake.config import load
 from binlake.errors import ConfigurationError
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
-from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,7 +55,7 @@ class BinlakeFeedOperator(BaseOperator):
             if self.feeds_file:
                 hold_staging(feeds)
             _lend_connections(feed)
-            run = carry(config, feed, PARTS, TaskReport(self.log))
+            run = carry(config, feed, PARTS)
         self.log.info("%s", run.message)
         return run.to_json()
 

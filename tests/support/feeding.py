@@ -13,7 +13,6 @@ from binlake.feeds.carry import FeedRun, Parts, carry
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import PARTS, make_format
 from binlake.metadata.feed_watermarks import FeedPosition
-from binlake.report import Report
 from mirror import Mirror
 
 _PLACE = re.compile(r"^\S+ \S+ \S+\.\d+:\d+(\+\d+)? ")
@@ -57,13 +56,13 @@ def feed(mirror: Mirror, **settings: Any) -> FeedConfig:
 
 
 def carried(mirror: Mirror, config: FeedConfig, **options: Any) -> FeedRun:
-    return carry(mirror.config, config, PARTS, Report(quiet=True), **options)
+    return carry(mirror.config, config, PARTS, **options)
 
 
 def kept(mirror: Mirror, config: FeedConfig) -> list[Message]:
     """What the feed's format makes of what is staged."""
     sink = Kept()
-    carry(mirror.config, config, Parts(make_format, lambda feed, source: sink), Report(quiet=True))
+    carry(mirror.config, config, Parts(make_format, lambda feed, source: sink))
     return sink.messages
 
 

@@ -162,9 +162,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     add("register", step_commands.register, "register the tables' names in the YAML's catalog", as_json=True)
-    status = add(
-        "status", table_commands.status, "show each table's state, and how far the lake is behind", as_json=True
-    )
+    help_ = "show each table's state, and how far the lake is behind; or where a file's feeds stand"
+    status = subparsers.add_parser("status", help=help_, description=help_, parents=[_common_options()])
+    status.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
+    status.add_argument("--json", action="store_true", help="print JSON for programs")
+    status.set_defaults(command=table_commands.status)
     status.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     status.add_argument(
         "--state",

@@ -56,7 +56,10 @@ def feed(arguments: argparse.Namespace) -> None:
         if arguments.anew:
             settings = settings.model_copy(update={"begin": arguments.anew})
         try:
-            runs.append(carry(config, settings, PARTS, report, until=until, anew=bool(arguments.anew)))
+            run = carry(config, settings, PARTS, until=until, anew=bool(arguments.anew))
+            runs.append(run)
+            if not arguments.json:
+                print(run.message)
         except BinlakeError as error:
             report.say(f"feed {settings.name}: {error}")
             failed.append(error)

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from binlake.moment import moment_text
@@ -231,6 +231,14 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         merged = counted(status.last_run["mutations"], "mutation")
         lines.append(f"last run ended {_time_and_age(status.last_run['ended_us'])}, {merged}")
     return lines
+
+
+def feeds(statuses: Mapping[str, Sequence[FeedStatus]]) -> None:
+    """Print where the feeds of each source stand."""
+    for source, of_source in statuses.items():
+        for feed in of_source:
+            for line in _feed_lines(feed):
+                _say(line if line.startswith(" ") else f"{source}: {line}")
 
 
 def _feed_lines(feed: FeedStatus) -> list[str]:

@@ -3,25 +3,61 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from binlake import config as configuration
 from binlake import names
 from binlake.cli import printing
 from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, UsageError
+from binlake.errors import BinlakeError, ConfigurationError, UsageError
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
 if TYPE_CHECKING:
+    from binlake.config.feed_config import FeedConfig
     from binlake.metadata.status import SourceStatus
     from binlake.position import Position
     from binlake.source.ahead import Ahead
 
 
-def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+def status(arguments: argparse.Namespace) -> None:
+    """Print the state of a source, or of the feeds in a file of feeds."""
+    try:
+        config = configuration.load(arguments.config)
+    except ConfigurationError:
+        from binlake.feeds.feeds_file import feeds_of, is_file_of_feeds
+
+        if not is_file_of_feeds(arguments.config):
+            raise
+        _print_feeds(arguments, feeds_of(arguments.config))
+    else:
+        _print_source(arguments, config)
+
+
+def _print_feeds(arguments: argparse.Namespace, known: Sequence[tuple[PipelineConfig, FeedConfig]]) -> None:
+    """Print where each feed of a file of feeds stands, source by source."""
+    from binlake.metadata import feed_watermarks
+    from binlake.metadata.metadata import metadata_of
+
+    if arguments.tables or arguments.state:
+        raise UsageError("a file of feeds has no tables", remedy="ask binlake status of a source's YAML")
+    by_source = {config.source.name: config for config, _ in known}
+    statuses = {}
+    for source, config in by_source.items():
+        feeds = [feed for of, feed in known if of.source.name == source]
+        of_file = config.model_copy(update={"feeds": feeds})
+        statuses[source] = [feed for feed in feed_watermarks.statuses(of_file, metadata_of(config)) if feed.in_yaml]
+    if arguments.json:
+        printing.as_json({source: [dump(feed) for feed in feeds] for source, feeds in statuses.items()})
+    else:
+        printing.feeds(statuses)
+
+
+def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.metadata.status import read_status
     from binlake.position import Position
 

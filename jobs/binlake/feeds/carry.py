@@ -41,7 +41,7 @@ from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, metadata_of
 from binlake.position import Range
-from binlake.report import Report, counted
+from binlake.report import counted
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.staging.staged_files import read_manifest
@@ -79,7 +79,6 @@ def carry(
     config: PipelineConfig,
     feed: FeedConfig,
     parts: Parts,
-    report: Report,
     *,
     until: datetime | None = None,
     anew: bool = False,
@@ -104,7 +103,6 @@ def carry(
         except BinlakeError as error:
             held.stop(error.message, error.remedy)
             raise
-    report.say(result.message)
     return result
 
 

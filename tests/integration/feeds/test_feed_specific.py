@@ -20,7 +20,6 @@ from binlake.feeds.carry import Parts
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import make_format
 from binlake.feeds.schema_registry import SchemaRegistry
-from binlake.report import Report
 from fake_registry import FakeRegistry
 from feeding import Kept, feed, kept
 from mirror import Mirror, on_mariadb, on_mysql
@@ -163,4 +162,4 @@ def test_a_registry_that_isnt_there_is_told(mirror: Mirror, registry: FakeRegist
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     mirror.sync()
     with pytest.raises(SinkFailed, match=r"http://127\.0\.0\.1:1 didn't answer"):
-        carrying.carry(mirror.config, config, Parts(make_format, lambda feed, source: Kept()), Report(quiet=True))
+        carrying.carry(mirror.config, config, Parts(make_format, lambda feed, source: Kept()))
