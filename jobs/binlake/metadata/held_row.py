@@ -16,13 +16,24 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from binlake.errors import LakeError, LeaseHeld
-from binlake.metadata.holder import LIFETIME, Watch, known_here, refuse_alive, this_process
+from binlake.metadata.holder import (
+    BY_TURNS,
+    LIFETIME,
+    Watch,
+    known_here,
+    refuse_alive,
+    renewed_every,
+    this_process,
+)
 from binlake.metadata.metadata import Metadata, literal, now_us
 
 BRIEF = "brief-"
 """Prefix of the token of a row that is held for a moment: others wait for it instead of ending."""
-_MOMENT, _LOOK_AGAIN = 30.0, 0.2
-"""Seconds that others wait for such a row, and between two looks."""
+_WAITED = {BRIEF: 30.0, BY_TURNS: 600.0}
+"""Seconds for which others wait for a row that is given back soon, by the prefix of its token."""
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at a row that is waited for. Who gives a row back leaves it for longer before it takes it
+again."""
 _TRIES, _PAUSE = 8, 0.1
 """How often a change is tried while others write other rows of the table, and the first pause between two, in s."""
 
@@ -86,6 +97,8 @@ class HeldRow(ABC):
     def __init__(self, row: SharedRow, token: str) -> None:
         self._row, self._token = row, token
         self._lock = threading.Lock()  # the renewing thread and the worker change one row
+        self.lost = False
+        """The row couldn't be renewed, as another run took it over."""
 
     @abstractmethod
     def check(self) -> None:
@@ -107,35 +120,44 @@ class HeldRow(ABC):
             self._row.swap(self._token, _GIVEN_BACK)
 
     @classmethod
-    def new_token(cls, *, brief: bool = False) -> str:
-        """Return a token that no other process has."""
-        return (BRIEF if brief else "") + uuid.uuid4().hex
+    def new_token(cls, *, prefix: str = "") -> str:
+        """Return a token that no other process has. prefix: BRIEF, BY_TURNS, or none."""
+        return prefix + uuid.uuid4().hex
 
     @contextmanager
-    def held(self, *, patience: float = 0, changes: RowValues | None = None) -> Iterator[Self]:
+    def held(
+        self, *, patience: float = 0, changes: RowValues | None = None, watch: Watch | None = None
+    ) -> Iterator[Self]:
         """Take the row as soon as it is free, renew it by a thread while the block runs, and give it back.
 
-        patience: seconds to wait for it; one that is held for a moment is waited for longer. changes: of other columns.
-        Raises LeaseHeld, naming the holder. What else fails in a process that lost its row comes of it: others took
-        away what it was working with.
+        patience: seconds to wait for it; one that is given back soon is waited for longer. changes: of other columns.
+        watch: by which this process looked at the row before. Raises LeaseHeld, naming the holder. What else fails in a
+        process that lost its row comes of it: others took away what it was working with.
         """
-        self._acquire(patience, changes or {})
-        with known_here(self._token), self._renewed():
+        self._acquire(patience, changes or {}, watch or Watch())
+        with self.kept():
             yield self
 
-    def _acquire(self, patience: float, changes: RowValues) -> None:
-        began, watch = time.monotonic(), Watch()
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew the row that was taken by a thread while the block runs, and give it back."""
+        with known_here(self._token), self._renewed():
+            yield
+
+    def _acquire(self, patience: float, changes: RowValues, watch: Watch) -> None:
+        began, waited = time.monotonic(), patience
         while True:
             try:
-                return self._take(watch, changes)
+                return self.take(watch, changes)
             except LeaseHeld:
                 token = self._row.read().get("token")  # none: it was given back meanwhile
-                momentary = token is None or token.startswith(BRIEF)
-                if not watch.in_doubt and time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
+                waited = max(patience, _waited_for(token)) if token else max(waited, _WAITED[BRIEF])
+                if not watch.in_doubt and time.monotonic() - began >= waited:
                     raise
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(LOOK_AGAIN)
 
-    def _take(self, watch: Watch, changes: RowValues) -> None:
+    def take(self, watch: Watch, changes: RowValues) -> None:
+        """Take the row if nobody holds it. Raises LeaseHeld, naming the holder."""
         row = self._row.read()
         if watch.is_held(row.get("holder"), row.get("token"), row.get("expires_us") or 0):
             raise self._refused(row)
@@ -150,10 +172,11 @@ class HeldRow(ABC):
         done = threading.Event()
 
         def renew() -> None:
-            while not done.wait(LIFETIME / 4):
+            while not done.wait(renewed_every(self._token)):
                 try:
                     self.update()
                 except LeaseHeld:
+                    self.lost = True
                     return
                 except LakeError:  # what is tried next may find space again; until then everybody else waits
                     continue
@@ -170,6 +193,11 @@ class HeldRow(ABC):
             thread.join()
             with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
                 self.release()
+
+
+def _waited_for(token: str) -> float:
+    """Return the seconds for which a row is waited for that is held under a token."""
+    return next((seconds for prefix, seconds in _WAITED.items() if token.startswith(prefix)), 0.0)
 
 
 def _expiry() -> int:

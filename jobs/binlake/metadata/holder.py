@@ -21,6 +21,11 @@ from binlake.metadata.metadata import now_us
 
 LIFETIME = 120
 """Seconds after which a lease that isn't renewed may be taken over."""
+BY_TURNS = "turn-"
+"""Prefix of the token of a row whose holder gives it back again and again, and renews it often meanwhile."""
+SILENCE = 10
+"""Seconds for which such a holder isn't silent while it lives: whoever saw its row unchanged for so long, by a
+monotonic clock, may take the row over. A holder that was only slow finds its row taken, and can write nothing."""
 _held_here: set[str] = set()
 """Tokens of the leases that this process holds."""
 _WRITTEN = re.compile(
@@ -143,16 +148,24 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
+def renewed_every(token: str) -> float:
+    """Return the seconds after which the holder renews a row again."""
+    return SILENCE / 3 if token.startswith(BY_TURNS) else LIFETIME / 4
+
+
 class Watch:
     """Looks at a lease again and again, for a process that waits for it.
 
     A lease expires at most its length from now. A later expiry comes from a wrong clock, here or there: such a lease is
-    over once this process has seen it unchanged for its whole length, by a monotonic clock.
+    over once this process has seen it unchanged for its whole length, by a monotonic clock. One that is held by turns
+    is over once its holder is silent.
     """
 
     def __init__(self) -> None:
         self._first: tuple[str | None, int] | None = None
         self._since = 0.0
+        self._last: tuple[str | None, int] | None = None
+        self._changed = 0.0
         self.in_doubt = False
         """The lease that was looked at last may turn out to be over, for a reason other than its expiry."""
 
@@ -161,9 +174,13 @@ class Watch:
         now = now_us()
         if self._first is None:
             self._first, self._since = (token, expires_us), time.monotonic()
+        if self._last != (token, expires_us):
+            self._last, self._changed = (token, expires_us), time.monotonic()
         unbelievable = expires_us > now + LIFETIME * 1_000_000
         unchanged = self._first == (token, expires_us)
         self.in_doubt = unbelievable and unchanged
         if not token or not holder or expires_us <= now or died(holder, token):
+            return False
+        if token.startswith(BY_TURNS) and time.monotonic() - self._changed >= SILENCE:
             return False
         return not (self.in_doubt and time.monotonic() - self._since >= LIFETIME)

@@ -19,8 +19,8 @@ from binlake.batch.steps import PreparedXa
 from binlake.config import TablesConfig
 from binlake.errors import LeaseHeld
 from binlake.metadata import formats
-from binlake.metadata.held_row import HeldRow, SharedRow
-from binlake.metadata.holder import died
+from binlake.metadata.held_row import BRIEF, HeldRow, SharedRow
+from binlake.metadata.holder import BY_TURNS, Watch, died
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.moment import moment_text
 from binlake.position import Flavour, Position, Range
@@ -249,12 +249,21 @@ def take_away(metadata: Metadata) -> str | None:
 
 
 @contextmanager
-def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Iterator[Lease]:
+def held(
+    metadata: Metadata,
+    *,
+    patience: float = 0,
+    brief: bool = False,
+    by_turns: bool = False,
+    watch: Watch | None = None,
+) -> Iterator[Lease]:
     """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder; NewerMetadata.
 
-    patience: seconds to wait for it. brief: it is held for a moment, for which everybody else waits.
+    patience: seconds to wait for it. brief: it is held for a moment, for which everybody else waits. by_turns: it is
+    given back after each batch, for which others wait, too. watch: by which this process looked at the lease before.
     """
     if read(metadata).position is None and not metadata.read("lease"):
         metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
-    with Lease(metadata, Lease.new_token(brief=brief)).held(patience=patience, changes={"since_us": now_us()}) as taken:
+    row = Lease(metadata, Lease.new_token(prefix=BY_TURNS if by_turns else BRIEF if brief else ""))
+    with row.held(patience=patience, changes={"since_us": now_us()}, watch=watch) as taken:
         yield taken

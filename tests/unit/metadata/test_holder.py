@@ -17,7 +17,7 @@ from binlake.errors import LeaseHeld, UsageError
 from binlake.metadata import decisions, feed_watermarks, held_row, lease
 from binlake.metadata.decisions import Reason
 from binlake.metadata.feed_watermarks import FeedLimits
-from binlake.metadata.holder import LIFETIME, Holder, Watch, died, this_process
+from binlake.metadata.holder import LIFETIME, SILENCE, Holder, Watch, died, this_process
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 
 DAY = 24 * 3600 * 1_000_000
@@ -37,7 +37,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
     monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(held_row, "_LOOK_AGAIN", 50)
+    monkeypatch.setattr(held_row, "LOOK_AGAIN", 50)
     return slept
 
 
@@ -157,6 +157,19 @@ def test_a_lease_that_is_renewed_is_held_whatever_its_clock_says(sleeps: list[fl
     sleeps.append(LIFETIME)
     assert watch.is_held("elsewhere", "t", now_us() + DAY + 30_000_000)
     assert not watch.in_doubt
+
+
+def test_a_row_that_is_held_by_turns_is_over_once_its_holder_is_silent(sleeps: list[float]) -> None:
+    watch, expires = Watch(), now_us() + 60_000_000
+    assert watch.is_held("elsewhere", "turn-t", expires)
+    sleeps.append(SILENCE - 1)
+    assert watch.is_held("elsewhere", "turn-t", expires)
+    assert watch.is_held("elsewhere", "turn-t", expires + 1)
+    sleeps.append(SILENCE - 1)
+    assert watch.is_held("elsewhere", "turn-t", expires + 1)
+    sleeps.append(1)
+    assert not watch.is_held("elsewhere", "turn-t", expires + 1)
+    assert watch.is_held("elsewhere", "t", expires)
 
 
 def test_a_lease_left_by_a_kill_under_a_clock_a_day_ahead_is_taken_over(

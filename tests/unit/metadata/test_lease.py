@@ -95,6 +95,14 @@ def test_who_holds_it_for_a_moment_is_waited_for(metadata: Metadata) -> None:
     thread.join()
 
 
+def test_who_gives_it_back_again_and_again_is_waited_for(metadata: Metadata) -> None:
+    holding = lease.held(metadata, by_turns=True)
+    holding.__enter__()
+    threading.Timer(0.5, holding.__exit__, (None, None, None)).start()
+    with lease.held(metadata) as held:
+        held.check()
+
+
 def test_who_has_patience_waits_for_a_long_one(metadata: Metadata) -> None:
     holding = lease.held(metadata)
     holding.__enter__()
