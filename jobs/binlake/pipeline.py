@@ -14,6 +14,7 @@ of the run in the metadata table ``runs``.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -198,11 +199,17 @@ def verify(
     by: overrides the YAML's ``verify.by``.
     """
 
-    def catch_up(position: Position) -> None:
-        sync(config, origin, session, report, stop_at=position, run=run)
+    chosen, server = config.verified_by(by or config.verify.by), server_of(origin, "verify")
+    snapshots.snapshot_asked(config, origin, session, report, run)
+    with ExitStack() as standing_still:
+        held = standing_still.enter_context(lease.held(metadata_of(config)))
 
-    chosen = config.verified_by(by or config.verify.by)
-    return verification.compare(chosen, server_of(origin, "verify"), session, report, catch_up, tables=tables, run=run)
+        def catch_up(position: Position) -> None:
+            _carry(held, config, origin, session, report, Limit(stop_at=position), run)
+
+        return verification.compare(
+            chosen, server, session, report, catch_up, standing_still.close, tables=tables, run=run
+        )
 
 
 @noted("repair")

@@ -34,12 +34,17 @@ def compare(
     session: SessionFactory,
     report: Report,
     catch_up: Callable[[Position], None],
+    go_on: Callable[[], None] = lambda: None,
     *,
     tables: list[str] | None,
     run: str | None,
     repair: RepairAsked | None = None,
 ) -> VerifyReport:
-    """Compare the tables that patterns match with the server. catch_up: brings the lake to exactly a position."""
+    """Compare the tables that patterns match with the server.
+
+    catch_up: brings the lake to exactly a position. go_on: called once nothing more depends on the lake's standing
+    still there.
+    """
     from binlake.verify.repair import Repairs
     from binlake.verify.verify import verify
 
@@ -47,7 +52,9 @@ def compare(
     if repair:
         metadata = repair.held.metadata
         repairs = Repairs(repair.held, config, dry_run=repair.dry_run, keep_values=repair.keep_values)
-    return verify(config, server, session, metadata, catch_up, tables=tables, report=report, repairs=repairs, run=run)
+    return verify(
+        config, server, session, metadata, catch_up, go_on, tables=tables, report=report, repairs=repairs, run=run
+    )
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:

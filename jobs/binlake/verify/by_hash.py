@@ -70,19 +70,19 @@ class ByHash:
             self._parts[table.name] = [pool.submit(part(where)) for where in wheres]
         return self._parts[table.name]
 
-    def compare(self, table: SourceTable, views: ReadViews, blank: TableResult) -> TableResult:
-        """Compare a table with the lake's at its current version; ``blank`` is what is known of the result.
+    def compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
+        """Compare a table with the lake's at a Delta version; ``blank`` is what is known of the result.
 
         Raises SourceError, and LakeError where Spark can't read the table.
         """
         try:
-            return self._compare(table, views, blank)
+            return self._compare(table, views, blank, version)
         except PySparkException as error:
             raise LakeError(f"Spark can't read it: {_ends(error)}") from error
 
-    def _compare(self, table: SourceTable, views: ReadViews, blank: TableResult) -> TableResult:
+    def _compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
         source = differences.total(part.result() for part in self._parts[table.name])
-        lake_table = LakeSide(self._session, self._config.table_path(table.name))
+        lake_table = LakeSide(self._session, self._config.table_path(table.name), version)
         blank = replace(blank, delta_version=lake_table.version)
         if structure := lake_table.structure(table.schema):
             return replace(

@@ -122,15 +122,15 @@ class ByRead:
         self._tables[table.name] = reading
         return reading
 
-    def compare(self, table: SourceTable, views: ReadViews, blank: TableResult) -> TableResult:
-        """Compare a table with the lake's at its current version; ``blank`` is what is known of the result.
+    def compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
+        """Compare a table with the lake's at a Delta version; ``blank`` is what is known of the result.
 
         Raises SourceError; Unreadable where this way can't tell; what LakeRows raises.
         """
         reading = self._tables[table.name]
         for part in reading.parts:
             part.result()
-        lake = LakeRows(self._config.table_path(table.name))
+        lake = LakeRows(self._config.table_path(table.name), version)
         lake.refuse_unknown()
         blank = replace(blank, delta_version=lake.version)
         if structure := lake.structure(reading.compared):

@@ -30,10 +30,10 @@ _PATTERN = frozenset("*?[]{}\\=%")
 
 
 class LakeSide:
-    """A Delta table at its current version. Raises the errors of deltalake and Spark if it can't be read."""
+    """A Delta table at a version, the newest without one. Raises what deltalake and Spark raise if it can't be read."""
 
-    def __init__(self, session: SparkSession, path: str) -> None:
-        log = opened_tables.opened(path)
+    def __init__(self, session: SparkSession, path: str, version: int | None = None) -> None:
+        log = opened_tables.opened(path, version)
         self.version = int(log.version())
         self._rows: DataFrame = _read_data_files(session, path, log) or (
             session.read.format("delta").option("versionAsOf", self.version).load(path)

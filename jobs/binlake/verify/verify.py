@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from pymysql.constants import ER
 
 from binlake import names
 from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
 from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
@@ -61,6 +62,7 @@ def verify(
     session: SessionFactory,
     metadata: Metadata,
     catch_up: CatchUp,
+    go_on: Callable[[], None] = lambda: None,
     *,
     tables: list[str] | None = None,
     report: Report | None = None,
@@ -69,8 +71,9 @@ def verify(
 ) -> VerifyReport:
     """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
-    repairs: puts right what differs; it wants tables that are compared by reading. Raises UsageError if no table
-    matches, SourceError if the server can't be read, and what ``catch_up`` raises.
+    The lake must stand still from here until ``go_on`` is called, but for ``catch_up``. repairs: puts right what
+    differs; it wants tables that are compared by reading. Raises UsageError if no table matches, SourceError if the
+    server can't be read, and what ``catch_up`` raises.
     Differences are no errors.
     """
     began, began_us, asked = time.monotonic(), now_us(), SessionAsked(session)
@@ -91,6 +94,8 @@ def verify(
             parts = comparison.begin(tables_now, views)
             catch_up(views.position)
             marks = chosen.watermarks()
+            comparison.fix_versions(marks)
+            go_on()
             results = comparison.compare_all(marks, parts, tables_now, views, before.keys() - tables_now.keys())
     verify_report = VerifyReport(
         uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results), asked.why
@@ -177,6 +182,7 @@ class _Comparison:
         self._by_read = ByRead(self.config, self.workers, self.repairs)
         self._by_hash: ByHash | None = None
         self._starting = threading.Lock()
+        self._versions: dict[TableName, int | None] = {}
 
     def __enter__(self) -> _Comparison:
         return self
@@ -220,6 +226,19 @@ class _Comparison:
         views.reading.close_after([future for futures in parts.values() for future in futures])
         return parts
 
+    def fix_versions(self, tables: Iterable[TableName]) -> None:
+        """Have the lake's tables compared at the Delta versions that they have now."""
+
+        def newest(name: TableName) -> int | None:
+            try:
+                return int(opened_tables.opened(self.config.table_path(name)).version())
+            except (DeltaError, OSError):
+                return None  # it is met again, and said, when the table is read
+
+        names = list(tables)
+        with ThreadPoolExecutor(self.workers) as side_by_side:
+            self._versions = dict(zip(names, side_by_side.map(newest, names), strict=True))
+
     def compare_all(
         self,
         marks: Mapping[TableName, dict[str, Any]],
@@ -260,16 +279,17 @@ class _Comparison:
 
     def _compare(self, table: SourceTable, views: ReadViews, mark: dict[str, Any]) -> TableResult:
         blank = TableResult(table.name, "failed", batch=mark["batch"])
+        version = self._versions[table.name]
         try:
             try:
-                return self._way().compare(table, views, blank)
+                return self._way().compare(table, views, blank, version)
             except Unreadable as reason:
                 if not table.has_read_views:
                     return replace(blank, reason=f"it can't be compared by reading: {reason}", remedy=_BY_HASH)
                 self.report.say(f"{table.name} is hashed instead of read: {reason}")
                 hashing = self._hashing(f"{table.name}: {reason}")
                 hashing.begin_late(table, views)
-                return hashing.compare(table, views, blank)
+                return hashing.compare(table, views, blank, version)
         except SourceError as error:
             if error_code(error) not in _ALTERED:
                 raise
