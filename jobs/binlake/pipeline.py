@@ -14,12 +14,14 @@ of the run in the metadata table ``runs``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig, VerifyWay
+from binlake.interrupts import Ending
 from binlake.metadata import lease
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
@@ -27,6 +29,7 @@ from binlake.metadata.metadata import metadata_of as metadata_of
 from binlake.metadata.record import RunReport, last_run, nothing_new, recorded_run
 from binlake.phases import snapshots, verification
 from binlake.phases.bootstrap import KeysAsked, begin_with_files
+from binlake.phases.follow import Followed, Following, FollowPace, RestingSession
 from binlake.phases.open_batch import is_short_run as is_short_run
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.outcomes import PlanOutcome, StepOutcome
@@ -123,6 +126,24 @@ def sync(
     return recorded
 
 
+def follow(
+    settings: Callable[[], PipelineConfig],
+    origin: Origin,
+    session: RestingSession,
+    report: Report,
+    pace: FollowPace,
+    ending: Ending,
+) -> Followed:
+    """Sync as changes come, until the end is asked for: batches of seconds in one process. settings: gives the YAML as
+    it is now."""
+    quiet = Report(quiet=True)
+
+    def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
+        return _carry(held, config, origin, session, quiet, Limit(), None, between)
+
+    return Following(settings, origin, session, report, pace, ending, carry).run()
+
+
 def _carry(
     held: Lease,
     config: PipelineConfig,
@@ -131,8 +152,9 @@ def _carry(
     report: Report,
     limit: Limit,
     run: str | None,
+    between: Callable[[], None] = lambda: None,
 ) -> RunReport:
-    """Carry an unfinished batch to its end, then plan and carry the next."""
+    """Carry an unfinished batch to its end, then plan and carry the next. between: called between two steps."""
     earlier: list[RunReport] = []
     while True:
         planned = plan_batch(held, config, origin, limit)
@@ -142,8 +164,11 @@ def _carry(
         if planned.empty:
             nothing = nothing_new(planned.batch, planned.position, planned.message)
             return replace(nothing, tables=planned.tables, earlier=tuple(earlier))
+        between()
         stage_open(held, config, origin, session, report)
+        between()
         merge_open(held, config, session, report)
+        between()
         recorded = record_open(held, config, run).preceded_by(planned.tables)
         if not planned.unfinished:
             return replace(recorded, earlier=tuple(earlier))

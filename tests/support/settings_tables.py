@@ -16,13 +16,19 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
+from binlake.config.follow_config import Duration
 from binlake.config.mirrored_tables import ColumnPattern
 from binlake.config.orchestration import Schedule
 from binlake.config.policies import Policy
 from binlake.config.table_pattern import TablePattern
 
 HEADER = "| key | values | default | meaning |"
-PATTERNS = {TablePattern: "table pattern", ColumnPattern: "column pattern", Schedule: "cron expression"}
+PATTERNS = {
+    TablePattern: "table pattern",
+    ColumnPattern: "column pattern",
+    Schedule: "cron expression",
+    Duration: "duration",
+}
 BASIC = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`", Any: "anything"}
 
 

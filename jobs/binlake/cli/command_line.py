@@ -35,6 +35,7 @@ from binlake.cli import (
     table_commands,
     version_commands,
 )
+from binlake.config.units import seconds_of
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
 
@@ -139,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     sync.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )
+    follow = add("follow", step_commands.follow, "keep the lake seconds behind the server, until SIGTERM", as_json=True)
+    follow.add_argument(
+        "--every", type=_duration, metavar="DURATION", help="look at the log so often; by default the YAML's, or 1s"
+    )
+    follow.add_argument("--for", dest="duration", type=_duration, metavar="DURATION", help="end after 10min, 2h …")
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
@@ -218,6 +224,13 @@ def _common_options() -> argparse.ArgumentParser:
     how.add_argument("-q", "--quiet", action="store_true", help="print only results and errors")
     how.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an unexpected error")
     return parser
+
+
+def _duration(text: str) -> float:
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _minutes(text: str) -> float:

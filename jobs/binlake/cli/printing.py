@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from binlake.lake.lake_versions import LakeVersion
     from binlake.maintain.maintain import MaintainReport
     from binlake.metadata.feed_watermarks import FeedStatus
+    from binlake.metadata.followers import FollowerStatus
     from binlake.metadata.history import Shape
     from binlake.metadata.record import RunReport
     from binlake.metadata.status import SourceStatus
@@ -206,6 +207,8 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines = [f"{status.source}: no table has a snapshot yet; run binlake snapshot"]
     else:
         lines = [f"{status.source}: batch {status.batch}, at {Position.parse(status.position).short}, {_behind(ahead)}"]
+    if status.follower:
+        lines += _follower_lines(status.follower)
     if status.carried_us:
         lines.append(f"what was committed before {_time_and_age(status.carried_us)} is in the lake")
     if opened := status.open_batch:
@@ -239,6 +242,17 @@ def feeds(statuses: Mapping[str, Sequence[FeedStatus]]) -> None:
         for feed in of_source:
             for line in _feed_lines(feed):
                 _say(line if line.startswith(" ") else f"{source}: {line}")
+
+
+def _follower_lines(follower: FollowerStatus) -> list[str]:
+    if follower.is_silent:
+        seen = _time_and_age(follower.at_us)
+        return [f"{follower.holder} followed it, last seen {seen}: one that stands by or is started takes over"]
+    behind = "" if follower.behind_seconds is None else f", {follower.behind_seconds:,.1f} s behind"
+    lines = [f"followed every {follower.every_seconds:g} s{behind}, by {follower.holder}"]
+    if follower.waits_for:
+        lines.append(f"  it waits: {follower.waits_for}")
+    return lines
 
 
 def _feed_lines(feed: FeedStatus) -> list[str]:

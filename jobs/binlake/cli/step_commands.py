@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.cli import printing, replay_arguments
 from binlake.cli.sessions import catalog_session_of, origin_of, report_of, session_of
 from binlake.config import PipelineConfig
+from binlake.config.pipeline_config import YamlOnDisk
 from binlake.errors import TableError
 from binlake.moment import parse_moment
 from binlake.report import Report
@@ -60,6 +63,26 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     _register_if_due(config, report)
     if newly:
         raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
+
+
+def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+    from binlake.config import FollowConfig
+    from binlake.interrupts import Ending
+    from binlake.phases.follow import FollowPace
+
+    report, ending, settings = report_of(arguments), Ending(), config.follow or FollowConfig()
+    ending.listen()
+    pace = FollowPace(
+        arguments.every or settings.every_seconds, settings.spark_idle_seconds, arguments.duration or math.inf
+    )
+    file = YamlOnDisk(arguments.config, config)
+    followed = pipeline.follow(file.read, origin_of(config), session_of("follow", config, report), report, pace, ending)
+    ending.over()
+    if arguments.json:
+        printing.as_json(asdict(followed))
+    else:
+        print(followed.headline)
 
 
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -1,5 +1,6 @@
 """Configuration: one YAML per source, and files of feeds. What other rooms use is exported here."""
 
+from binlake.config.follow_config import FollowConfig
 from binlake.config.mirrored_tables import SYSTEM_DATABASES, TablesConfig
 from binlake.config.pipeline_config import (
     CatalogConfig,
@@ -19,6 +20,7 @@ from binlake.config.verify_config import VerifyConfig, VerifyWay
 __all__ = [
     "SYSTEM_DATABASES",
     "CatalogConfig",
+    "FollowConfig",
     "LakeConfig",
     "MaintainConfig",
     "MergeConfig",

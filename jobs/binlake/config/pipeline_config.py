@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
+from binlake.config.follow_config import FollowConfig
 from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.policies import PoliciesConfig
@@ -267,6 +269,7 @@ class PipelineConfig(Section):
     tables: TablesConfig
     lake: LakeConfig
     schedule: Schedule | None = None
+    follow: FollowConfig | None = None
     spark: SparkConfig = SparkConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     merge: MergeConfig = MergeConfig()
@@ -401,3 +404,26 @@ def _from_project(section: Any, key: str, file: Path) -> None:
     above = file.resolve().parents
     project = next((parent.parent for parent in above if parent.name == "dags"), above[0])
     section[key] = str((project / Path(folder).expanduser()).resolve())
+
+
+class YamlOnDisk:
+    """A YAML that a long-lived process reads again once it has changed."""
+
+    def __init__(self, path: str, config: PipelineConfig) -> None:
+        self._path, self._config = path, config
+        self._seen = self._stand()
+
+    def read(self) -> PipelineConfig:
+        """Return the configuration in the file as it is now. Raises ConfigurationError."""
+        stand = self._stand()
+        if stand != self._seen:
+            self._config = load(self._path)
+            self._seen = stand
+        return self._config
+
+    def _stand(self) -> tuple[int, int, int] | None:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -28,7 +28,7 @@ from binlake.storage.protocol import StoredFile
 
 _FEWEST = 8
 """Fewest data files of a metadata table that are worth a rewrite."""
-_OTHERS_WRITE = ("feeds", "pins")
+_OTHERS_WRITE = ("feeds", "pins", "followers")
 """Tables with few rows whose writers don't hold the lease: what conflicts there is tried again next time."""
 _KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}

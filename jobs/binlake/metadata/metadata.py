@@ -38,6 +38,12 @@ SCHEMAS: dict[str, pa.Schema] = {
     "lease": _schema(
         holder=_TEXT, token=_TEXT, since_us=_INT, expires_us=_INT, batch=_INT, plan=_TEXT, position=_TEXT
     ),
+    # One row: the process that follows the log in batches of seconds, see followers. at_us: of its newest sign of life,
+    # carried_us: what was committed before was in the lake then. waits_for: why it carries nothing.
+    "followers": _schema(
+        holder=_TEXT, token=_TEXT, expires_us=_INT, since_us=_INT, at_us=_INT, every_ms=_INT, carried_us=_INT,
+        batch=_INT, waits_for=_TEXT,
+    ),
     # One row per batch, written when it is planned, staged, merged and recorded.
     "batches": _schema(
         batch=_INT, state=_TEXT, start=_TEXT, stop=_TEXT, gtid_set=_TEXT, range=_TEXT, until_us=_INT,

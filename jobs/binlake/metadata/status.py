@@ -10,9 +10,10 @@ from typing import Any
 from binlake.batch.rules import LEFT_OUT
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import OF_KEYS
-from binlake.metadata import decisions, feed_watermarks, lease, watermarks
+from binlake.metadata import decisions, feed_watermarks, followers, lease, watermarks
 from binlake.metadata.failures import FAILED
 from binlake.metadata.feed_watermarks import FeedStatus
+from binlake.metadata.followers import FollowerStatus
 from binlake.metadata.metadata import Metadata, Newest, now_us
 from binlake.moment import moment_text
 from binlake.schema.table import TableName
@@ -67,6 +68,8 @@ class SourceStatus:
     feeds: tuple[FeedStatus, ...] = ()
     failed: FailedRun | None = None
     """The newest attempt, if it failed."""
+    follower: FollowerStatus | None = None
+    """The process that follows the log, if one does."""
 
     @property
     def abandoned(self) -> str:
@@ -92,6 +95,7 @@ class SourceStatus:
             "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
             "feeds": [asdict(feed) for feed in self.feeds],
             "failed": asdict(self.failed) if self.failed else None,
+            "follower": asdict(self.follower) if self.follower else None,
         }
 
 
@@ -146,6 +150,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
         failed=failed,
+        follower=followers.read_status(metadata),
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
 

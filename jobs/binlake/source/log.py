@@ -63,10 +63,15 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
+def open_log(origin: Origin) -> Log:
+    """Open a log, which the caller closes. Raises SourceError and ConfigurationError."""
+    return FolderLog(origin) if isinstance(origin, Folder) else Source.open(origin)
+
+
 @contextmanager
 def opened(origin: Origin) -> Iterator[Log]:
     """Open a log for the length of a with statement. Raises SourceError and ConfigurationError."""
-    log: Log = FolderLog(origin) if isinstance(origin, Folder) else Source.open(origin)
+    log = open_log(origin)
     try:
         yield log
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -31,6 +32,7 @@ class SessionOnDemand:
     short_lived: Callable[[], bool] = lambda: False
     replaces_active: bool = False
     _built: SparkSession | None = field(default=None, init=False)
+    _idle_since: float | None = field(default=None, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
     def __call__(self, why: str) -> SparkSession:
@@ -38,7 +40,23 @@ class SessionOnDemand:
             if self._built is None:
                 self.report.say(f"Spark is needed: {why}")
                 self._built = self._build()
+            self._idle_since = None
             return self._built
+
+    def rest(self, seconds: float) -> None:
+        """Tell that nothing uses the session now: it ends, and its JVM, once it wasn't asked for through some seconds
+        of rest."""
+        with self._lock:
+            if self._built is None:
+                return
+            if self._idle_since is None:
+                self._idle_since = time.monotonic()
+            elif time.monotonic() - self._idle_since >= seconds:
+                from binlake.spark import session
+
+                self._built = None
+                session.end()
+                self.report.say(f"Spark ended: nothing needed it for {seconds:,.0f} s")
 
     def _build(self) -> SparkSession:
         from binlake.spark import session

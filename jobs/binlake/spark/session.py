@@ -80,6 +80,18 @@ def stop_active() -> None:
         made.stop()
 
 
+def end() -> None:
+    """End the process's session and its JVM, so that a later session starts another."""
+    gateway = SparkContext._gateway
+    stop_active()
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends with it
+    gateway.proc.wait()
+
+
 def _submitted() -> dict[str, str]:
     """Return the settings that spark-submit was given."""
     SparkContext._ensure_initialized()

@@ -34,6 +34,15 @@ def test_a_setting_s_docstring_says_its_unit(model: type[BaseModel], name: str, 
     assert re.search(WORDS[unit], described[1]), described[1]
 
 
+def test_a_duration_is_a_number_and_a_unit() -> None:
+    assert [units.seconds_of(text) for text in ("500ms", "1s", "1.5s", "5min", "2h", "1d")] == [
+        0.5, 1, 1.5, 300, 7200, 86400,
+    ]  # fmt: skip
+    for text in ("", "1", "s", "0s", "-1s", "1 s", "1m", "1s2"):
+        with pytest.raises(ValueError, match="is no duration; write 500ms"):
+            units.seconds_of(text)
+
+
 def test_a_megabyte_is_a_million_bytes_everywhere() -> None:
     assert MaintainConfig(file_mb=1.5).file_bytes == 1_500_000
     assert MergeConfig(without_spark_mb=128).without_spark_bytes == 128_000_000

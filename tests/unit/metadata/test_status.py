@@ -13,8 +13,8 @@ import pytest
 from binlake.cli import printing
 from binlake.cli.printing import status_lines
 from binlake.config import PipelineConfig
-from binlake.metadata import lease
-from binlake.metadata.holder import Holder, this_process
+from binlake.metadata import followers, lease
+from binlake.metadata.holder import Holder, Watch, this_process
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.status import SnapshotStatus, read_status
@@ -183,3 +183,26 @@ def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
     found = read_status(config)
     assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20),)
     assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(found, ELSEWHERE)
+
+
+def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(config: PipelineConfig) -> None:
+    metadata = metadata_of(config)
+    followers.prepare(metadata)
+    assert read_status(config).to_json()["follower"] is None
+    follower = followers.Follower(metadata, 0.5)
+    follower.begin(Watch())
+    with follower.kept():
+        assert f"followed every 0.5 s, by {this_process()}" in status_lines(read_status(config), ELSEWHERE)
+        follower.carried(now_us() - 1_800_000, 1)
+        follower.update()
+        found = read_status(config)
+        assert found.follower is not None
+        assert f"followed every 0.5 s, 1.8 s behind, by {this_process()}" in status_lines(found, ELSEWHERE)
+        assert found.to_json()["follower"]["batch"] == 1
+        follower.waits("the server is away")
+        follower.update()
+        assert "  it waits: the server is away" in status_lines(read_status(config), ELSEWHERE)
+        metadata.swap("followers", "true", {"at_us": now_us() - 20_000_000})
+        silent = status_lines(read_status(config), ELSEWHERE)
+        assert any(line.endswith("one that stands by or is started takes over") for line in silent)
+    assert read_status(config).follower is None

@@ -1,0 +1,287 @@
+"""Follow: batches as they come, in one long-lived process.
+
+Each batch is carried by the protocol of a sync, under the lease, which is given back after it: snapshots, verify,
+upkeep and other syncs take it between two batches. The log's end is asked over a connection that stays open; where it
+is at the position that was carried last, nothing is planned and nothing committed. Of several followers one works.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
+from binlake.interrupts import Ending
+from binlake.metadata import followers, lease, watermarks
+from binlake.metadata.followers import Follower
+from binlake.metadata.held_row import LOOK_AGAIN
+from binlake.metadata.holder import Watch
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import metadata_of, now_us
+from binlake.metadata.record import RunReport
+from binlake.phases import snapshots
+from binlake.position import Position
+from binlake.report import Report
+from binlake.source.folder import Folder
+from binlake.source.log import Log, Origin, open_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GAP = LOOK_AGAIN + 0.1
+"""Seconds between two batches at least, in which whoever waits for the lease gets it."""
+_STANDS_BY = 2.0
+"""Seconds between two looks of a follower that stands by."""
+_WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
+"""Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't mend."""
+_SNAPSHOT_EVERY, _MOST_SNAPSHOT_WAIT = 60.0, 3600.0
+"""Seconds between two looks for tables to be snapshotted anew, and at most after snapshots that failed."""
+_SUMMED_EVERY = 60.0
+"""Seconds for which batches are summed up in one line."""
+
+
+class RestingSession(Protocol):
+    """A session factory whose session ends once it has rested for some seconds."""
+
+    def __call__(self, why: str, /) -> SparkSession: ...
+
+    def rest(self, seconds: float) -> None: ...
+
+
+CarryBatches = Callable[[Lease, PipelineConfig, Callable[[], None]], RunReport]
+"""Carries an unfinished batch and the next one under the lease; calls the last argument between two steps."""
+
+
+@dataclass(frozen=True)
+class FollowPace:
+    """every: seconds from one look at the log to the next. spark_idle: seconds without need, after which Spark ends.
+    duration: seconds for which the log is followed."""
+
+    every: float
+    spark_idle: float
+    duration: float = math.inf
+
+
+@dataclass
+class Followed:
+    """What was carried. position: of the last batch; empty without one."""
+
+    batches: int = 0
+    mutations: int = 0
+    position: str = ""
+
+    def add(self, run: RunReport) -> None:
+        self.batches += 1
+        self.mutations += run.mutations
+        self.position = run.position
+
+    @property
+    def headline(self) -> str:
+        if not self.batches:
+            return "no batch"
+        return f"{self.batches:,} batches, {self.mutations:,} mutations, up to {Position.parse(self.position).short}"
+
+
+class _EndAskedFor(Exception):
+    """The process is to end, between two steps of a batch."""
+
+
+class Following:
+    """A process that follows, or stands by.
+
+    settings: gives the YAML as it is now. carry: see CarryBatches.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], PipelineConfig],
+        origin: Origin,
+        session: RestingSession,
+        report: Report,
+        pace: FollowPace,
+        ending: Ending,
+        carry: CarryBatches,
+    ) -> None:
+        self._settings, self._origin, self._session, self._report = settings, origin, session, report
+        self._pace, self._ending, self._carry = pace, ending, carry
+        self._config = settings()
+        self._metadata = metadata_of(self._config)
+        self._ends = time.monotonic() + pace.duration
+        self._watch = Watch()  # of the lease
+        self._log: Log | None = None
+        self._carried: tuple[str, str, int] | None = None  # server, file and offset
+        self._batch: int | None = None
+        self._trouble = ""
+        self._failures = 0
+        self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
+        self._all, self._summed, self._summed_at = Followed(), Followed(), time.monotonic()
+
+    def run(self) -> Followed:
+        """Follow until the end is asked for or the time is over; return what was carried.
+
+        Raises errors that no retry can help before anything was carried, and those that aren't binlake's.
+        """
+        followers.prepare(self._metadata)
+        try:
+            while not self._is_over():
+                follower = Follower(self._metadata, self._pace.every)
+                if self._stand_by(follower):
+                    with follower.kept():
+                        self._follow(follower)
+        except _EndAskedFor:
+            pass
+        except KeyboardInterrupt:  # a step went on for longer than an end may wait
+            if not self._ending.asked:
+                raise
+        finally:
+            self._close()
+        return self._all
+
+    def _is_over(self) -> bool:
+        return self._ending.asked or time.monotonic() >= self._ends
+
+    def _wait(self, seconds: float) -> None:
+        self._ending.wait(min(seconds, self._ends - time.monotonic()))
+
+    def _stand_by(self, follower: Follower) -> bool:
+        """Wait until this process is the one that follows; return False where it ends before."""
+        watch = Watch()
+        while not self._is_over():
+            try:
+                follower.begin(watch)
+            except LeaseHeld as held:
+                self._say_trouble(f"{held.message}; this process stands by")
+                control = lease.read(self._metadata)  # whoever died may hold it, too
+                self._watch.is_held(control.holder, control.token, control.expires_us)
+                self._wait(_STANDS_BY)
+            else:
+                self._trouble = ""
+                self._report.say(f"{self._config.source.name} is followed, every {self._pace.every:g} s")
+                return True
+        return False
+
+    def _follow(self, follower: Follower) -> None:
+        """Carry batches until the end, or until another process follows."""
+        while not self._is_over() and not follower.lost:
+            began = time.monotonic()
+            try:
+                has_carried = self._look(follower)
+                self._snapshot_asked()
+            except LeaseHeld as held:
+                self._say_trouble(held.message)
+                follower.waits(held.message)
+                self._wait(max(self._pace.every, _GAP))
+            except BinlakeError as error:
+                self._bear(error, follower)
+            else:
+                self._failures = 0
+                self._go_on()
+                self._session.rest(self._pace.spark_idle)
+                self._sum_up()
+                self._wait(max(began + self._pace.every - time.monotonic(), _GAP if has_carried else 0))
+
+    def _look(self, follower: Follower) -> bool:
+        """Carry what the log has beyond what was carried; return False where that is nothing."""
+        looked_us = now_us()
+        self._log = self._log or open_log(self._origin)
+        file, offset, _ = self._log.head()
+        head = self._log.server_identity, file, offset
+        if isinstance(self._origin, Folder):
+            self._close()  # an open one stays as it was listed
+        if head == self._carried:
+            follower.carried(looked_us, self._batch)
+            return False
+        self._read_settings()
+        with lease.held(self._metadata, by_turns=True, watch=self._watch) as held:
+            recorded = self._carry(held, self._config, self._refuse_to_go_on)
+        self._watch = Watch()
+        position = Position.parse(recorded.position)
+        self._carried, self._batch = (position.server, position.file, position.offset), recorded.batch
+        follower.carried(looked_us, recorded.batch)
+        for run in (*recorded.earlier, recorded):
+            self._note(run)
+        return True
+
+    def _refuse_to_go_on(self) -> None:
+        """Raise _EndAskedFor where the end is asked for."""
+        if self._ending.asked:
+            raise _EndAskedFor
+
+    def _read_settings(self) -> None:
+        """Take the YAML as it is now. Raises ConfigurationError, also where it is about another source or lake."""
+        config = self._settings()
+        if (config.source, config.lake) != (self._config.source, self._config.lake):
+            raise ConfigurationError(
+                "the YAML names another source or another lake than when this process began to follow",
+                remedy="end this process, and start binlake follow again",
+            )
+        self._config = config
+
+    def _note(self, run: RunReport) -> None:
+        """Count a batch, and say what somebody should know of it."""
+        if run.phases:
+            self._all.add(run)
+            self._summed.add(run)
+        for table in run.tables:
+            if table.newly_stopped:
+                self._report.say(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}")
+            if table.status == "resnapshot" and self._snapshots_wait == _SNAPSHOT_EVERY:
+                self._snapshots_at = 0.0
+
+    def _sum_up(self) -> None:
+        """Say in one line what was carried in the last minute."""
+        if time.monotonic() - self._summed_at >= _SUMMED_EVERY:
+            if self._summed.batches:
+                self._report.say(self._summed.headline)
+            self._summed, self._summed_at = Followed(), time.monotonic()
+
+    def _snapshot_asked(self) -> None:
+        """Snapshot the tables for which a batch or somebody asked. What can't be copied is tried again after growing
+        waits, in which the others go on."""
+        if time.monotonic() < self._snapshots_at:
+            return
+        if watermarks.asked(self._metadata):
+            try:
+                snapshots.snapshot_asked(self._config, self._origin, self._session, self._report)
+            except LeaseHeld:
+                raise
+            except BinlakeError as error:
+                self._report.say(str(error))
+            failed = bool(watermarks.asked(self._metadata))
+        else:
+            failed = False
+        self._snapshots_wait = min(2 * self._snapshots_wait, _MOST_SNAPSHOT_WAIT) if failed else _SNAPSHOT_EVERY
+        self._snapshots_at = time.monotonic() + self._snapshots_wait
+
+    def _bear(self, error: BinlakeError, follower: Follower) -> None:
+        """Wait after a failure, longer after each further one. Raises the error where nothing was carried yet, and no
+        retry can help."""
+        self._close()
+        if not error.retryable and self._carried is None:
+            raise error
+        self._failures += 1
+        most = _MOST_WAIT if error.retryable else _MOST_UNHELPED
+        self._say_trouble(f"{error}\n  it is tried again after growing waits, of up to {most:.0f} s")
+        follower.waits(error.message)
+        self._wait(min(_WAIT * 2 ** min(self._failures - 1, 16), most))
+
+    def _say_trouble(self, text: str) -> None:
+        """Say why nothing is carried, unless that was said last."""
+        if text != self._trouble:
+            self._report.say(text)
+        self._trouble = text
+
+    def _go_on(self) -> None:
+        """Say that batches are carried again, after a trouble."""
+        if self._trouble:
+            self._report.say("going on")
+        self._trouble = ""
+
+    def _close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None

@@ -1,0 +1,265 @@
+"""The loop of a follower: when it carries, when it waits, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, LakeError, NoSnapshotYet
+from binlake.interrupts import Ending
+from binlake.metadata import followers, holder, lease
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import metadata_of
+from binlake.metadata.record import RunReport, nothing_new
+from binlake.phases import follow
+from binlake.phases.follow import Followed, Following, FollowPace
+from binlake.position import Position
+from binlake.report import Report
+from binlake.source.folder import Folder, FolderLog
+
+LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
+BRISK = FollowPace(every=0.02, spark_idle=60, duration=60)
+
+
+class NoSession:
+    def __call__(self, why: str, /) -> NoReturn:
+        raise AssertionError("Spark was asked for")
+
+    def rest(self, seconds: float) -> None:
+        """There is none."""
+
+
+class Rig:
+    """A follower of a folder with one file of a log. answers: what its batches give; without one they carry all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.log.mkdir()
+        shutil.copy(LOG, self.log)
+        self.config = PipelineConfig.model_validate(
+            {
+                "source": {"name": "s", "connection": self.log.as_uri()},
+                "tables": {"include": ["d.*"]},
+                "lake": {"path": str(folder / "lake")},
+            }
+        )
+        self.ending = Ending()
+        self.said = io.StringIO()
+        self.answers: list[BinlakeError | Callable[[], None]] = []
+        self.batches = 0
+
+    def carry(self, held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
+        self.batches += 1
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, BinlakeError):
+                raise answer
+            answer()
+        between()
+        log = FolderLog(Folder(self.log))
+        file, offset, _ = log.head()
+        position = str(Position(log.server_identity, file, offset, 0))
+        return RunReport(self.batches, position, "", 3, 0, (), (("plan", 0.1),))
+
+    def follow(self, pace: FollowPace = BRISK, settings: Callable[[], PipelineConfig] | None = None) -> Followed:
+        report, origin = Report(self.said), Folder(self.log)
+        return Following(
+            settings or (lambda: self.config), origin, NoSession(), report, pace, self.ending, self.carry
+        ).run()
+
+    def once(self, is_so: Callable[[], bool], do: Callable[[], object]) -> threading.Thread:
+        """Do something once something is so, or after half a minute."""
+
+        def watch() -> None:
+            deadline = time.monotonic() + 30
+            while not is_so() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            do()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        return thread
+
+    def end_once(self, is_so: Callable[[], bool]) -> threading.Thread:
+        return self.once(is_so, self.ending.ask)
+
+    def grow_once(self, is_so: Callable[[], bool]) -> threading.Thread:
+        """Let the log get another file once something is so."""
+        return self.once(is_so, lambda: shutil.copy(LOG, self.log / "mysql-plain.000002"))
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setattr(follow, "_WAIT", 0.01)
+    monkeypatch.setattr(follow, "_STANDS_BY", 0.05)
+    return Rig(tmp_path)
+
+
+def test_a_batch_is_carried_when_the_log_has_grown_and_at_no_other_time(rig: Rig) -> None:
+    quiet = time.monotonic() + 1
+    growing = rig.grow_once(lambda: rig.batches == 1 and time.monotonic() > quiet)
+    watching = rig.end_once(lambda: rig.batches == 2)
+    followed = rig.follow()
+    growing.join()
+    watching.join()
+    assert (followed.batches, followed.mutations, rig.batches) == (2, 6, 2)
+    assert followed.headline.startswith("2 batches, 6 mutations, up to mysql-plain.000002:")
+
+
+def test_it_ends_after_its_time(rig: Rig) -> None:
+    began = time.monotonic()
+    assert rig.follow(FollowPace(0.02, 60, 0.3)).batches == 1
+    assert 0.3 <= time.monotonic() - began < 5
+
+
+def test_nothing_new_is_no_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = nothing_new(1, str(Position("mysql-1-files", "x.000001", 4, 0)), "nothing new")
+    monkeypatch.setattr(rig, "carry", lambda *_: empty)
+    assert rig.follow(FollowPace(0.02, 60, 0.2)).headline == "no batch"
+
+
+def test_what_fails_is_said_once_and_tried_after_growing_waits(rig: Rig) -> None:
+    rig.answers = [lambda: None, *[LakeError("the disk is full", remedy="make room") for _ in range(4)]]
+    growing = rig.grow_once(lambda: rig.batches == 1)
+    watching = rig.end_once(lambda: "going on" in rig.said.getvalue())
+    assert rig.follow().batches == 2
+    growing.join()
+    watching.join()
+    said = rig.said.getvalue()
+    assert said.count("the disk is full") == 1
+    assert "make room" in said
+    assert rig.batches == 6
+
+
+def test_what_no_retry_can_help_ends_a_follower_that_has_carried_nothing(rig: Rig) -> None:
+    rig.answers = [NoSnapshotYet()]
+    with pytest.raises(NoSnapshotYet):
+        rig.follow()
+    assert followers.read_status(metadata_of(rig.config)) is None
+
+
+def test_it_ends_between_two_steps(rig: Rig) -> None:
+    rig.answers = [rig.ending.ask]
+    assert rig.follow().batches == 0
+    assert lease.read(metadata_of(rig.config)).token is None
+
+
+def test_an_error_that_isnt_binlakes_ends_it(rig: Rig) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    rig.answers = [fail]
+    with pytest.raises(ZeroDivisionError):
+        rig.follow()
+
+
+def test_whoever_holds_the_lease_is_waited_for(rig: Rig) -> None:
+    metadata = metadata_of(rig.config)
+    holding = lease.held(metadata)
+    holding.__enter__()
+    giving_back = threading.Timer(0.5, holding.__exit__, (None, None, None))
+    giving_back.start()
+    watching = rig.end_once(lambda: rig.batches == 1)
+    assert rig.follow().batches == 1
+    watching.join()
+    giving_back.join()
+    assert "works on this source since" in rig.said.getvalue()
+    assert rig.said.getvalue().endswith("going on\n")
+
+
+def test_others_get_the_lease_between_two_batches(rig: Rig) -> None:
+    """Though the log grows all the time."""
+    over = threading.Event()
+
+    def grow() -> None:
+        number = 2
+        while not over.wait(0.01):
+            shutil.copy(LOG, rig.log / f"mysql-plain.{number:06}")
+            number += 1
+
+    growing = threading.Thread(target=grow)
+    growing.start()
+    following = threading.Thread(target=rig.follow)
+    following.start()
+    try:
+        for _ in range(3):
+            before, began = rig.batches, time.monotonic()
+            while rig.batches == before and time.monotonic() - began < 30:
+                time.sleep(0.01)
+            with lease.held(metadata_of(rig.config)):
+                assert time.monotonic() - began < 10
+    finally:
+        rig.ending.ask()
+        following.join()
+        over.set()
+        growing.join()
+
+
+def test_of_two_one_works_and_the_other_takes_over(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    second = Rig(tmp_path / "second")
+    second.config, second.log = rig.config, rig.log
+    first_at_work = threading.Thread(target=rig.follow)
+    first_at_work.start()
+    while not rig.batches:
+        time.sleep(0.01)
+    handing_over = rig.end_once(lambda: "this process stands by" in second.said.getvalue())
+    watching = second.end_once(lambda: second.batches > 0)
+    second.follow()
+    for thread in (first_at_work, handing_over, watching):
+        thread.join()
+    assert (rig.batches, second.batches) == (1, 1)
+
+
+ELSEWHERE = "elsewhere boot b namespace 1 pid 1 started 1"
+
+
+def test_a_silent_one_elsewhere_is_taken_over_with_the_lease_that_it_holds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "SILENCE", 1.0)
+    metadata = metadata_of(rig.config)
+    followers.prepare(metadata)
+    with lease.held(metadata):
+        pass
+    taken: dict[str, Any] = {"holder": ELSEWHERE, "expires_us": 1 << 60}
+    assert metadata.swap("followers", "true", {**taken, "token": "turn-1", "at_us": 1, "since_us": 1, "every_ms": 1})
+    assert metadata.swap("lease", "true", {**taken, "token": "turn-2", "since_us": 1})
+    watching = rig.end_once(lambda: rig.batches == 1)
+    began = time.monotonic()
+    assert rig.follow().batches == 1
+    watching.join()
+    assert 1 <= time.monotonic() - began < 10
+
+
+def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder, "SILENCE", 0.6)
+    metadata = metadata_of(rig.config)
+
+    def take_away() -> None:
+        metadata.swap("followers", "true", {"holder": ELSEWHERE, "token": "another", "expires_us": 1 << 60})
+
+    rig.answers = [take_away]
+    watching = rig.end_once(lambda: "this process stands by" in rig.said.getvalue())
+    assert rig.follow().batches == 1
+    watching.join()
+    assert metadata.read("followers")[0]["token"] == "another"
+
+
+def test_a_yaml_about_another_lake_is_refused_and_waited_for(rig: Rig, tmp_path: Path) -> None:
+    other = rig.config.model_copy(update={"lake": rig.config.lake.model_copy(update={"path": str(tmp_path)})})
+    configs = [rig.config, rig.config, other]
+    growing = rig.grow_once(lambda: rig.batches == 1)
+    watching = rig.end_once(lambda: "going on" in rig.said.getvalue())
+    assert rig.follow(settings=lambda: configs.pop(0) if configs else rig.config).batches == 2
+    growing.join()
+    watching.join()
+    assert "another lake than when this process began" in rig.said.getvalue()
