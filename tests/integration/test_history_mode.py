@@ -20,7 +20,7 @@ from binlake.faults import FaultPoint
 from binlake.schema.table import TableName
 from history_oracle import HistoryWalk, Oracle, rows_of, told
 from history_player import Player
-from mirror import Mirror, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, Mirror, both_ways, by_spark_in_the_soak, on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from servers import Server
 
 Row = dict[str, Any]
-WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
-both_ways = pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
 
 
 def with_history(mirror: Mirror, *tables: str, **settings: Any) -> None:
@@ -143,7 +141,7 @@ def test_columns_that_are_not_tracked_change_the_current_version(mirror: Mirror)
 
 
 @on_mysql
-@both_ways
+@by_spark_in_the_soak
 def test_columns_come_stay_and_get_other_names(followed: Mirror, way: dict[str, int]) -> None:
     followed.options["merge"] = way
     followed.execute("UPDATE t SET v = 'x' WHERE id = 1", "ALTER TABLE t ADD n INT NOT NULL DEFAULT 7")
@@ -216,11 +214,12 @@ def test_rows_are_closed_where_a_table_that_is_not_mirrored_takes_the_name(follo
 @on_mysql
 @pytest.mark.parametrize(("way", "lock"), [(WAYS[0], "flush"), (WAYS[1], "none")], ids=["in process", "by Spark"])
 def test_a_snapshot_in_between_writes_only_what_differs(followed: Mirror, way: dict[str, int], lock: str) -> None:
-    followed.options["merge"] = way
     followed.execute("UPDATE t SET v = 'first' WHERE id = 1")
     followed.sync()
     followed.execute("UPDATE t SET v = 'before' WHERE id = 1")
+    followed.options["merge"] = way
     followed.snapshot("*.t", lock=lock)
+    followed.options["merge"] = WAYS[0]
     followed.execute("UPDATE t SET v = 'behind' WHERE id = 1")
     followed.sync()
     assert versions(followed, "t", "id", "v") == [
@@ -458,6 +457,7 @@ def assert_no_overlap(rows: list[Row]) -> None:
             assert former["to_position"] <= latter["from_position"]
 
 
+@on_mariadb
 def test_random_transactions_make_the_history_that_their_log_tells(mirror: Mirror) -> None:
     play(mirror, 7, 500, 6)
 

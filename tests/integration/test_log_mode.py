@@ -17,7 +17,7 @@ from binlake.faults import FaultPoint
 from binlake.metadata import registrations
 from binlake.report import Report
 from binlake.schema.table import TableName
-from mirror import on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, both_ways, by_spark_in_the_soak, on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +49,6 @@ def logged(mirror: Mirror, table: str, *columns: str) -> list[Row]:
     return [(row["operation"], *(row[name] for name in names)) for row in rows]
 
 
-WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
-
-
 @pytest.fixture
 def followed(mirror: Mirror) -> Mirror:
     mirror.execute(
@@ -80,7 +77,7 @@ MUTATIONS = [
 
 
 @on_mysql
-@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+@both_ways
 def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
     followed.options["merge"] = way
     followed.execute(*EVERY_WAY)
@@ -106,7 +103,7 @@ def test_no_spark_is_asked_for(followed: Mirror) -> None:
 
 
 @on_mysql
-@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+@by_spark_in_the_soak
 def test_columns_come_stay_and_get_other_names(followed: Mirror, way: dict[str, int]) -> None:
     followed.options["merge"] = way
     followed.execute(
@@ -128,7 +125,7 @@ def test_columns_come_stay_and_get_other_names(followed: Mirror, way: dict[str, 
 
 
 @on_mysql
-@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+@by_spark_in_the_soak
 def test_statements_that_end_rows_are_rows(followed: Mirror, way: dict[str, int]) -> None:
     followed.options["merge"] = way
     followed.execute(
@@ -146,7 +143,7 @@ def test_statements_that_end_rows_are_rows(followed: Mirror, way: dict[str, int]
 
 
 @on_mariadb
-@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+@by_spark_in_the_soak
 def test_rows_of_xa_and_of_what_was_rolled_back(followed: Mirror, way: dict[str, int]) -> None:
     followed.options["merge"] = way
     followed.execute("CREATE TABLE plain (id INT) ENGINE = MyISAM")
@@ -229,7 +226,7 @@ def test_tables_without_a_key_and_with_odd_names(mirror: Mirror) -> None:
 
 
 @on_mariadb
-@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+@by_spark_in_the_soak
 def test_values_are_rendered_as_in_the_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, u UUID, n INT, twice INT AS (n * 2) STORED)")
     with_log(mirror, "t")

@@ -56,6 +56,17 @@ on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True)
 """For a test of what is the same on both: the corpus of cases tells what isn't."""
 
 
+WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
+"""Settings of ``merge`` under which small tables are merged by the process itself, and by Spark."""
+_MERGED = ("in process", "by Spark")
+both_ways = pytest.mark.parametrize("way", WAYS, ids=_MERGED)
+by_spark_in_the_soak = pytest.mark.parametrize(
+    "way", [WAYS[0], pytest.param(WAYS[1], marks=pytest.mark.soak)], ids=_MERGED
+)
+"""For tables beside mirrors, which the same code writes however the mirror is merged: one test each shows that Spark's
+merges lead there, too."""
+
+
 def merges_from(first: Merge) -> tuple[Merge, ...]:
     """Return MERGES in their order, beginning with one of them."""
     at = MERGES.index(first)
