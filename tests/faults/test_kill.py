@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from binlake.faults import FaultPoint
 from binlake.merge import in_process
-from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
+from mirror import SHORT_LIVED, Mirror, in_the_soak, on_mariadb, on_mysql
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"
@@ -191,7 +191,7 @@ def test_cut_off_before_a_snapshot_and_the_table_is_renamed(mirror: Mirror, poli
 
 
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
-@pytest.mark.parametrize("point", ["planned", "within stage", "within merge", "merged"])
+@pytest.mark.parametrize("point", ["within stage", "within merge", *in_the_soak("planned", "merged")])
 def test_killed_and_run_again(followed: Mirror, point: str) -> None:
     work(followed)
     if point == "within merge":
@@ -212,19 +212,22 @@ def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
 
 
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
-def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror) -> None:
+def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time something is to do; syncs go on in between."""
-    mirror.options = {
+    monkeypatch.setattr(in_process, "SMALL", 0)
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
+    maintained = {
         "maintain": {"history_hours": 0, "log_hours": 0, "metadata_hours": 0},
         "merge": {"without_spark_mb": 0},
     }
-    mirror.follow_from_here()
-    mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
     for number, point in enumerate(OF_MAINTAIN):
+        mirror.options = {"merge": {"without_spark_mb": 16}}
         for half in "ab":
             mirror.execute(f"INSERT INTO named VALUES ('{half}{number}', 1), ('{half}-{number}', 2)")
             mirror.sync()
         mirror.assert_equal("named")
+        mirror.options = maintained
         if point in ("layout committed", "metadata compacted"):
             killed_sync(mirror, point, 1, "maintain")
             continue

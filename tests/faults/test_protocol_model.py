@@ -219,7 +219,7 @@ def row_changes(
 
 
 SETTINGS = settings(
-    max_examples=80,
+    max_examples=50,
     stateful_step_count=25,
     derandomize=True,
     database=None,

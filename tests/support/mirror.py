@@ -58,11 +58,16 @@ on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True)
 
 WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
 """Settings of ``merge`` under which small tables are merged by the process itself, and by Spark."""
+
+
+def in_the_soak(*values: Any) -> list[Any]:
+    """Return values of a parameter whose tests run in the soak alone."""
+    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
+
+
 _MERGED = ("in process", "by Spark")
 both_ways = pytest.mark.parametrize("way", WAYS, ids=_MERGED)
-by_spark_in_the_soak = pytest.mark.parametrize(
-    "way", [WAYS[0], pytest.param(WAYS[1], marks=pytest.mark.soak)], ids=_MERGED
-)
+by_spark_in_the_soak = pytest.mark.parametrize("way", [WAYS[0], *in_the_soak(WAYS[1])], ids=_MERGED)
 """For tables beside mirrors, which the same code writes however the mirror is merged: one test each shows that Spark's
 merges lead there, too."""
 
