@@ -275,6 +275,7 @@ def snapshot_fails(mirror: Mirror, run: Driver, url: str, python: str) -> str:
     return said
 
 
+@pytest.mark.soak
 def test_what_a_worker_lacks_is_told_with_its_name(mirror: Mirror, python: Path, empty: Path, tmp_path: Path) -> None:
     """Before anything is asked of the source."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")

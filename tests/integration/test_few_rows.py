@@ -15,7 +15,7 @@ from binlake.snapshot import snapshot as snapshot_room
 from binlake.snapshot import waves as wave
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
-from mirror import Mirror, on_mariadb, on_mysql
+from mirror import Mirror, in_the_soak, on_mariadb, on_mysql
 from odd_values import LENIENT, SampleTable
 from writers import writing
 
@@ -56,7 +56,13 @@ def rows(mirror: Mirror, table: str) -> Any:
     return mirror.spark.read.format("delta").load(mirror.path(table)).orderBy("id")
 
 
-@pytest.mark.parametrize("options", [{}, {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}])
+KEPT = {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("server", "options"), [("mysql", KEPT), ("mariadb", {}), *in_the_soak(("mysql", {}), ("mariadb", KEPT))],
+    indirect=["server"],
+)  # fmt: skip
 def test_every_type_is_what_it_is_by_a_task_of_its_own(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:

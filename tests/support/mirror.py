@@ -61,8 +61,9 @@ WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
 
 
 def in_the_soak(*values: Any) -> list[Any]:
-    """Return values of a parameter whose tests run in the soak alone."""
-    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
+    """Return values of a parameter whose tests run in the soak alone; tuples for several parameters."""
+    several = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*value, marks=pytest.mark.soak) for value in several]
 
 
 _MERGED = ("in process", "by Spark")
