@@ -212,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_console_consumer(subparsers)
     _add_binlog(subparsers)
     _add_init(subparsers)
+    _add_grants(subparsers)
     _add_setup(subparsers)
     _add_help(subparsers)
     return parser
@@ -420,6 +421,15 @@ def _add_init(subparsers: Any) -> None:
     init.add_argument("--schedule", default="0 * * * *", metavar="CRON")
     init.add_argument("file", type=Path, metavar="FILE", help="the YAML to write, such as dags/pipelines/shop.yaml")
     init.set_defaults(command=environment.init)
+
+
+def _add_grants(subparsers: Any) -> None:
+    help_ = "print the SQL that gives an account on the server what binlake needs"
+    grants = subparsers.add_parser("grants", help=help_, description=help_, parents=[_common_options()])
+    grants.add_argument("--server", required=True, choices=("mysql", "mariadb"))
+    grants.add_argument("--for", dest="account", required=True, metavar="ACCOUNT", help="NAME, or NAME@HOST")
+    grants.add_argument("--config", metavar="FILE", help="for the databases of this source's YAML; else for shop")
+    grants.set_defaults(command=_imported_when_run("binlake.cli.grants", "print_grants"))
 
 
 def _add_setup(subparsers: Any) -> None:

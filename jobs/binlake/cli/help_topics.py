@@ -26,11 +26,16 @@ class Topic:
     @property
     def text(self) -> str:
         """Return the page. Raises SetupFailed where this installation doesn't have it."""
-        inside = self.page.removeprefix("jobs/binlake/")
-        for path in (_PACKAGE / inside, _PACKAGE / _IN_WHEEL / self.page, _CHECKOUT / self.page):
-            if path.is_file():
-                return path.read_text(encoding="utf-8")
-        raise SetupFailed(f"this installation has no page {self.page}", remedy="install binlake's wheel again")
+        return installed_text(self.page)
+
+
+def installed_text(page: str) -> str:
+    """Return a text of the checkout by its path there. Raises SetupFailed where this installation doesn't have it."""
+    inside = page.removeprefix("jobs/binlake/")
+    for path in (_PACKAGE / inside, _PACKAGE / _IN_WHEEL / page, _CHECKOUT / page):
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise SetupFailed(f"this installation has no page {page}", remedy="install binlake's wheel again")
 
 
 TOPICS = {

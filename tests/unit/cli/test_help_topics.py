@@ -53,6 +53,10 @@ def test_the_wheel_holds_the_pages_that_stand_outside_its_packages() -> None:
     outside = [topic.page for topic in TOPICS.values() if not topic.page.startswith("jobs/binlake/")]
     pages = {source: target for source, target in forced.items() if source.endswith("README.md")}
     assert pages == {page: f"binlake/readme/{page}" for page in outside}
+    scripts = {source: target for source, target in forced.items() if source.endswith(".sql")}
+    assert scripts == {
+        f"sql/grants_{kind}.sql": f"binlake/readme/sql/grants_{kind}.sql" for kind in ("mysql", "mariadb")
+    }
 
 
 def test_an_installed_page_is_found_inside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

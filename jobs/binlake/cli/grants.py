@@ -1,0 +1,58 @@
+"""``binlake grants``: print the SQL that gives an account what binlake needs, and nothing more."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+
+from binlake import config as configuration
+from binlake.cli.help_topics import installed_text
+from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.names import mysql_quote
+
+_ACCOUNT = re.compile(r"(?P<quote>'?)(?P<user>[^'@]+)(?P=quote)(?:@(?P<other>'?)(?P<host>[^'@]+)(?P=other))?")
+_IN_THE_FILES, _DATABASE_IN_THE_FILES = "'binlake'@'%'", "`shop`.*"
+
+
+def print_grants(arguments: argparse.Namespace) -> None:
+    """Print the statements for a server's administrator. Raises UsageError, ConfigurationError."""
+    databases = databases_of(configuration.load(arguments.config)) if arguments.config else []
+    text = installed_text(f"sql/grants_{arguments.server}.sql")
+    print(grants(text, account_of(arguments.account), databases), end="")
+
+
+def account_of(text: str) -> str:
+    """Return an account as SQL, of any host where the text names none. Raises UsageError."""
+    match = _ACCOUNT.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is no account", remedy="write --for NAME or --for NAME@HOST")
+    return f"'{match['user']}'@'{match['host'] or '%'}'"
+
+
+def databases_of(config: PipelineConfig) -> list[str]:
+    """Return what the YAML's patterns include, as GRANT names databases; ``*.*`` where a pattern needs all."""
+    patterns = dict.fromkeys(pattern.partition(".")[0] for pattern in config.tables.include)
+    named = [_granted(pattern) for pattern in patterns]
+    return ["*.*"] if "*.*" in named else named
+
+
+def _granted(pattern: str) -> str:
+    """Return a database's pattern as GRANT has it, in which _ and % stand for other characters.
+
+    See "Using quotation marks around database names" in MySQL's manual on GRANT.
+    """
+    if "[" in pattern or not pattern.strip("*"):
+        return "*.*"
+    escaped = re.sub(r"([\\_%])", r"\\\1", pattern)
+    return f"{mysql_quote(escaped.replace('*', '%').replace('?', '_'))}.*"
+
+
+def grants(text: str, account: str, databases: Iterable[str]) -> str:
+    """Return the statements of sql/grants_*.sql for an account and databases; for ``shop`` without any."""
+    lines: list[str] = []
+    for line in text.replace(_IN_THE_FILES, account).splitlines():
+        named = list(databases) if _DATABASE_IN_THE_FILES in line else []
+        lines += [line.replace(_DATABASE_IN_THE_FILES, database) for database in named] or [line]
+    return "\n".join(lines) + "\n"

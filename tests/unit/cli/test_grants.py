@@ -1,0 +1,55 @@
+"""``binlake grants`` prints the files in sql/ for an account and the databases of a YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlake.cli import command_line
+
+ROOT = Path(__file__).parents[3]
+YAML = """
+source: {name: shop, connection: shop, server_id: 4001}
+tables: {include: [INCLUDE]}
+lake: {path: ./lake}
+"""
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert command_line.run(["grants", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_the_file_is_printed_for_an_account(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    text = (ROOT / "sql" / f"grants_{kind}.sql").read_text()
+    assert printed(capsys, "--server", kind, "--for", "binlake") == text
+    of_a_host = printed(capsys, "--server", kind, "--for", "mirrors@10.0.0.%")
+    assert of_a_host == text.replace("'binlake'@'%'", "'mirrors'@'10.0.0.%'")
+    assert printed(capsys, "--server", kind, "--for", "'mirrors'@'10.0.0.%'") == of_a_host
+
+
+@pytest.mark.parametrize(
+    ("include", "databases"),
+    [
+        ("shop.*, shop.orders", ["`shop`.*"]),
+        ("my_shop.*, 'crm?.*'", [r"`my\_shop`.*", "`crm_`.*"]),
+        ("'shop_*.orders'", [r"`shop\_%`.*"]),
+        ("shop.*, '*.orders'", ["*.*"]),
+        ("'shop[12].*'", ["*.*"]),
+    ],
+)
+def test_databases_are_those_of_the_yaml(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, include: str, databases: list[str]
+) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(YAML.replace("INCLUDE", include))
+    said = printed(capsys, "--server", "mysql", "--for", "binlake", "--config", str(file))
+    granted = [line for line in said.splitlines() if line.startswith("GRANT SELECT")]
+    assert granted == [f"GRANT SELECT, LOCK TABLES ON {name} TO 'binlake'@'%';" for name in databases]
+
+
+def test_what_is_no_account_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["grants", "--server", "mysql", "--for", "a'b"]) == 2
+    assert "is no account" in capsys.readouterr().err
