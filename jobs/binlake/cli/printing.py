@@ -257,6 +257,8 @@ def _follower_lines(follower: FollowerStatus) -> list[str]:
 
 def _feed_lines(feed: FeedStatus) -> list[str]:
     at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
+    if feed.position:
+        at += f", {Position.parse(feed.position).short}"
     behind = f", {counted(feed.behind, 'batch')} behind" if feed.behind else ""
     lines = [f"feed {feed.name} is {feed.status}, {at}{behind}, {counted(feed.messages, 'message')}"]
     if not feed.in_yaml:

@@ -17,6 +17,7 @@ from binlake.config.units import HOUR_US, bytes_of_gb, gb_of_bytes
 from binlake.errors import LeaseHeld, UsageError
 from binlake.metadata import formats, lease
 from binlake.metadata.held_row import HeldRow, SharedRow
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.storage import files
 
@@ -81,7 +82,8 @@ class Omission:
 class FeedStatus:
     """A feed as ``status`` shows it.
 
-    behind: recorded batches that it hasn't carried. left_out: events in all its life that it left out; last_left_out:
+    behind: recorded batches that it hasn't carried. position: where its newest batch ends; empty where that isn't known
+    any more. left_out: events in all its life that it left out; last_left_out:
     the newest of them. in_yaml: the source's YAML has it; else it is of a file of feeds, or was taken out.
     """
 
@@ -96,6 +98,7 @@ class FeedStatus:
     left_out: int = 0
     last_left_out: str = ""
     in_yaml: bool = True
+    position: str = ""
 
 
 @dataclass(frozen=True)
@@ -278,11 +281,29 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
     left_out = omitted(metadata)
     own = {RELAY, *(feed.name for feed in config.feeds)}
     feeds = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
+    ends = _ends_of(metadata, {feed.batch for feed in feeds if feed.batch is not None}, recorded_state)
     return [
-        replace(feed, left_out=events, last_left_out=last, in_yaml=feed.name in own)
+        replace(
+            feed,
+            left_out=events,
+            last_left_out=last,
+            in_yaml=feed.name in own,
+            position="" if feed.batch is None else ends.get(feed.batch, ""),
+        )
         for feed in feeds
         for events, last in [left_out.get(feed.name, (0, ""))]
     ]
+
+
+def _ends_of(metadata: Metadata, batches: Collection[int], recorded_state: RecordedState | None) -> dict[int, str]:
+    """Return where batches end, as text, by batch."""
+    ends: dict[int, str] = {}
+    if recorded_state and recorded_state.tables is not None:  # else the log is read on from elsewhere
+        ends[recorded_state.batch] = str(recorded_state.position)
+    if wanted := sorted(set(batches) - ends.keys()):
+        rows = metadata.read("batches", ["batch", "stop"], where=f"batch IN ({', '.join(map(str, wanted))})")
+        ends |= {row["batch"]: row["stop"] for row in rows if row["stop"]}
+    return ends
 
 
 def omitted(metadata: Metadata) -> dict[str, tuple[int, str]]:

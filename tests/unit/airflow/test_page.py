@@ -408,10 +408,19 @@ def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
     found = get(user, "sources/shop/feeds")
     stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
     place = {"batch": 1, "behind": 2, "messages": 40, "carried_us": past.batch(1)["planned_us"], "updated_us": 7}
-    place |= {"left_out": 0, "last_left_out": "", "in_yaml": False}
+    place |= {"left_out": 0, "last_left_out": "", "in_yaml": False, "position": past.batch(1)["stop"]}
     assert found["feeds"] == [
         {"name": "orders", **place, **stopped},
-        {"name": "early", **place, **stopped, "batch": None, "behind": 3, "messages": 0, "carried_us": None},
+        {
+            "name": "early",
+            **place,
+            **stopped,
+            "batch": None,
+            "behind": 3,
+            "messages": 0,
+            "carried_us": None,
+            "position": "",
+        },
     ]
     assert found["relay"]["status"] == "following"
     (told,) = found["relay"]["clients"]
