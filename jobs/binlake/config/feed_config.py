@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import combinations
 from string import Template
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -328,11 +329,31 @@ def _contradiction(setting: str, flag: str, value: bool) -> str:
 
 
 def names_once(feeds: list[FeedConfig]) -> list[FeedConfig]:
-    """Return the feeds. Raises ValueError if two have the same name, as they would share a position."""
+    """Return the feeds. Raises ValueError if two have the same name, as they would share a position, or write one topic
+    in two encodings."""
     names = [feed.name for feed in feeds]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two feeds are named {twice!r}; each needs a name of its own")
+    for feed, other in combinations(feeds, 2):
+        if feed.sink.url == other.sink.url and (set(feed.sources) & set(other.sources) or not feed.sources):
+            _refuse_two_encodings(feed, other)
     return feeds
+
+
+def _refuse_two_encodings(feed: FeedConfig, other: FeedConfig) -> None:
+    """Raise ValueError if both write to a topic of their source that has one name whatever the feed, see
+    DebeziumFormat, and in different encodings."""
+    form, others = feed.format, other.format
+    if not isinstance(form, DebeziumFormat) or not isinstance(others, DebeziumFormat):
+        return
+    if (form.encoding, form.schemas) == (others.encoding, others.schemas):
+        return
+    both = [name for name in ("schema_changes", "transactions", "heartbeat") if getattr(form, name)]
+    if shared := [f"{name}: false" for name in both if getattr(others, name)]:
+        raise ValueError(
+            f"feeds {feed.name!r} and {other.name!r} would write the source's own topics in two encodings; give one of"
+            f" them {', '.join(shared)}"
+        )
 
 
 class FeedsFile(Section):

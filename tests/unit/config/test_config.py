@@ -3,12 +3,13 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from binlake import config
-from binlake.config.feed_config import FeedConfig
+from binlake.config.feed_config import FeedConfig, names_once
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
 
@@ -173,3 +174,20 @@ def test_a_position_that_the_sink_would_overrule_is_refused(sink: str, position:
     assert FeedConfig.model_validate(feed).position == "metadata"
     with pytest.raises(ValidationError, match="keeps the position with the messages; take position away"):
         FeedConfig.model_validate({**feed, "position": position})
+
+
+def test_debezium_feeds_that_would_write_one_topic_in_two_encodings_are_refused() -> None:
+    json_, avro = {"type": "debezium"}, {"type": "debezium", "encoding": "avro", "registry": "http://registry"}
+
+    def feeds(first: dict[str, Any], second: dict[str, Any], **of_second: Any) -> list[FeedConfig]:
+        sink = "kafka://broker:9092"
+        made = [{"name": "one", "sink": sink, "format": first}, {"name": "two", "sink": sink, "format": second}]
+        return names_once([FeedConfig.model_validate(made[0]), FeedConfig.model_validate({**made[1], **of_second})])
+
+    with pytest.raises(ValueError, match="give one of them schema_changes: false, heartbeat: false"):
+        feeds(json_, avro)
+    with pytest.raises(ValueError, match="give one of them schema_changes: false"):
+        feeds(json_, {**json_, "schemas": True, "heartbeat": False})
+    assert len(feeds(json_, {**avro, "schema_changes": False, "heartbeat": False})) == 2
+    assert len(feeds(json_, avro, sink="kafka://another:9092")) == 2
+    assert len(feeds(json_, {**json_, "tombstones": False})) == 2
