@@ -2,7 +2,7 @@
 
     arrive    count each newly recorded batch into the queues of clients whose filters match
     poll      read a client's oldest events from staging; the next poll acknowledges them
-    state     clients, filters and queues are saved in ``_binlake/relay.json`` of the lake
+    state     clients, filters and queues are saved in ``_binlake/relay.json`` of the lake, acknowledgements beside it
 
 An event may be delivered twice, but isn't lost: events that weren't acknowledged by another poll before the client
 registered again, or the relay restarted, are delivered again.
@@ -22,6 +22,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import FeedError, StagingError, UsageError
 from binlake.metadata.feed_watermarks import FeedLease, FeedPosition
 from binlake.metadata.metadata import now_us
+from binlake.relay.acknowledgements import Acknowledgements
 from binlake.relay.client_events import RelayEvent
 from binlake.relay.clients import Client, RelayState
 from binlake.relay.queues import MOST_FILTERS, TableFilter, Waiting
@@ -60,6 +61,10 @@ class Relay:
         state = _load_state(path)
         self._next_id = state.next_id
         self._clients = {client.name: client for client in state.restored()}
+        self._acknowledgements = Acknowledgements(f"{path}.acknowledged")
+        acknowledged = self._acknowledgements.read()
+        for client in self._clients.values():
+            client.queue.skip_to(acknowledged.get(client.id, 0))
         self._prepared: dict[int, Prepared] = dict(state.prepared)
         self._changed = False
         self._needed: int | None = None
@@ -208,8 +213,9 @@ class Relay:
             if again:
                 client.queue.take_back()
                 self._readers.pop(client.id, None)
-            else:
+            elif client.queue.delivered:
                 client.queue.acknowledge()
+                self._acknowledgements.note(client.id, client.queue.served)
             events: list[RelayEvent] = []
             remaining: list[int] = []
             for _ in range(min(most, MOST_EVENTS)):
@@ -239,6 +245,7 @@ class Relay:
                     return numbered.event
         except StagingError as error:
             lost = client.queue.lose(here)
+            self._save()
             raise FeedError(
                 f"{lost} events of batch {here.batch} are lost to {client.name}: {error.message}", remedy=_SOONER
             ) from error
@@ -264,6 +271,7 @@ class Relay:
     def _save(self) -> None:
         state = RelayState.of(self._next_id, list(self._clients.values()), self._prepared)
         files.write_text(self._path, state.to_json())
+        self._acknowledgements.clear()
         self._changed = False
 
 

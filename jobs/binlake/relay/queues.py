@@ -149,6 +149,13 @@ class Queue:
         """Forget delivered events: the client has received them, since it asked for more."""
         self.delivered.clear()
 
+    def skip_to(self, served: int) -> None:
+        """Drop the oldest events as far as they were served and acknowledged. served: their count in all."""
+        if (more := served - self.served) > 0:
+            self._drop(more)
+            self.served = served
+            self.forget_empty()
+
     def take_back(self) -> None:
         """Put delivered events back, even above the queue's limit: the client may not have received them."""
         for here, number in reversed(self.delivered):

@@ -87,3 +87,11 @@ def test_there_is_room_again_once_events_were_polled() -> None:
 def test_a_filter_that_lets_nothing_pass_is_refused(operations: int) -> None:
     with pytest.raises(UsageError, match="lets nothing pass"):
         TableFilter(ORDERS, operations)
+
+
+def test_what_was_acknowledged_elsewhere_is_skipped() -> None:
+    waiting = queue(TableFilter(ORDERS, 7), arriving=[[0, 0], [0, 0, 0]])
+    waiting.skip_to(3)
+    assert counts(waiting) == (2, 3, 0, 5)
+    waiting.skip_to(1)
+    assert drained(waiting) == [(2, 1), (2, 2)]
