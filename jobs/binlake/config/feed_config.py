@@ -299,6 +299,11 @@ class FeedConfig(Section):
             event=flags.quit_on_event_handler_failure,
         )
 
+    def leaving_out(self, what: Literal["event_decode", "empty_mutation_commit"]) -> str:
+        """Return the setting under which the feed leaves out events of a kind at which it stops."""
+        flag = f"quit_on_{what}_failure"
+        return f"errors: {{{flag}: false}}" if flag in self.errors.model_fields_set else "on_error: skip"
+
     @model_validator(mode="after")
     def _errors_agree(self) -> Self:
         """Refuse settings that were written, and that another overrules."""

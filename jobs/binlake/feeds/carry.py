@@ -299,14 +299,14 @@ class BatchReader:
 
         known: part of the batch was carried before, so they are recorded already.
         """
-        feed = self.selection.feed.name
+        feed, left_out = self.selection.feed.name, self.selection.feed.leaving_out("event_decode")
         events = (event for part in manifest.slices for event in part.stopped if self.selection.wants(event.name))
         for event in events:
             place = f"{event.file}:{event.offset}, an event of {event.name}"
             error = FeedError(
                 f"feed {feed} can't decode {place}: {event.reason}",
                 remedy="once the lake has the table's rows again, begin behind it: "
-                f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: on_error: skip",
+                f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: {left_out}",
             )
             self.errors.decide(
                 FeedFailure("decode", event.name, place, 0, event.reason, event.remedy), error, known=known

@@ -118,6 +118,7 @@ class FeedErrors:
 
     def __init__(self, feed: FeedConfig, record: Callable[[list[Omission]], None]) -> None:
         self._feed, self._record = feed.name, record
+        self._leaving_out = feed.leaving_out("empty_mutation_commit")
         self._handler = handler_of(feed)
         self._waiting: dict[_Kind, Omission] = {}
         self._written: dict[_Kind, Omission] = {}
@@ -134,7 +135,7 @@ class FeedErrors:
                 remedy=f"mend it; it was asked because of this: {failure.reason}",
             ) from raised
         if not goes_on:
-            raise error
+            raise self._placed(failure.place, error)
         if known:
             return
         table = str(failure.table) if failure.table else ""
@@ -145,6 +146,20 @@ class FeedErrors:
         elif (line := str(omission)) not in self.lines:
             self.lines.append(line)
         self._waiting[key] = omission
+
+    def _placed(self, place: str, error: FeedError) -> FeedError:
+        """Return the error with its place in the log, unless its message has it or it is of a kind of its own."""
+        if type(error) is not FeedError or not place or place in error.message:
+            return error
+        return FeedError(f"feed {self._feed} at {place}: {error.message}", remedy=error.remedy)
+
+    def unlogged_rows(self) -> FeedError:
+        """Return the error of a statement in the log that tells no rows."""
+        return FeedError(
+            "a statement was logged in the place of the rows that it changed",
+            remedy=f"set binlog_format = ROW on the server; begin behind it: binlake feed --feed {self._feed} --anew "
+            f"lake (or now); or leave such statements out: {self._leaving_out}",
+        )
 
     def guarded(self, layer: ErrorLayer, table: TableName | None, place: str, mutations: int) -> _Guard:
         """Return a context manager that calls ``decide`` with a failure of its block."""

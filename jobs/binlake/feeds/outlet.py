@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from binlake.errors import FeedError
 from binlake.faults import fault
 from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange, Sink
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
@@ -133,11 +132,7 @@ class Outlet:
         table, where = change.tables[0][0], f"{change.statement.file}:{change.statement.offset}, {change.kind}"
         if change.kind == "DML":
             with self._errors.guarded("empty_commit", table, f"{where} of {table}", 0):
-                raise FeedError(
-                    "a statement was logged in the place of the rows that it changed",
-                    remedy="set binlog_format = ROW on the server; begin behind it: binlake feed --feed NAME --anew "
-                    "lake (or now); or leave such statements out: on_error: skip",
-                )
+                raise self._errors.unlogged_rows()
         with self._errors.guarded("alter", table, f"{where} of {table}", 0):
             self.send(list(self._format.schema_change(change)))
         self._last = place

@@ -117,8 +117,14 @@ def test_each_flag_is_of_its_own_layer_and_the_global_one_is_asked_last() -> Non
     dml = statement("UPDATE", "DML")
     assert Carried(feed(errors=EMPTY))(dml) == ["UPDATE"]
     assert Carried(feed(on_error="skip"))(dml) == ["UPDATE"]
-    with pytest.raises(FeedError, match="in the place of the rows"):
+    with pytest.raises(FeedError, match="in the place of the rows") as stopped:
         Carried(feed(errors=LISTENER))(dml)
+    assert "at binlog.000001:500, DML of shop.orders: a statement" in stopped.value.message
+    assert stopped.value.remedy.endswith("leave such statements out: on_error: skip")
+    by_its_flag = {"quit-on-empty-mutation-commit-failure": True}
+    with pytest.raises(FeedError) as stopped:
+        Carried(feed(errors=by_its_flag))(dml)
+    assert stopped.value.remedy.endswith("errors: {quit_on_empty_mutation_commit_failure: false}")
     assert Carried(feed(errors=EVENT))(dml, rows(13), rows(7)) == ["UPDATE"]
     with pytest.raises(FeedError, match="13 is no number"):
         Carried(feed(errors=EMPTY))(rows(13))
