@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := docker/local/setup.sh
 ROOMS := tests/unit/test_rooms.py
 
-.PHONY: help setup demo ui test quick lint bench bench-peers soak images lock clean
+.PHONY: help setup demo ui sql test quick lint bench bench-peers soak images lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ demo: ## a private server with a shop, bootstrapped, changed, synced, proved equ
 ui: ## Airflow's UI on what the last demo left
 	@$(SETUP) demo
 	@$(PYTHON) docker/local/ui.py
+
+sql: ## a client on the server that make ui runs: what is written there is in the lake after the next sync
+	@$(PYTHON) docker/local/sql.py
 
 test: ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
 	@$(SETUP) tests

@@ -36,7 +36,9 @@ USUAL_PORT = 8080
 START_SECONDS = 180
 FIRST_LOOKS = """Binlake in the navigation: the tables, where they stand, what to do next
 Dags: the sync and the upkeep run by themselves now, with logs; trigger binlake_shop_verify to have every value compared
-Admin, Connections: shop_mysql, with a Test button"""
+Admin, Connections: shop_mysql, with a Test button
+make sql in another terminal: UPDATE orders SET status = 'paid' LIMIT 3, or ALTER TABLE; then trigger binlake_shop_sync,
+and see the rows and the statement on the page"""
 
 
 def wait_until_ready(airflow: subprocess.Popen[bytes], url: str) -> None:
