@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook, BaseOperator
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from binlake.config import load
 from binlake.errors import ConfigurationError
@@ -52,6 +52,8 @@ class BinlakeFeedOperator(BaseOperator):
             feed = next((feed for feed in known if feed.name == self.feed), None)
             if feed is None:
                 raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew")
+            if not feed.enabled:
+                raise AirflowSkipException(f"feed {self.feed} stays where it stands: {file} has enabled: false")
             if self.feeds_file:
                 hold_staging(feeds)
             _lend_connections(feed)

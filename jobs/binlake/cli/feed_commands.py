@@ -40,6 +40,14 @@ def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
     return chosen
 
 
+def _enabled(chosen: Feeds, report: Report) -> Feeds:
+    """Return the feeds that may be carried, and say which may not."""
+    for config, feed in chosen:
+        if not feed.enabled:
+            report.say(f"feed {feed.name} stays where it stands on {config.source.name}: enabled: false")
+    return [(config, feed) for config, feed in chosen if feed.enabled]
+
+
 def feed(arguments: argparse.Namespace) -> None:
     """Carry the chosen feeds; the first error is raised after all have had their turn."""
     report, until = Report(quiet=arguments.quiet), parse_until(arguments.until)
@@ -49,7 +57,7 @@ def feed(arguments: argparse.Namespace) -> None:
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
     known = understood(arguments.config)
-    chosen = _chosen(arguments, known)
+    chosen = _enabled(_chosen(arguments, known), report)
     if is_file_of_feeds(arguments.config):
         hold_staging(known)
     for config, settings in chosen:

@@ -235,10 +235,12 @@ class FeedConfig(Section):
     tables' rows in the lake. on_error: at an event of the feed's tables that can't be decoded, the feed stops before
     the event's batch, or leaves the event out and says so; other failures stop it, unless ``errors`` says otherwise.
     keep_gb: so many gigabytes (10**9 bytes) of log are kept staged for the feed; keep_hours: for so many hours; a feed
-    further behind stops.
+    further behind stops. enabled: a feed that isn't is carried by nobody; it keeps its position, and staging within its
+    limits.
     """
 
     name: Annotated[str, Field(pattern=NAME)]
+    enabled: bool = True
     sources: list[str] = []
     include: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
     exclude: list[TablePattern] = []

@@ -65,5 +65,5 @@ def hold_staging(feeds: Feeds) -> None:
     A sync knows the feeds of its source's own YAML, but those of a file of feeds only once they are registered.
     """
     for config, feed in feeds:
-        if feed.begin == "oldest":
+        if feed.enabled and feed.begin == "oldest":
             feed_watermarks.register(metadata_of(config), feed.name, FeedLimits(feed.keep_gb, feed.keep_hours))

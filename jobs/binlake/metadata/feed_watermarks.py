@@ -240,7 +240,7 @@ def _claims(config: PipelineConfig, metadata: Metadata) -> list[_Claim]:
     """Return the claims of feeds that ran, and of those of the YAML that will begin with the oldest staged batch."""
     rows = metadata.read("feeds")
     known = {row["feed"] for row in rows}
-    new = (feed for feed in config.feeds if feed.name not in known and feed.begin == "oldest")
+    new = (feed for feed in config.feeds if feed.name not in known and feed.enabled and feed.begin == "oldest")
     return [
         *(_Claim(row["needs"] or 0, row["keep_bytes"], row["keep_us"]) for row in rows),
         *(_Claim(0, bytes_of_gb(feed.keep_gb), int(feed.keep_hours * HOUR_US)) for feed in new),
@@ -280,6 +280,7 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
     names = [*(feed.name for feed in config.feeds), *(name for name in rows)]
     left_out = omitted(metadata)
     own = {RELAY, *(feed.name for feed in config.feeds)}
+    disabled = {feed.name for feed in config.feeds if not feed.enabled}
     feeds = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
     ends = _ends_of(metadata, {feed.batch for feed in feeds if feed.batch is not None}, recorded_state)
     return [
@@ -289,6 +290,7 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
             last_left_out=last,
             in_yaml=feed.name in own,
             position="" if feed.batch is None else ends.get(feed.batch, ""),
+            status="disabled" if feed.name in disabled else feed.status,
         )
         for feed in feeds
         for events, last in [left_out.get(feed.name, (0, ""))]

@@ -90,3 +90,9 @@ def test_before_the_first_snapshot_a_feed_is_skipped(tmp_path: Path) -> None:
     file = source(tmp_path, {"name": "out", "format": "text", "sink": tmp_path.as_uri()})
     with pytest.raises(AirflowSkipException, match="no table has a snapshot yet"):
         execute(config_file=file)
+
+
+def test_a_feed_that_is_not_enabled_is_skipped(tmp_path: Path, carried: list[tuple[str, str]]) -> None:
+    with pytest.raises(AirflowSkipException, match="enabled: false"):
+        execute(config_file=source(tmp_path, {**FEED, "enabled": False}))
+    assert not carried

@@ -99,9 +99,15 @@ def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(
         carry(config, config.feeds[0], PARTS)
     (found,) = feed_watermarks.statuses(config, metadata_of(config))
     assert (found.status, bool(found.reason), bool(found.remedy), found.in_yaml) == ("stopped", True, True, True)
+    disabled = [config.feeds[0].model_copy(update={"enabled": False})]
+    (resting,) = feed_watermarks.statuses(config.model_copy(update={"feeds": disabled}), metadata_of(config))
+    assert resting == replace(found, status="disabled")
+    path = tmp_path / "shop.yaml"
+    path.write_text(json.dumps({**told, "feeds": [{**told["feeds"][0], "where": None, "enabled": False}]}))
+    assert command_line.run(["feed", "--config", str(path)]) == 0
+    assert "feed out stays where it stands on shop" in capsys.readouterr().err
     (taken_out,) = feed_watermarks.statuses(config.model_copy(update={"feeds": []}), metadata_of(config))
     assert taken_out == replace(found, in_yaml=False)
-    path = tmp_path / "shop.yaml"
     path.write_text(json.dumps({**told, "feeds": []}))
     assert command_line.run(["feed", "--config", str(path), "--forget", "out"]) == 0
     assert "feed out is forgotten on shop" in capsys.readouterr().err
