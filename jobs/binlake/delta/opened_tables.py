@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import uuid
-from collections.abc import Callable
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -15,6 +19,22 @@ from binlake.errors import LakeError
 from binlake.storage import files, object_storage, storage_errors, stores
 
 _Result = TypeVar("_Result")
+_LENT_TIMES, _KEPT_SECONDS = 100, 60.0
+"""How often an open table is lent, as its log in memory grows with each commit, and how long it is kept in between."""
+
+
+class _Kept(NamedTuple):
+    """An open table that nobody uses. lent: how often it was. since: by the monotonic clock."""
+
+    table: DeltaTable
+    lent: int
+    since: float
+
+
+_Place = tuple[int, str, tuple[tuple[str, str], ...]]
+"""The process, a path, and the options of its store: a table isn't lent to a forked process or another account."""
+_kept: dict[_Place, list[_Kept]] = defaultdict(list)
+_keeping = threading.Lock()
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -22,10 +42,48 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(path, version=version, storage_options=stores.storage_options(path))
 
 
+@contextmanager
+def lent(path: str) -> Iterator[DeltaTable]:
+    """Lend a table at its newest version, which nobody else has meanwhile.
+
+    A table that was lent before is only brought up to date, which costs a tenth. One whose use failed isn't kept.
+    Raises what deltalake raises, and ConfigurationError.
+    """
+    place: _Place = (os.getpid(), path, tuple(sorted((stores.storage_options(path) or {}).items())))
+    kept = _taken(place)
+    if kept is None:
+        kept = _Kept(opened(path), 0, 0.0)
+    else:
+        kept.table.update_incremental()
+    yield kept.table
+    if kept.lent < _LENT_TIMES:
+        with _keeping:
+            _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic()))
+
+
+def _taken(place: _Place) -> _Kept | None:
+    with _keeping:
+        waiting = _kept.pop(place, [])
+        fresh = [kept for kept in waiting if time.monotonic() - kept.since < _KEPT_SECONDS]
+        if len(fresh) > 1:
+            _kept[place] = fresh[:-1]
+    return fresh[-1] if fresh else None
+
+
+def _forget(path: str) -> None:
+    """Keep no table at a path, as there is none."""
+    with _keeping:
+        for place in [place for place in _kept if place[1] == path]:
+            del _kept[place]
+
+
 def is_table(path: str) -> bool:
     """Tell whether a table is at a path. Raises LakeError where that can't be found out."""
     try:
-        return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+        if DeltaTable.is_deltatable(path, stores.storage_options(path)):
+            return True
+        _forget(path)
+        return False
     except (DeltaError, OSError) as error:
         raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,23 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
 
+    @contextmanager
+    def _lent(self, name: str) -> Iterator[DeltaTable]:
+        """Lend a metadata table for a write, an empty one where there is none. Raises LakeError.
+
+        Its version is pinned: whoever writes it meanwhile makes the write conflict.
+        """
+        location = self.location(name)
+        _refuse_unwritable(location)
+        if not opened_tables.is_table(location):
+            self.table(name)
+        with ExitStack() as lending:
+            try:
+                table = lending.enter_context(opened_tables.lent(location))
+            except (DeltaError, OSError) as error:
+                raise _unreadable(location, error) from error
+            yield self._completed(name, table)
+
     @staticmethod
     def _completed(name: str, table: DeltaTable) -> DeltaTable:
         """Give a table of an older binlake the columns that it lacks."""
@@ -378,19 +396,16 @@ class Metadata:
             fields = [pa.field(column, _kind_read(name, column, encoded)) for column in columns]
             return pa.Table.from_batches([], pa.schema(fields))  # as empty_table() would import pandas
         try:
-            table = self._opened(name)
-            lacking = [field.name for field in _lacking(name, table) if columns is None or field.name in columns]
-            here = [column for column in columns or () if column not in lacking]
-            text = {column for column in here if encoded and SCHEMAS[name].field(column).type == _TEXT}
-            rows = query_opened(table, here, where, newest, encoded=text)
+            with opened_tables.lent(location) as table:
+                lacking = [field.name for field in _lacking(name, table) if columns is None or field.name in columns]
+                here = [column for column in columns or () if column not in lacking]
+                text = {column for column in here if encoded and SCHEMAS[name].field(column).type == _TEXT}
+                rows = query_opened(table, here, where, newest, encoded=text)
             for column in lacking:
                 rows = rows.append_column(column, pa.nulls(len(rows), _kind_read(name, column, encoded)))
             return rows.select(columns) if columns else rows
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
-
-    def _opened(self, name: str) -> DeltaTable:
-        return opened_tables.opened(self.location(name))
 
     def count(self, name: str, predicate: str) -> int:
         """Return the number of rows that meet a predicate."""
@@ -398,8 +413,9 @@ class Metadata:
         if not opened_tables.is_table(location):
             return 0
         try:
-            builder = QueryBuilder().register("rows", opened_tables.opened(location))
-            counted = _answer(builder, f"SELECT count(*) AS n FROM rows WHERE {predicate}")
+            with opened_tables.lent(location) as table:
+                builder = QueryBuilder().register("rows", table)
+                counted = _answer(builder, f"SELECT count(*) AS n FROM rows WHERE {predicate}")
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
         return int(counted["n"][0].as_py())
@@ -453,13 +469,13 @@ class Metadata:
 
     def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
         data = self._rows(name, rows)
-        table = self.table(name)
-        self.check()
         try:
-            if predicate is not None and not rows:
-                table.delete(predicate)
-            else:
-                write_deltalake(table, data, mode=mode, predicate=predicate)
+            with self._lent(name) as table:
+                self.check()
+                if predicate is not None and not rows:
+                    table.delete(predicate)
+                else:
+                    write_deltalake(table, data, mode=mode, predicate=predicate)
         except CommitFailedError as error:
             self.check()
             raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
@@ -471,12 +487,12 @@ class Metadata:
 
         Returns False when no row meets it, or when another writer was quicker.
         """
-        table = self.table(name)
         try:
-            metrics = table.update(
-                predicate=predicate,
-                updates={column: literal(value) for column, value in updates.items()},
-            )
+            with self._lent(name) as table:
+                metrics = table.update(
+                    predicate=predicate,
+                    updates={column: literal(value) for column, value in updates.items()},
+                )
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:

@@ -1,0 +1,86 @@
+"""Tables that are lent: always at their newest version, each to one user at a time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from binlake.delta import opened_tables
+from binlake.delta.opened_tables import lent
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "t")
+    write(path, 0)
+    return path
+
+
+def write(path: str, number: int) -> None:
+    """Let somebody else commit."""
+    write_deltalake(path, pa.table({"n": [number]}), mode="append")
+
+
+def test_a_table_that_was_lent_is_lent_again_at_its_newest_version(path: str) -> None:
+    with lent(path) as first:
+        assert first.version() == 0
+    write(path, 1)
+    with lent(path) as again:
+        assert again is first
+        assert again.version() == 1
+
+
+def test_nobody_else_has_it_meanwhile(path: str) -> None:
+    with lent(path) as mine, lent(path) as others:
+        assert mine is not others
+
+
+def test_its_version_is_pinned_while_it_is_lent(path: str) -> None:
+    with lent(path) as table:
+        write_deltalake(path, pa.table({"n": [7]}), mode="overwrite")
+        with pytest.raises(CommitFailedError):
+            table.update(updates={"n": "n + 1"})
+
+
+def test_one_whose_use_failed_isnt_lent_again(path: str) -> None:
+    with pytest.raises(ZeroDivisionError), lent(path) as failed:
+        raise ZeroDivisionError
+    with lent(path) as fresh:
+        assert fresh is not failed
+
+
+def test_a_log_that_was_shortened_meanwhile_is_read_on(path: str) -> None:
+    with lent(path) as table:
+        table.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    for number in range(30):
+        write(path, number)
+    DeltaTable(path).create_checkpoint()
+    DeltaTable(path).cleanup_metadata()
+    assert not (Path(path) / "_delta_log" / f"{2:020}.json").exists()
+    with lent(path) as again:
+        assert again is table
+        assert again.version() == 31
+        assert len(again.file_uris()) == 31
+
+
+def test_a_table_in_the_place_of_one_that_went_is_opened_anew(path: str) -> None:
+    with lent(path):
+        pass
+    shutil.rmtree(path)
+    assert not opened_tables.is_table(path)
+    write(path, 0)
+    with lent(path) as table:
+        assert table.version() == 0
+
+
+def test_one_that_nobody_used_for_long_is_opened_anew(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lent(path) as old:
+        pass
+    monkeypatch.setattr(opened_tables, "_KEPT_SECONDS", 0.0)
+    with lent(path) as fresh:
+        assert fresh is not old
