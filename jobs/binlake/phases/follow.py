@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.interrupts import Ending
-from binlake.metadata import followers, lease, watermarks
+from binlake.metadata import expiry, followers, lease, watermarks
 from binlake.metadata.followers import Follower
 from binlake.metadata.held_row import LOOK_AGAIN
 from binlake.metadata.holder import Watch
@@ -233,10 +233,11 @@ class Following:
                 self._snapshots_at = 0.0
 
     def _sum_up(self) -> None:
-        """Say in one line what was carried in the last minute."""
+        """Say in one line what was carried in the last minute, and keep the logs of the metadata tables short."""
         if time.monotonic() - self._summed_at >= _SUMMED_EVERY:
             if self._summed.batches:
                 self._report.say(self._summed.headline)
+                expiry.shorten_logs(self._metadata)
             self._summed, self._summed_at = Followed(), time.monotonic()
 
     def _snapshot_asked(self) -> None:
