@@ -48,6 +48,12 @@ goes to the head of the log. An interval that is merged already ends as a proved
 stands at one position after each run. Settings: `{file}`.
 """
 
+_FOLLOW_DOC = """
+Keeps the lake of **{source}** seconds behind its server: one task follows the log in batches, and the next one begins
+when it ends. It takes a worker slot all the time. Other DAGs of the source work beside it. The sync DAG checks that it
+works, and carries the lake where it doesn't. Settings: `follow` in `{file}`.
+"""
+
 _VERIFY_DOC = """
 Compares every value of the Delta tables of **{source}** with the server. The server is read consistently at one
 position, to which a sync brings the lake. If they differ, the run fails, and the log names the keys of rows; binlake's
@@ -97,6 +103,7 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
                 raise config
             steps = Steps(str(file), config, jobs_folder)
             made = [make(steps) for make in (_bootstrap, _sync, _verify, _resume, _replay, _maintain)]
+            made += [_follow(steps)] if config.follow else []
             made += [_watch(steps)] if config.airflow.watched_at else []
         except Exception as error:
             problems.append((file, "sync", error))
@@ -206,6 +213,12 @@ def _sync(steps: Steps) -> DAG:
     schedule = timetable_of(steps.config.schedule, "schedule", steps.file)
     with _form(_dag(steps, "sync", _SYNC_DOC, schedule=schedule), {"until": until}) as dag:
         steps.sync(dag.param("until"))
+    return dag
+
+
+def _follow(steps: Steps) -> DAG:
+    with (dag := _dag(steps, "follow", _FOLLOW_DOC, schedule="@continuous")):
+        steps.follow()
     return dag
 
 

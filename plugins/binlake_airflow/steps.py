@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from binlake.config import PipelineConfig
 from binlake_airflow.feeding import BinlakeFeedOperator
+from binlake_airflow.following import BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.notices import FeedStopped, TaskFailed
 from binlake_airflow.operators import (
     BinlakeAnnounceOperator,
@@ -86,6 +87,12 @@ class Steps:
         if self.config.airflow.watched_at:
             # As a teardown it runs whatever happened before, and doesn't decide whether the run succeeded.
             resnapshot >> self.watch().as_teardown()
+        if self.config.follow is not None:
+            BinlakeFollowedOperator(task_id="followed", **self._plain)  # beside the others, which go on without one
+
+    def follow(self) -> None:
+        """Make the task that follows the log in batches of seconds."""
+        BinlakeFollowOperator(task_id="follow", **self._plain)
 
     def verify(self, tables: Any = None) -> None:
         verify = BinlakeVerifyOperator(task_id="verify", tables=tables, **self._spark)

@@ -116,7 +116,7 @@ def test_a_batch_is_carried_when_the_log_has_grown_and_at_no_other_time(rig: Rig
 
 def test_it_ends_after_its_time(rig: Rig) -> None:
     began = time.monotonic()
-    assert rig.follow(FollowPace(0.02, 60, 0.3)).batches == 1
+    rig.follow(FollowPace(0.02, 60, 0.3))
     assert 0.3 <= time.monotonic() - began < 5
 
 
@@ -165,13 +165,13 @@ def test_whoever_holds_the_lease_is_waited_for(rig: Rig) -> None:
     metadata = metadata_of(rig.config)
     holding = lease.held(metadata)
     holding.__enter__()
-    giving_back = threading.Timer(0.5, holding.__exit__, (None, None, None))
-    giving_back.start()
+    waits = "works on this source since"
+    giving_back = rig.once(lambda: waits in rig.said.getvalue(), lambda: holding.__exit__(None, None, None))
     watching = rig.end_once(lambda: rig.batches == 1)
     assert rig.follow().batches == 1
     watching.join()
     giving_back.join()
-    assert "works on this source since" in rig.said.getvalue()
+    assert waits in rig.said.getvalue()
     assert rig.said.getvalue().endswith("going on\n")
 
 

@@ -1,0 +1,88 @@
+"""Operators of a source that is followed in batches of seconds: the task that follows, and the check that one does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from binlake.config import FollowConfig, load
+from binlake.config.pipeline_config import YamlOnDisk
+from binlake.interrupts import Ending
+from binlake.spark.on_demand import SessionOnDemand
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.operators import SourceOperator
+from binlake_airflow.submit import airflow_errors
+from binlake_airflow.task_log import TaskReport
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_BEHIND_SECONDS = 60.0
+"""How far behind a follower may be that looks at the log every second; one that looks less often, ten looks."""
+
+
+class BinlakeFollowOperator(SourceOperator):
+    """Follow the log in batches of seconds for some hours, or stand by while another process does.
+
+    It ends between two steps when the task is killed. Spark is started inside the task, where a step needs it.
+
+    :param config_file: the source's YAML (templated)
+    :param hours: after which the task ends, so that another begins with a log of its own
+    """
+
+    template_fields: Sequence[str] = SourceOperator.template_fields
+
+    def __init__(self, *, hours: float = 24, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hours = hours
+        self._ending: Ending | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from binlake import pipeline
+        from binlake.phases.follow import FollowPace
+
+        self._ending = Ending()
+        with airflow_errors():
+            config = load(self.config_file)
+            settings, report = config.follow or FollowConfig(), TaskReport(self.log)
+            followed = pipeline.follow(
+                YamlOnDisk(self.config_file, config).read,
+                BinlakeHook(config.source.connection).origin(),
+                SessionOnDemand(f"binlake {config.source.name} follow", config, report),
+                report,
+                FollowPace(settings.every_seconds, settings.spark_idle_seconds, self.hours * 3600),
+                self._ending,
+            )
+        self.log.info("%s", followed.headline)
+        return {"batches": followed.batches, "mutations": followed.mutations}
+
+    def on_kill(self) -> None:
+        if self._ending is not None:
+            self._ending.ask()
+
+
+class BinlakeFollowedOperator(SourceOperator):
+    """Check that a process follows the log, and is no more than a minute (or ten looks at the log) behind.
+
+    :param config_file: the source's YAML (templated)
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from binlake.metadata import followers
+        from binlake.metadata.metadata import metadata_of
+
+        with airflow_errors():
+            config = load(self.config_file)
+            follower = followers.read_status(metadata_of(config))
+        dag = f"binlake_{config.source.name}_follow"
+        if follower is None or follower.is_silent:
+            raise AirflowException(f"nobody follows the log\n  → unpause {dag}, or start binlake follow")
+        behind = follower.behind_seconds
+        if behind is None or behind > max(_BEHIND_SECONDS, 10 * follower.every_seconds):
+            far = "has carried nothing yet" if behind is None else f"is {behind:,.0f} s behind"
+            why = f": {follower.waits_for}" if follower.waits_for else ""
+            raise AirflowException(f"{follower.holder} follows the log, and {far}{why}\n  → see its log")
+        self.log.info("%s follows the log, %.1f s behind", follower.holder, behind)
+        return {"behind_seconds": behind, "batch": follower.batch}
