@@ -9,14 +9,16 @@ import os
 import select
 import signal
 import threading
+import time
 from types import FrameType
 
 EXIT_CODE = 130
 """The exit code of shells: 128 plus the signal's number."""
 SAID = "binlake: interrupted; run again to go on, nothing is lost\n"
 
-GRACE, MOST = 3.0, 4.5
+GRACE, MOST = 2.5, 4.0
 """Seconds that a step has after the end was asked for: then it is interrupted, and then the process ends."""
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 _caught: list[int] = []
 
@@ -46,12 +48,20 @@ class Ending:
 
     def __init__(self) -> None:
         self.asked = False
+        self._is_over = False
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT for the wish from here on; a step that goes on for longer is interrupted."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._heard)
+        """Take SIGTERM and SIGINT for the wish from here on. A step that goes on is interrupted, as long as ``over``
+        isn't called."""
+        heard, telling = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(telling, False)
+        for number in _ENDING:
+            signal.signal(number, lambda number, frame: None)
+        signal.signal(signal.SIGUSR2, _raise)
+        # The main thread runs handlers once its present call returns; the descriptor is written to at once.
+        signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(heard,), name="ending", daemon=True).start()
 
     def ask(self) -> None:
         """Let the process end. A signal's handler may call it: it takes no lock."""
@@ -65,17 +75,17 @@ class Ending:
 
     def over(self) -> None:
         """Interrupt nothing any more: what was at work has ended."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._is_over = True
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            return
+    def _listen(self, heard: int) -> None:
+        while os.read(heard, 1)[0] not in _ENDING:
+            continue
         self.ask()
-        signal.signal(signal.SIGALRM, _raise)
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
-        last = threading.Timer(MOST, os._exit, (0,))  # a library may swallow the interrupt, or wait behind it
-        last.daemon = True
-        last.start()
+        time.sleep(GRACE)
+        if not self._is_over:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+        time.sleep(MOST - GRACE)
+        os._exit(0)  # a library may swallow the interrupt, or wait behind it
 
 
 def _end(number: int, frame: FrameType | None) -> None:

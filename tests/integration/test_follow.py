@@ -112,7 +112,7 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
         until(lambda: stands_at_head(mirror))
         until(lambda: (now := status(mirror)) and now.behind_seconds is not None and now.behind_seconds < 1)
         second.send_signal(signal.SIGTERM)
-        assert second.wait(5) == 0
+        assert second.wait(10) == 0
     assert status(mirror) is None
     mirror.assert_equal(*TABLES, "other")
     assert_consistent(mirror)
