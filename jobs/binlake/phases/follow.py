@@ -171,6 +171,7 @@ class Following:
             try:
                 has_carried = self._look(follower)
                 self._snapshot_asked()
+                self._sum_up()
             except LeaseHeld as held:
                 self._say_trouble(held.message)
                 follower.waits(held.message)
@@ -181,7 +182,6 @@ class Following:
                 self._failures = 0
                 self._go_on()
                 self._session.rest(self._pace.spark_idle)
-                self._sum_up()
                 self._wait(max(began + self._pace.every - time.monotonic(), _GAP if has_carried else 0))
 
     def _look(self, follower: Follower) -> bool:
@@ -234,11 +234,12 @@ class Following:
 
     def _sum_up(self) -> None:
         """Say in one line what was carried in the last minute, and keep the logs of the metadata tables short."""
-        if time.monotonic() - self._summed_at >= _SUMMED_EVERY:
-            if self._summed.batches:
-                self._report.say(self._summed.headline)
-                expiry.shorten_logs(self._metadata)
-            self._summed, self._summed_at = Followed(), time.monotonic()
+        if time.monotonic() - self._summed_at < _SUMMED_EVERY:
+            return
+        summed, self._summed, self._summed_at = self._summed, Followed(), time.monotonic()
+        if summed.batches:
+            self._report.say(summed.headline)
+            expiry.shorten_logs(self._metadata)
 
     def _snapshot_asked(self) -> None:
         """Snapshot the tables for which a batch or somebody asked. What can't be copied is tried again after growing
