@@ -43,6 +43,7 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
 	$(PYTHON) docker/local/bench_many_tables.py
+	$(PYTHON) docker/local/bench_follow.py
 	$(PYTHON) docker/local/bench_feeds.py
 	$(PYTHON) docker/local/bench_modes.py
 	$(PYTHON) docker/local/bench_page.py
@@ -52,12 +53,13 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, pinned versions, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, pinned versions, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
 	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/soak/big_transaction.py mysql 3
 	$(PYTHON) tests/soak/backlog.py mysql 5
 	$(PYTHON) tests/soak/many_syncs.py mysql 1000 120 .binlake
+	$(PYTHON) tests/soak/following.py 120
 	$(PYTHON) tests/soak/pinned_versions.py mysql 200
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
