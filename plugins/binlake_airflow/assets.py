@@ -12,12 +12,14 @@ from airflow.sdk import Asset, AssetAlias
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from binlake.config import PipelineConfig
     from binlake.metadata.metadata import Metadata
     from binlake.metadata.record import RunReport
 
 TableEvent = tuple[str, dict[str, Any]]
 """A table's name, and the ``extra`` of its asset's event."""
 STANDING_STILL = ("stopped", "missing", "resnapshot")
+_VERIFIED = "verified_through"
 _CLOCKS_AGREE = timedelta(days=1)
 """The most that the clocks of Airflow's hosts may differ."""
 
@@ -38,20 +40,28 @@ def run_key(context: Context) -> str:
     return f"{context['dag_run'].dag_id}/{context['dag_run'].run_id}"
 
 
-def announce(context: Context, source: str, table_events: Iterable[TableEvent]) -> None:
+def announce(context: Context, config: PipelineConfig, table_events: Iterable[TableEvent]) -> None:
     """Emit an asset event per table, except those that Airflow has already because the task was cleared after success.
 
-    Airflow stores events together with a task's success, so a task that died has emitted none.
+    Airflow stores events together with a task's success, so a task that died has emitted none. Each event also has
+    ``verified_through``, the batch up to which the table is known equal to the server.
     """
+    from binlake.metadata import verified
+    from binlake.metadata.metadata import metadata_of
+
     if not (events := list(table_events)):
         return
-    alias = asset_alias(source)
+    source = config.source.name
+    alias, through = asset_alias(source), verified.batches(metadata_of(config))
     since = context["dag_run"].run_after - _CLOCKS_AGREE
-    known = [(event.asset.uri, event.extra) for event in context["inlet_events"][alias].after(since.isoformat())]
+    known = [
+        (event.asset.uri, {key: value for key, value in (event.extra or {}).items() if key != _VERIFIED})
+        for event in context["inlet_events"][alias].after(since.isoformat())
+    ]
     for table, extra in events:
         asset = table_asset(source, table)
         if (asset.uri, extra) not in known:
-            context["outlet_events"][alias].add(asset, extra=extra)
+            context["outlet_events"][alias].add(asset, extra={**extra, _VERIFIED: through.get(table)})
 
 
 def changes(report: RunReport) -> list[TableEvent]:

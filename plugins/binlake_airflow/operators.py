@@ -259,7 +259,7 @@ class BinlakeAnnounceOperator(SourceOperator):
         for table, extra in copied:
             self.log.info("%s was copied, Delta version %s", table, extra["delta_version"])
         changed = [event for report in recorded for event in assets.changes(report)]
-        assets.announce(context, config.source.name, [*changed, *copied])
+        assets.announce(context, config, [*changed, *copied])
 
 
 class _BatchFindingOperator(SourceOperator):
@@ -441,7 +441,7 @@ class BinlakeSyncOperator(LineageOperator):
             self.log.info("%s", result["message"])
         events = [*(change for report in recorded for change in assets.changes(report)), *copied]
         if asset_alias(config.source.name) in self.outlets:
-            assets.announce(context, config.source.name, events)
+            assets.announce(context, config, events)
         self._lineage = lineage.of_tables(self.config_file, (name for name, _ in events))
         return summaries.of_sync(metadata, result, now)
 
@@ -492,7 +492,7 @@ class BinlakeRecordOperator(SourceOperator):
                 return {**self.plan, "tables": 0}
             report = pipeline.record(config, self.plan["batch"], run_key(context))
         tell(context, config, report)
-        assets.announce(context, config.source.name, assets.changes(report))
+        assets.announce(context, config, assets.changes(report))
         return summaries.of_run(pipeline.metadata_of(config), report)
 
 

@@ -57,7 +57,7 @@ works, and carries the lake where it doesn't. Settings: `follow` in `{file}`.
 _VERIFY_DOC = """
 Compares every value of the Delta tables of **{source}** with the server. The server is read consistently at one
 position, to which a sync brings the lake. If they differ, the run fails, and the log names the keys of rows; binlake's
-page shows when each table was last compared. Settings: `{file}`.
+page shows when each table was last compared. When this runs is set under `verify` in `{file}`.
 """
 
 _RESUME_DOC = """
@@ -223,7 +223,9 @@ def _follow(steps: Steps) -> DAG:
 
 
 def _verify(steps: Steps) -> DAG:
-    with _form(_dag(steps, "verify", _VERIFY_DOC), {"tables": _tables(steps.config, "all")}) as dag:
+    asked = None if steps.config.source.is_files else steps.config.verify.schedule
+    schedule = timetable_of(asked, "verify.schedule", steps.file)
+    with _form(_dag(steps, "verify", _VERIFY_DOC, schedule=schedule), {"tables": _tables(steps.config, "all")}) as dag:
         steps.verify(dag.param("tables"))
     return dag
 

@@ -57,6 +57,25 @@ def of_replays(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**_summed(results, "rows"), "paths": first(table["path"] for table in results)}
 
 
+def of_verification(metadata: Metadata, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Summarize a verification whose tables are all equal; ``verifications`` has those of each table.
+
+    verified_through: the batch up to which each table that follows the log is known equal; None where one never was
+    verified by reading.
+    """
+    from binlake.metadata import verified
+
+    compared = [table for table in result["tables"] if table["state"] == "compared"]
+    return {
+        "equal": result["equal"], "position": result["position"], "seconds": result["seconds"],
+        "tables": len(compared),
+        "rows": sum(table["source_rows"] for table in compared),
+        "chunks": sum(table["chunks"] for table in compared),
+        "verified_through": verified.least(verified.batches(metadata).values()),
+        "verifications": metadata.location("verifications"),
+    }  # fmt: skip
+
+
 def of_maintenance(metadata: Metadata, result: Mapping[str, Any]) -> dict[str, Any]:
     """Summarize an upkeep; ``runs``, kind maintain, has that of each table."""
     counts = _summed(result["tables"], "rewritten_files", "written_files", "removed_files", "removed_log_files")

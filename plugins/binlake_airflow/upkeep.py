@@ -11,7 +11,9 @@ from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.config.orchestration import Occasion
+from binlake.errors import SparkNeeded
 from binlake.spark.on_demand import SessionOnDemand
+from binlake.spark.starting import no_session
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import LineageOperator, SourceOperator, run_key
@@ -20,6 +22,8 @@ from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from binlake.source.log import Origin
 
 
 def _decider(context: Context) -> str:
@@ -30,7 +34,8 @@ def _decider(context: Context) -> str:
 class BinlakeVerifyOperator(BinlakeSparkOperator):
     """Compare every value of the lake with the server; the lake is first brought to the position at which it is read.
 
-    Fails if they differ; the log names the tables, and the keys of rows.
+    It reads both sides in the task's own process. A job does it where the YAML's ``verify.by`` is ``hash``, or
+    something needs Spark. Fails if they differ; the log names the tables, and the keys of rows.
 
     :param tables: patterns of ``database.table`` (templated); without any: all
     """
@@ -42,19 +47,39 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> Any:
+        from binlake import pipeline
         from binlake.doctor import beforehand
 
         config = self.pipeline_config()
+        origin = BinlakeHook(config.source.connection).origin()
         with airflow_errors():
-            beforehand.check_tables(config, BinlakeHook(config.source.connection).origin(), self.tables or ())
+            beforehand.check_tables(config, origin, self.tables or ())
         try:
             with airflow_errors():
-                patterns = ["--tables", *self.tables] if self.tables else []
-                result = self.submit(context, "--run", run_key(context), *patterns)
+                result = self._compared(context, config, origin)
         except AirflowFailException as error:
             notices.tell(config, context, "verify_failed", str(error))
             raise
-        return {**result, "tables": len(result["tables"])}
+        return summaries.of_verification(pipeline.metadata_of(config), result)
+
+    def _compared(self, context: Context, config: PipelineConfig, origin: Origin) -> dict[str, Any]:
+        """Return the report as JSON. Raises CheckFailed, or the job's error as Airflow's, where the lake differs."""
+        from binlake import pipeline
+
+        run, tables = run_key(context), list(self.tables or ())
+        if config.verify.by == "read":
+            try:
+                found = pipeline.verify(
+                    config, origin, no_session, TaskReport(self.log), tables=tables or None, run=run
+                )
+            except SparkNeeded as left:
+                self.log.info("%s", left)
+            else:
+                self.log.info("%s; no Spark was needed", found.to_text())
+                found.refuse_unequal()
+                return found.to_json()
+        compared: dict[str, Any] = self.submit(context, "--run", run, *(["--tables", *tables] if tables else []))
+        return compared
 
 
 class BinlakeResumeOperator(BinlakeSparkOperator):

@@ -113,6 +113,7 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
         said = airflow.run_all("without_changes", *commands, **with_examples(airflow))
     assert said.rstrip().endswith("No data found")
     assert f"{len(tables)} of {len(tables)} tables equal" in said
+    assert_verified(airflow, len(tables))
     assert f"{airflow.database}.orders as of batch 1: " in said
     assert "by 1 batch behind Delta version 0; equal to Delta version 1" in said
     assert airflow.states(FEEDS) == {"all": "success"}
@@ -213,6 +214,17 @@ def assert_assets(home: AirflowHome) -> None:
     assert sorted(copied) == sorted([(orders, BOOTSTRAP), (odd, BOOTSTRAP), (computed, BOOTSTRAP), (computed, SYNC)])
 
 
+def assert_verified(home: AirflowHome, tables: int) -> None:
+    """In the task's own process, and noted."""
+    ((left,),) = home.query(
+        "SELECT value FROM xcom WHERE dag_id = ? AND task_id = 'verify' AND key = 'return_value'", VERIFY
+    )
+    told = json.loads(left)
+    assert (told["equal"], told["tables"], told["verified_through"]) == (True, tables, 2)
+    (noted,) = pipeline.metadata_of(home.config).read("runs", where="kind = 'verify'")
+    assert not noted["why_spark"]
+
+
 def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
     assert watch.jobs_seen
     assert not watch.found
@@ -237,6 +249,7 @@ def drivers(home: AirflowHome) -> dict[int, int]:
 
 def assert_a_killed_task_takes_its_driver_along(home: AirflowHome) -> None:
     """kill -9 of the task's process while the job waits for the server; the task is tried again, and succeeds."""
+    home.yaml.write_text(home.yaml.read_text().replace("verify: {", "verify: {by: hash, "))
     home.run_beside_services("dags", "trigger", VERIFY)
     wait_for("its preflight", 120, lambda: home.states(VERIFY).get("preflight") == "success")
     with home.server.connect(database=home.database) as other, other.cursor() as cursor:

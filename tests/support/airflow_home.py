@@ -33,6 +33,7 @@ tables: {{include: ["{database}.*"], exclude: ["{database}.audit_*"]}}
 lake: {{path: "{lake}"}}
 schedule: "{schedule}"
 maintain: {{schedule: null, staging_hours: 24}}
+verify: {{schedule: null}}
 airflow: {{retry_delay_seconds: 5}}
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 from binlake.batch.rules import LEFT_OUT
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import OF_KEYS
-from binlake.metadata import decisions, feed_watermarks, followers, lease, watermarks
+from binlake.metadata import decisions, feed_watermarks, followers, lease, verified, watermarks
 from binlake.metadata.failures import FAILED
 from binlake.metadata.feed_watermarks import FeedStatus
 from binlake.metadata.followers import FollowerStatus
@@ -99,17 +99,7 @@ class SourceStatus:
         }
 
 
-def verified_through(metadata: Metadata) -> dict[str, dict[str, Any]]:
-    """Return, by table id, the batch, position and time up to which every chunk of a table is known equal."""
-    oldest: dict[str, dict[str, Any]] = {}
-    for row in metadata.read("verified", ["table_id", "batch", "position", "at_us"]):
-        known = oldest.get(row["table_id"])
-        if known is None or row["batch"] < known["batch"]:
-            oldest[row["table_id"]] = {key: row[key] for key in ("batch", "position", "at_us")}
-    return oldest
-
-
-def _table(config: PipelineConfig, row: dict[str, Any], verified: dict[str, Any] | None) -> dict[str, Any]:
+def _table(config: PipelineConfig, row: dict[str, Any], through: dict[str, Any] | None) -> dict[str, Any]:
     """Return a watermark as the YAML decides now: what it leaves out isn't followed, and what it includes again will
     be."""
     name = TableName(row["database"], row["table"])
@@ -122,7 +112,7 @@ def _table(config: PipelineConfig, row: dict[str, Any], verified: dict[str, Any]
     return {
         "table": f"{row['database']}.{row['table']}",
         **{key: row[key] for key in kept},
-        "verified_through": verified,
+        "verified_through": through,
     }
 
 
@@ -132,8 +122,8 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     control = lease.read(metadata)
     last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
     failed = _failed(metadata, last, is_open=control.open is not None)
-    verified = verified_through(metadata)
-    tables = [_table(config, row, verified.get(row["table_id"])) for row in watermarks.read(metadata)]
+    through = verified.through(metadata)
+    tables = [_table(config, row, through.get(row["table_id"])) for row in watermarks.read(metadata)]
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,

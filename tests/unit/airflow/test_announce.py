@@ -113,7 +113,7 @@ def test_who_recorded_and_died_announces_when_tried_again(merged: Path) -> None:
     assert run.record() == ["binlake://shop/shop.orders"]
     (event,) = run.events
     counts = {"inserted": 3, "updated": 2, "deleted": 1}
-    assert event.extra == {**counts, "batch": 1, "position": str(STOP), "delta_version": 7}
+    assert event.extra == {**counts, "batch": 1, "position": str(STOP), "delta_version": 7, "verified_through": None}
 
 
 def test_a_record_that_is_cleared_after_its_success_announces_nothing(merged: Path) -> None:
@@ -178,4 +178,6 @@ def test_what_a_runs_snapshots_copied_is_announced_once(file: Path) -> None:
     note_bootstrap(metadata, None, 0, 2, [copied("others", 0)])
     assert run.announce(dies=True) == run.announce() == ["binlake://shop/shop.orders", "binlake://shop/shop.lines"]
     assert run.announce() == []
-    assert run.events[1].extra == {"delta_version": 3, "table_id": "life of lines", "snapshot": True}
+    assert run.events[1].extra == {
+        "delta_version": 3, "table_id": "life of lines", "snapshot": True, "verified_through": None,
+    }  # fmt: skip

@@ -17,7 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config, pipeline
 from binlake.config import PipelineConfig
-from binlake.errors import ConfigurationError
+from binlake.errors import CheckFailed, ConfigurationError, ConnectionFailed, SparkNeeded
 from binlake.metadata.metadata import metadata_of
 from binlake.metadata.record import RunReport, TableRun
 from binlake.phases import watch
@@ -259,21 +259,44 @@ def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(AirflowFailException("3 rows differ"), ["3 rows differ (verify_failed)"]), (AirflowException("no network"), [])],
+    [(CheckFailed("3 rows differ"), ["3 rows differ (verify_failed)"]), (ConnectionFailed("no network"), [])],
 )
 def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: list[str]
 ) -> None:
     file = yaml(tmp_path, f"notify: [{noted('verify_failed')}]")
 
-    def submit(*_: Any, **__: Any) -> None:
+    def verify(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(BinlakeVerifyOperator, "submit", submit)
+    monkeypatch.setattr(pipeline, "verify", verify)
     run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")
-    with pytest.raises(type(error)):
+    with pytest.raises(AirflowFailException if expected else AirflowException):
         BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
     assert told == expected
+
+
+@pytest.mark.parametrize("way", ["read", "hash"])
+def test_a_verification_is_submitted_where_it_needs_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    file = yaml(tmp_path, "retries: 1")
+    file.write_text(f"{file.read_text()}verify: {{by: {way}}}\n")
+    began: list[str] = []
+
+    def verify(*_: Any, **__: Any) -> None:
+        began.append("here")
+        raise SparkNeeded("Spark is needed: it is odd")
+
+    def submit(_: BinlakeVerifyOperator, __: Any, *arguments: str) -> dict[str, Any]:
+        began.append(" ".join(arguments))
+        return {"equal": True, "position": "s/b.000001:4@1", "seconds": 0.5, "tables": []}
+
+    monkeypatch.setattr(pipeline, "verify", verify)
+    monkeypatch.setattr(BinlakeVerifyOperator, "submit", submit)
+    context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")}
+    BinlakeVerifyOperator(task_id="verify", config_file=str(file), tables=["shop.a*"]).execute(context)
+    assert began == [*(["here"] if way == "read" else []), "--run binlake_shop_verify/r --tables shop.a*"]
 
 
 @pytest.mark.parametrize(

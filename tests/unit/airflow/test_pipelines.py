@@ -146,7 +146,8 @@ def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:
         assert task.retry_exponential_backoff
     assert not found["binlake_bank_bootstrap"].timetable.can_be_scheduled
     maintain = found["binlake_bank_maintain"]
-    assert maintain.timetable == CronDataIntervalTimetable("0 0 * * *", timezone="UTC")
+    daily = CronDataIntervalTimetable("0 0 * * *", timezone="UTC")
+    assert maintain.timetable == found["binlake_bank_verify"].timetable == daily
     assert ([task.task_id for task in maintain.tasks], maintain.max_active_runs) == (["maintain"], 1)
     for dag in found.values():
         DagSerialization.to_dict(dag)
@@ -167,11 +168,12 @@ def test_a_source_without_schedule_is_run_by_hand(folder: Path) -> None:
     assert not dags_of(folder)["binlake_shop_sync"].timetable.can_be_scheduled
 
 
+@pytest.mark.parametrize("what", ["maintain", "verify"])
 @pytest.mark.parametrize(("schedule", "scheduled"), [("30 2 * * 0", True), ("null", False)])
-def test_when_a_source_is_maintained(folder: Path, schedule: str, scheduled: bool) -> None:
+def test_when_a_source_is_maintained_and_verified(folder: Path, what: str, schedule: str, scheduled: bool) -> None:
     text = '"30 2 * * 0"' if scheduled else schedule
-    write(folder, "shop", extra=f"maintain: {{schedule: {text}}}\n")
-    timetable = dags_of(folder)["binlake_shop_maintain"].timetable
+    write(folder, "shop", extra=f"{what}: {{schedule: {text}}}\n")
+    timetable = dags_of(folder)[f"binlake_shop_{what}"].timetable
     assert timetable.can_be_scheduled == scheduled
     if scheduled:
         assert timetable == CronDataIntervalTimetable(schedule, timezone="UTC")

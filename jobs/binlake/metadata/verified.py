@@ -1,0 +1,36 @@
+"""How far each table is known equal to the server, by the chunks that verifications noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from binlake.metadata.metadata import Metadata
+
+
+def through(metadata: Metadata) -> dict[str, dict[str, Any]]:
+    """Return, by table id, the batch, position and time up to which every chunk of a table is known equal."""
+    oldest: dict[str, dict[str, Any]] = {}
+    for row in metadata.read("verified", ["table_id", "batch", "position", "at_us"]):
+        known = oldest.get(row["table_id"])
+        if known is None or row["batch"] < known["batch"]:
+            oldest[row["table_id"]] = {key: row[key] for key in ("batch", "position", "at_us")}
+    return oldest
+
+
+def batches(metadata: Metadata) -> dict[str, int | None]:
+    """Return the batch up to which each table that follows the log is known equal, by ``database.table``; None for one
+    of which that isn't known."""
+    by_life = through(metadata)
+    lives = metadata.read("watermarks", ["table_id", "database", "table"], where="status = 'following'")
+    return {
+        f"{row['database']}.{row['table']}": by_life[row["table_id"]]["batch"] if row["table_id"] in by_life else None
+        for row in lives
+    }
+
+
+def least(through: Iterable[int | None]) -> int | None:
+    """Return the batch up to which all of some tables are known equal; None where that isn't known of one."""
+    numbers = [-1 if batch is None else batch for batch in through]
+    lowest = min(numbers, default=-1)
+    return None if lowest < 0 else lowest
