@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 def work(run: script.Job) -> "VerifyReport":
     asked = run.arguments
-    found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=asked.tables, run=asked.run)
+    found = pipeline.verify(
+        run.config, run.origin, run.session, run.report, tables=asked.tables, changed=asked.changed, run=asked.run
+    )
     run.report.say(found.to_text())
     found.refuse_unequal()
     return found
@@ -21,5 +23,6 @@ def work(run: script.Job) -> "VerifyReport":
 if __name__ == "__main__":
     parser = script.parser("verify")
     parser.add_argument("--tables", nargs="+", metavar="PATTERN")
+    parser.add_argument("--changed", action="store_true")
     parser.add_argument("--run", metavar="NAME")
     sys.exit(script.run(parser, work))

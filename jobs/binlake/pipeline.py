@@ -217,14 +217,18 @@ def verify(
     *,
     tables: list[str] | None = None,
     by: VerifyWay | None = None,
+    changed: bool = False,
+    seconds: float | None = None,
     run: str | None = None,
 ) -> VerifyReport:
     """Compare every value of the lake with a consistent read of the server, at the position of that read.
 
-    by: overrides the YAML's ``verify.by``.
+    by: overrides the YAML's ``verify.by``. changed: compare what may have changed since it was compared, and a share of
+    the rest. seconds: stop once so many have passed; the next verification goes on there.
     """
 
-    chosen, server = config.verified_by(by or config.verify.by), server_of(origin, "verify")
+    chosen = verification.chosen_way(config, by, by_chunks=changed or seconds is not None)
+    server = server_of(origin, "verify")
     snapshots.snapshot_asked(config, origin, session, report, run)
     with ExitStack() as standing_still:
         held = standing_still.enter_context(lease.held(metadata_of(config)))
@@ -233,8 +237,9 @@ def verify(
             _carry(held, config, origin, session, report, Limit(stop_at=position), run)
 
         return verification.compare(
-            chosen, server, session, report, catch_up, standing_still.close, tables=tables, run=run
-        )
+            chosen, server, session, report, catch_up, standing_still.close, tables=tables, run=run, changed=changed,
+            seconds=seconds,
+        )  # fmt: skip
 
 
 @noted("repair")

@@ -90,7 +90,7 @@ class SourceOperator(BaseOperator):
         self.config_file = config_file
 
 
-def _is_true(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """Tell whether a form's field, or its rendered template, is true."""
     return str(value).lower() == "true"
 
@@ -119,7 +119,7 @@ class BinlakePreflightOperator(SourceOperator):
         with airflow_errors():
             config = load(self.config_file)
             origin = BinlakeHook(config.source.connection).origin()
-            if _is_true(self.begin):
+            if is_true(self.begin):
                 metadata_of(config).begin_anew()
             checks = preflight(config, origin, patterns=self.tables or ())
         for check in checks:
@@ -173,7 +173,7 @@ class BinlakeSnapshotOperator(LineageOperator):
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
-        begin = ["--begin"] if _is_true(self.begin) else []
+        begin = ["--begin"] if is_true(self.begin) else []
         with airflow_errors():
             config = self.pipeline_config()
             origin = BinlakeHook(config.source.connection).origin()

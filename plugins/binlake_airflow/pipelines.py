@@ -225,8 +225,18 @@ def _follow(steps: Steps) -> DAG:
 def _verify(steps: Steps) -> DAG:
     asked = None if steps.config.source.is_files else steps.config.verify.schedule
     schedule = timetable_of(asked, "verify.schedule", steps.file)
-    with _form(_dag(steps, "verify", _VERIFY_DOC, schedule=schedule), {"tables": _tables(steps.config, "all")}) as dag:
-        steps.verify(dag.param("tables"))
+    params = {
+        "tables": _tables(steps.config, "all"),
+        "changed": Param(
+            None,
+            type=["null", "boolean"],
+            title="Changed",
+            description="Compare the rows that may have changed since they were compared, and "
+            f"{steps.config.verify.share} of the others; empty: all rows, in scheduled runs as verify.changed says.",
+        ),
+    }
+    with _form(_dag(steps, "verify", _VERIFY_DOC, schedule=schedule), params) as dag:
+        steps.verify(**{name: dag.param(name) for name in params})
     return dag
 
 

@@ -94,8 +94,9 @@ class Steps:
         """Make the task that follows the log in batches of seconds."""
         BinlakeFollowOperator(task_id="follow", **self._plain)
 
-    def verify(self, tables: Any = None) -> None:
-        verify = BinlakeVerifyOperator(task_id="verify", tables=tables, **self._spark)
+    def verify(self, tables: Any = None, changed: Any = None) -> None:
+        """Make the tasks of a verification. tables, changed: as in BinlakeVerifyOperator."""
+        verify = BinlakeVerifyOperator(task_id="verify", tables=tables, changed=changed, **self._spark)
         self._preflight(tables) >> verify
         verify >> self._announce(batches=True)
 

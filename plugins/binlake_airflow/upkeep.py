@@ -16,7 +16,7 @@ from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import LineageOperator, SourceOperator, run_key
+from binlake_airflow.operators import LineageOperator, SourceOperator, is_true, run_key
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 from binlake_airflow.task_log import TaskReport
 
@@ -38,13 +38,16 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     something needs Spark. Fails if they differ; the log names the tables, and the keys of rows.
 
     :param tables: patterns of ``database.table`` (templated); without any: all
+    :param changed: compare what may have changed since it was compared, and a share of the rest (templated); None: as
+        the YAML's ``verify.changed`` says in a scheduled run, else everything
     """
 
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables")
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "changed")
 
-    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *, tables: Any = None, changed: Any = None, **kwargs: Any) -> None:
         super().__init__(job="verify", **kwargs)
         self.tables = tables
+        self.changed = changed
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
@@ -66,11 +69,11 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         """Return the report as JSON. Raises CheckFailed, or the job's error as Airflow's, where the lake differs."""
         from binlake import pipeline
 
-        run, tables = run_key(context), list(self.tables or ())
+        run, tables, changed = run_key(context), list(self.tables or ()), self._is_of_changed(context, config)
         if config.verify.by == "read":
             try:
                 found = pipeline.verify(
-                    config, origin, no_session, TaskReport(self.log), tables=tables or None, run=run
+                    config, origin, no_session, TaskReport(self.log), tables=tables or None, changed=changed, run=run
                 )
             except SparkNeeded as left:
                 self.log.info("%s", left)
@@ -78,8 +81,16 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
                 self.log.info("%s; no Spark was needed", found.to_text())
                 found.refuse_unequal()
                 return found.to_json()
-        compared: dict[str, Any] = self.submit(context, "--run", run, *(["--tables", *tables] if tables else []))
+        asked = [*(["--changed"] if changed else []), *(["--tables", *tables] if tables else [])]
+        compared: dict[str, Any] = self.submit(context, "--run", run, *asked)
         return compared
+
+    def _is_of_changed(self, context: Context, config: PipelineConfig) -> bool:
+        if config.verify.by != "read":
+            return False
+        if self.changed is None:
+            return config.verify.changed and context["dag_run"].run_type == "scheduled"
+        return is_true(self.changed)
 
 
 class BinlakeResumeOperator(BinlakeSparkOperator):

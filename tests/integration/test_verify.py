@@ -1,4 +1,8 @@
-"""verify finds what differs, however small, and finds nothing where nothing does."""
+"""verify finds what differs, however small, and finds nothing where nothing does.
+
+What is found by reading stands in test_verify_without_spark.py; here both ways are compared, on the same tables, by the
+soak.
+"""
 
 from __future__ import annotations
 
@@ -112,13 +116,15 @@ class Mirror:
         return found
 
 
-@pytest.fixture(params=["read", "hash"])
+@pytest.fixture(params=[pytest.param("read", marks=pytest.mark.soak), "hash"])
 def mirror(server: Server, database: str, lake: Path, spark: SparkSession, request: pytest.FixtureRequest) -> Mirror:
     return Mirror(server, database, lake, spark, request.param)
 
 
 hashed_by_mysql = pytest.mark.parametrize(
-    ("server", "mirror"), [("mysql", "read"), ("mariadb", "read"), ("mysql", "hash")], indirect=True
+    ("server", "mirror"),
+    [pytest.param("mysql", "read", marks=pytest.mark.soak), ("mariadb", "read"), ("mysql", "hash")],
+    indirect=True,
 )
 """For what depends on the way of comparing, and not on what a server hashes."""
 

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
 from unittest import mock
@@ -18,13 +19,14 @@ from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.delta import delta_actions, opened_tables, plain_tables
 from binlake.delta.plain_files import added_file
-from binlake.errors import CheckFailed
+from binlake.errors import CheckFailed, ConnectionFailed, UsageError
 from binlake.faults import FaultPoint
 from binlake.metadata.metadata import query
 from binlake.metadata.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.server import Source
+from binlake.verify.by_read import ByRead
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.planted_faults import FaultKind, planted
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
@@ -177,6 +179,7 @@ def planted_in(mirror: Mirror, table: str, kinds: Iterator[str], count: int) -> 
     return chosen
 
 
+@pytest.mark.parametrize("server", [pytest.param("mysql", marks=pytest.mark.soak), "mariadb"], indirect=True)
 def test_a_hundred_faults_in_twenty_tables_are_repaired(alone: Mirror) -> None:
     """Of eight kinds, in tables with and without keys; nothing else is touched, and the tables follow on."""
     keys = ("PRIMARY KEY (id)", "PRIMARY KEY (name)", "PRIMARY KEY (at, id)", "KEY (id)")
@@ -325,3 +328,120 @@ def test_a_table_that_only_delta_can_read_is_hashed(alone: Mirror) -> None:
         pytest.raises(AssertionError, match=r"hashes rows: .*[.]t: the table has .*deletionVectors"),
     ):
         verify(alone)
+
+
+ROWS = (
+    "INSERT INTO {} WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900) SELECT n, 'v' FROM s"
+)
+
+
+@pytest.fixture
+def small_chunks(alone: Mirror) -> Iterator[Mirror]:
+    """Two tables of 900 rows: ``t`` in nine chunks or so, ``named`` in shares, which only whole tables are read of."""
+    alone.options["verify"] = {"share": "1%"}
+    alone.execute(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE named (id VARCHAR(20) PRIMARY KEY, v VARCHAR(20))",
+        *map(ROWS.format, ("t", "named")),
+        "ANALYZE TABLE t, named",
+    )
+    begin_alone(alone)
+    with ExitStack() as stack:
+        for module in ("lake_rows", "changed_chunks", "key_cells"):
+            stack.enter_context(mock.patch(f"binlake.verify.{module}.ROWS_PER_CHUNK", 100))
+        stack.enter_context(mock.patch("binlake.verify.by_read._TOGETHER", 2))
+        stack.enter_context(mock.patch("binlake.verify.lake_rows._MOST_TIMES", 9))  # the lake has one file
+        stack.enter_context(mock.patch("binlake.merge.in_process.SMALL", 0))  # rows are marked as in large files
+        yield alone
+
+
+def verify_changed(mirror: Mirror, **options: Any) -> dict[str, TableResult]:
+    report = pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), changed=True, **options)
+    return {table.name.table: table for table in report.tables}
+
+
+@on_mysql
+def test_only_what_may_have_changed_is_compared_again(small_chunks: Mirror) -> None:
+    first = {table.name.table: table for table in verify(small_chunks).tables}
+    chunks = first["t"].chunks
+    assert (chunks, first["t"].looked, first["named"].looked) == (9, 9, 9)
+    again = verify_changed(small_chunks)
+    assert (again["t"].looked, again["named"].looked) == (0, 9), "the share: those that were compared first"
+    small_chunks.execute(
+        "UPDATE t SET v = 'new' WHERE id IN (5, 707)",
+        "DELETE FROM t WHERE id = 210",
+        "INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1001 UNION ALL SELECT n + 1 FROM s WHERE n < 1300)"
+        " SELECT n, 'late' FROM s",
+    )
+    again = verify_changed(small_chunks)
+    compared = again["t"]
+    assert all(table.equal for table in again.values())
+    assert (compared.source_rows, compared.lake_rows) == (1199, 1199)
+    assert compared.chunks is not None
+    assert compared.looked is not None
+    assert compared.chunks >= 11, "the last chunk, which grew, is divided"
+    assert 3 + (compared.chunks - 8) <= compared.looked <= 4 + (compared.chunks - 8)
+    statuses = read_status(small_chunks.config).tables
+    assert {status["verified_through"]["batch"] for status in statuses} == {statuses[0]["batch"]}
+    assert all(table.equal for table in pipeline.verify_lake(small_chunks.config).tables)
+    put(small_chunks, "t", rows(small_chunks, "t").slice(1))
+    found = verify_changed(small_chunks)["t"]
+    assert (found.equal, [row.kind for row in found.rows]) == (False, ["missing"])
+    assert "verified_through" not in {name for name, told in status_of(small_chunks, "t").items() if told is not None}
+    repair(small_chunks).refuse_unrepaired()
+    assert status_of(small_chunks, "t")["verified_through"]
+    assert verify_changed(small_chunks)["t"].equal
+
+
+def status_of(mirror: Mirror, table: str) -> dict[str, Any]:
+    (status,) = [one for one in read_status(mirror.config).tables if one["table"].endswith(f".{table}")]
+    return status
+
+
+@on_mysql
+def test_what_no_log_tells_is_found_when_its_turn_comes(small_chunks: Mirror) -> None:
+    small_chunks.options["verify"] = {"share": "20%"}
+    assert verify(small_chunks).equal
+    small_chunks.execute("SET SESSION sql_log_bin = 0", "UPDATE t SET v = 'silent' WHERE id = 890")
+    runs = [verify_changed(small_chunks)["t"] for _ in range(5)]
+    assert runs[0].equal
+    assert sum(run.looked or 0 for run in runs) >= 9
+    assert {row for run in runs for row in run.rows} == {DifferingRow("changed", (("id", "890"),), columns=("v",))}
+
+
+@on_mysql
+def test_a_verification_goes_on_where_one_ended(small_chunks: Mirror) -> None:
+    """Because its time was up, or because it was killed; what was changed meanwhile is compared again."""
+    pattern = f"{small_chunks.database}.t"
+    options: dict[str, Any] = {"tables": [pattern]}
+    begun = pipeline.verify(small_chunks.config, small_chunks.origin, _no_spark, Report(), seconds=0, **options)
+    begun.refuse_unequal()
+    (table,) = begun.tables
+    assert (table.state, table.looked, begun.to_json()["equal"]) == ("unfinished", 2, None)
+    assert status_of(small_chunks, "t")["verified_through"] is None
+    small_chunks.execute("UPDATE t SET v = 'new' WHERE id = 1")
+    with mock.patch("binlake.verify.by_read.ByRead._sum_up_lake", _failing_at(3)), pytest.raises(ConnectionFailed):
+        verify(small_chunks, pattern)
+    (table,) = verify(small_chunks, pattern).tables
+    assert (table.equal, table.chunks, table.looked) == (True, 9, 9 - 1 - 4)
+    (table,) = verify(small_chunks, pattern).tables
+    assert table.looked == 9
+
+
+def _failing_at(number: int) -> Any:
+    """The lake's rows can be read so often."""
+    read, calls = ByRead._sum_up_lake, itertools.count(1)
+
+    def sum_up(*arguments: Any) -> None:
+        if next(calls) == number:
+            raise ConnectionFailed("it is gone")
+        read(*arguments)
+
+    return sum_up
+
+
+@on_mysql
+def test_hashes_are_compared_of_all_rows_alone(alone: Mirror) -> None:
+    alone.options["verify"] = {"by": "hash"}
+    with pytest.raises(UsageError, match="by hash all rows are compared"):
+        verify_changed(alone)

@@ -148,8 +148,19 @@ def _parser() -> argparse.ArgumentParser:
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
-    verify.add_argument("--lake", action="store_true", help="check the lake's files alone, by what was verified before")
     verify.add_argument(
+        "--for",
+        dest="duration",
+        type=_duration,
+        metavar="DURATION",
+        help="end after 30m …; the next run goes on there",
+    )
+    what = verify.add_mutually_exclusive_group()
+    what.add_argument(
+        "--changed", action="store_true", help="compare what may have changed since, and a share of the rest"
+    )
+    what.add_argument("--lake", action="store_true", help="check the lake's files alone, by what was verified before")
+    what.add_argument(
         "--self-test", action="store_true", help="plant faults in copies of the lake's rows, and find each"
     )
     repair = add("repair", step_commands.repair, "put right the rows that differ from the server", as_json=True)

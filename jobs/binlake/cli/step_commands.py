@@ -13,7 +13,7 @@ from binlake.cli import printing, replay_arguments
 from binlake.cli.sessions import catalog_session_of, origin_of, report_of, session_of
 from binlake.config import PipelineConfig
 from binlake.config.pipeline_config import YamlOnDisk
-from binlake.errors import TableError
+from binlake.errors import TableError, UsageError
 from binlake.moment import parse_moment
 from binlake.report import Report
 
@@ -88,6 +88,8 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
+    if arguments.duration is not None and (arguments.lake or arguments.self_test):
+        raise UsageError("--for limits the comparison with the server alone", remedy="leave it out")
     if arguments.self_test:
         tested = pipeline.self_test(config, tables=arguments.tables)
         if arguments.json:
@@ -101,8 +103,10 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     if arguments.lake:
         result = pipeline.verify_lake(config, tables=arguments.tables)
     else:
-        session = session_of("verify", config, report)
-        result = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables, by=arguments.by)
+        result = pipeline.verify(
+            config, origin_of(config), session_of("verify", config, report), report, tables=arguments.tables,
+            by=arguments.by, changed=arguments.changed, seconds=arguments.duration,
+        )  # fmt: skip
     if arguments.json:
         printing.as_json(result.to_json())
     else:

@@ -12,12 +12,12 @@ HOUR_SECONDS = 3600
 HOUR_US = HOUR_SECONDS * 1_000_000
 DAY_US = 24 * HOUR_US
 _MB, _GB = 10**6, 10**9
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": HOUR_SECONDS, "d": 24 * HOUR_SECONDS}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": HOUR_SECONDS, "d": 24 * HOUR_SECONDS}
 
 
 def seconds_of(duration: str) -> float:
-    """Return the seconds of a duration: ``500ms``, ``1s``, ``5min``, ``2h``, ``1d``. Raises ValueError."""
+    """Return the seconds of a duration: ``500ms``, ``1s``, ``5min`` or ``5m``, ``2h``, ``1d``. Raises ValueError."""
     match = _DURATION.fullmatch(duration)
     if match is None or not float(match[1]):
         raise ValueError(f"{duration!r} is no duration; write 500ms, 1s, 5min, 2h or 1d")

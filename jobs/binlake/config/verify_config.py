@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from binlake.config.orchestration import Schedule
 from binlake.config.section import Section
@@ -12,15 +13,28 @@ from binlake.config.section import Section
 VerifyWay = Literal["read", "hash"]
 
 
+def _is_share(share: str) -> str:
+    if not re.fullmatch(r"\d{1,3}([.]\d+)?%", share) or not 0 < float(share[:-1]) <= 100:
+        raise ValueError(f"{share!r} is not a share; write a percentage above 0%, up to 100%, such as 5%")
+    return share
+
+
 class VerifyConfig(Section):
     """How the lake is compared with the server.
 
     by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
     at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
-    limit. schedule: when the verify DAG runs; None: only when somebody triggers it.
+    limit. schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
+    compare only what may have changed since it was compared, and a share of the rest. share: of all rows, in percent.
     """
 
     by: VerifyWay = "read"
     connections: Annotated[int, Field(ge=1, le=64)] | None = None
     rows_per_second: Annotated[int, Field(ge=1)] | None = None
     schedule: Schedule | None = "@daily"
+    changed: bool = True
+    share: Annotated[str, AfterValidator(_is_share)] = "5%"
+
+    @property
+    def share_of_rows(self) -> float:
+        return float(self.share.removesuffix("%")) / 100

@@ -6,7 +6,7 @@ deltalake's own reader reads files side by side, in no order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -72,6 +72,23 @@ def of_files(log: DeltaTable, table_path: str, fields: Sequence[pa.Field], paths
 
     for path in paths:
         yield FileRows(path, partial(rows_of, path))
+
+
+def of_numbers(
+    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], path: str, numbers: Iterable[int] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a data file by their numbers, ascending; with None all rows. They needn't be there at the log's
+    version. fields, errors: as of ``read``."""
+    stored = physical_names(log)
+    columns = [stored[field.name] for field in fields]
+    wanted = None if numbers is None else np.fromiter(numbers, np.int64)
+    with files.opened(f"{table_path}/{path}") as source:
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        for rows, first in _of_file(file, columns, 0):
+            if wanted is not None:
+                there = wanted[slice(*np.searchsorted(wanted, [first, first + rows.num_rows]))]
+                rows = rows.take(pa.array(there - first))
+            yield _as_wanted(rows, fields, stored)
 
 
 def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:

@@ -47,7 +47,7 @@ def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, D
         begins = hint["version"] + 1
         actions = _of_checkpoint(table_path, hint, paths)
     for number in range(begins, version + 1):
-        for action in _of_commit(table_path, number):
+        for action in of_commit(table_path, number):
             add, remove = action.get("add"), action.get("remove")
             if add and add["path"] in paths:
                 actions[add["path"]] = add
@@ -56,7 +56,8 @@ def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, D
     return actions
 
 
-def _of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
+def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
+    """Yield a commit's actions. Raises FileNotFoundError where it is gone; OSError, ValueError."""
     for line in files.read_text(f"{table_path}/_delta_log/{version:020}.json").splitlines():
         if line.strip():
             yield json.loads(line)

@@ -118,7 +118,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "omissions": _schema(
         feed=_TEXT, at_us=_INT, layer=_TEXT, table=_TEXT, place=_TEXT, events=_INT, mutations=_INT, reason=_TEXT,
     ),
-    # Chunks that were compared and equal. ranges: they are ranges of the key's first column, each from ``least`` on.
+    # Chunks of tables: up to which batch each is known equal, null where it isn't. ranges: they are ranges of the key's
+    # first column, each from ``least`` on. at_us: when its rows were read last.
     "verified": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, chunks=_INT, ranges=pa.bool_(), least=_TEXT,
         batch=_INT, position=_TEXT, delta_version=_INT, shape=_TEXT, rows=_INT, checksum=_TEXT, at_us=_INT,
@@ -131,7 +132,10 @@ SCHEMAS: dict[str, pa.Schema] = {
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
         delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),
+        looked_chunks=_INT, looked_rows=_INT, seconds=pa.float64(),
     ),
+    # Verifications of all rows that began and didn't come to their end. tables: their patterns, JSON.
+    "unfinished_verifications": _schema(tables=_TEXT, begun_us=_INT),
 }  # fmt: skip
 """Arrow schemas of the metadata tables. ``_us`` is microseconds since 1970 UTC; positions are text."""
 

@@ -12,10 +12,14 @@ def through(metadata: Metadata) -> dict[str, dict[str, Any]]:
     """Return, by table id, the batch, position and time up to which every chunk of a table is known equal."""
     oldest: dict[str, dict[str, Any]] = {}
     for row in metadata.read("verified", ["table_id", "batch", "position", "at_us"]):
-        known = oldest.get(row["table_id"])
-        if known is None or row["batch"] < known["batch"]:
-            oldest[row["table_id"]] = {key: row[key] for key in ("batch", "position", "at_us")}
-    return oldest
+        known = oldest.setdefault(row["table_id"], row)
+        if known["batch"] is not None and (row["batch"] is None or row["batch"] < known["batch"]):
+            oldest[row["table_id"]] = row
+    return {
+        table_id: {key: row[key] for key in ("batch", "position", "at_us")}
+        for table_id, row in oldest.items()
+        if row["batch"] is not None
+    }
 
 
 def batches(metadata: Metadata) -> dict[str, int | None]:

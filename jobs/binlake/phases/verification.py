@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, VerifyWay
+from binlake.errors import UsageError
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of
 from binlake.position import Position
@@ -28,6 +29,17 @@ class RepairAsked:
     keep_values: bool
 
 
+def chosen_way(config: PipelineConfig, by: VerifyWay | None, *, by_chunks: bool) -> PipelineConfig:
+    """Return the settings for comparing in a way; without one in the YAML's. Raises UsageError where only some chunks
+    are to be compared by hashes."""
+    way = by or config.verify.by
+    if by_chunks and way == "hash":
+        raise UsageError(
+            "by hash all rows are compared, in one run", remedy="leave out --changed and --for, or --by hash"
+        )
+    return config.verified_by(way)
+
+
 def compare(
     config: PipelineConfig,
     server: Endpoint,
@@ -38,12 +50,14 @@ def compare(
     *,
     tables: list[str] | None,
     run: str | None,
+    changed: bool = False,
+    seconds: float | None = None,
     repair: RepairAsked | None = None,
 ) -> VerifyReport:
     """Compare the tables that patterns match with the server.
 
     catch_up: brings the lake to exactly a position. go_on: called once nothing more depends on the lake's standing
-    still there.
+    still there. changed, seconds: as of ``verify``.
     """
     from binlake.verify.repair import Repairs
     from binlake.verify.verify import verify
@@ -53,13 +67,14 @@ def compare(
         metadata = repair.held.metadata
         repairs = Repairs(repair.held, config, dry_run=repair.dry_run, keep_values=repair.keep_values)
     return verify(
-        config, server, session, metadata, catch_up, go_on, tables=tables, report=report, repairs=repairs, run=run
-    )
+        config, server, session, metadata, catch_up, go_on, tables=tables, report=report, repairs=repairs, run=run,
+        changed=changed, seconds=seconds,
+    )  # fmt: skip
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:
     """Check the lake's data files by the checksums of the chunks that were verified; the server isn't asked."""
-    from binlake.verify.verified_chunks import check_lake
+    from binlake.verify.lake_check import check_lake
 
     return check_lake(config, metadata_of(config), tables)
 

@@ -1,19 +1,21 @@
 """Verify by reading: the server's rows and those of the lake's data files, both in Arrow, compared by this process.
 
 Both sides are read once, each in its own order, by several threads. Rows are summed up by cells (key_cells.py); where
-the sums of a cell differ, its rows are read again from both sides and compared by key, column by column.
+the sums of a cell differ, its rows are read again from both sides and compared by key, column by column. A large table
+is compared some chunks at a time, and what is known by then is noted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from numpy.typing import NDArray
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
@@ -25,9 +27,11 @@ from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.verify import server_rows
+from binlake.verify.chosen_chunks import ChosenChunks
 from binlake.verify.key_cells import CELLS, ComparedColumns, KeyCells, Measured
+from binlake.verify.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
 from binlake.verify.lake_rows import LakeRows, Unreadable
-from binlake.verify.pace import Pace
+from binlake.verify.pace import Budget, Pace
 from binlake.verify.repair import Looked, Repairs
 from binlake.verify.result import MOST_ROWS, TableRepair, TableResult
 from binlake.verify.row_checksums import Flags, Sums
@@ -38,21 +42,48 @@ MOST_LOOKED_AT = 200_000
 """The most rows of a side that are held to find the differing ones, but for those of one cell."""
 
 
+_TOGETHER = 20
+"""Chunks that are compared together: after these, what is known is noted, and the time that is left is looked at."""
+
+
+@dataclass(frozen=True)
+class ServerPart:
+    """Rows that are read from the server by one query. chunks: which are in it."""
+
+    chunks: slice
+    future: Future[None]
+
+
 @dataclass
 class TableReading:
-    """One table's comparison. server, lake: sums, which several threads add to."""
+    """One table's comparison. server, lake: sums, which several threads add to. done: which chunks were compared."""
 
     table: SourceTable
     compared: ComparedColumns
-    cells: KeyCells
-    parts: list[Future[None]] = field(default_factory=list)
+    chosen: ChosenChunks
+    parts: list[ServerPart] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.server, self.lake = Sums.empty(self.cells.count), Sums.empty(self.cells.count)
+        self.done: Flags = np.zeros(self.cells.chunks, np.bool_)
         self._adding = threading.Lock()
 
-    def add(self, sums: Sums, rows: pa.RecordBatch) -> None:
-        """Add rows of one side to its sums."""
+    @property
+    def cells(self) -> KeyCells:
+        return self.chosen.known.cells
+
+    @property
+    def futures(self) -> list[Future[None]]:
+        return [part.future for part in self.parts]
+
+    @property
+    def is_done(self) -> bool:
+        return bool((self.done | ~self.chosen.wanted).all())
+
+    def add(self, sums: Sums, rows: pa.RecordBatch, wanted: Flags | None = None) -> None:
+        """Add rows of one side to its sums. wanted: only those in these chunks."""
+        if wanted is not None:
+            rows = self.compared.of_chunks(rows, self.cells, wanted)
         measured = self.compared.measured(rows, self.cells)
         with self._adding:
             sums.add(measured.cells, measured.checksums)
@@ -62,55 +93,82 @@ class TableReading:
         for rows in server_rows.read(source, self.table, query, pace):
             self.add(self.server, rows)
 
+    def differing(self) -> NDArray[np.intp]:
+        """Return the numbers of the cells that differ, of chunks that were compared."""
+        cells = self.server.differing(self.lake)
+        return cells[self.done[cells // CELLS]]
+
+    def total(self, sums: Sums) -> int:
+        """Return the rows of one side: those of the chunks that were compared, and of those that are known."""
+        chunks = self.chosen.known.chunks
+        known = sum(chunk.rows for chunk, done in zip(chunks, self.done.tolist(), strict=True) if chunk and not done)
+        return known + self.looked_rows(sums)
+
+    def looked_rows(self, sums: Sums) -> int:
+        return int(sums.by_chunk(CELLS).rows[self.done].sum())
+
 
 class ByRead:
     """Comparisons of tables by reading.
 
-    workers: how many data files are read at once. repairs: what puts differing tables right, if that is asked for.
+    workers: how many data files are read at once. budget: the time they may take. repairs: what puts differing tables
+    right, if that is asked for.
     """
 
-    def __init__(self, config: PipelineConfig, workers: int, repairs: Repairs | None = None) -> None:
+    def __init__(self, config: PipelineConfig, workers: int, budget: Budget, repairs: Repairs | None = None) -> None:
         self._config = config
         self._repairs = repairs
         self._pace = Pace(config.verify.rows_per_second)
+        self._budget = budget
         self._workers = workers
         self._files = ThreadPoolExecutor(workers)
         self._tables: dict[TableName, TableReading] = {}
-        self.equal: dict[TableName, tuple[KeyCells, Sums]] = {}
-        """The chunks and sums of the tables that were compared and are equal."""
+        self.notes: ChunkNotes | None = None
+        """Where what was compared is noted, once the lake stands at the position."""
 
     def close(self) -> None:
         self._files.shutdown(cancel_futures=True)
 
     def read_under_lock(self, view: Source, table: SourceTable) -> None:
         """Read a table whose engine has no read views, while the server is locked. Raises SourceError."""
-        reading = self._reading(table)
+        reading = self._reading(table, self._cut(table))
         finished: Future[None] = Future()
         try:
-            for query in server_rows.of_all(table, reading.cells):
+            for _, query in server_rows.of_wanted(table, reading.cells, reading.chosen.wanted):
                 reading.add_server(view, query, Pace(None))
             finished.set_result(None)
         except Unreadable as error:
             finished.set_exception(error)
-        reading.parts.append(finished)
+        reading.parts.append(ServerPart(slice(0, reading.cells.chunks), finished))
 
-    def begin(self, table: SourceTable, views: ReadViews) -> Sequence[Future[None]]:
-        """Begin to read a table's rows from the server, and return the futures of its parts."""
+    def begin(self, table: SourceTable, views: ReadViews, chosen: ChosenChunks | None = None) -> Sequence[Future[None]]:
+        """Begin to read a table's rows from the server, and return the futures of its parts.
+
+        chosen: which chunks; all of the table, cut as the lake's rows are by now, where none are given.
+        """
         if table.name in self._tables:
-            return self._tables[table.name].parts
-        reading = self._reading(table)
-        queries = server_rows.of_all(table, reading.cells)
-        if (count := server_rows.parts_without_ranges(table, reading.cells, self._workers)) > 1:
-            queries = views.looking.submit(lambda view: server_rows.of_parts(view, table, count)).result()
+            return self._tables[table.name].futures
+        reading = self._reading(table, chosen or self._cut(table))
+        queries = server_rows.of_wanted(table, reading.cells, reading.chosen.wanted)
+        count = server_rows.parts_without_ranges(table, reading.cells, self._workers) if queries else 1
+        if count > 1:
+            (whole, _), *_ = queries
+            parts = views.looking.submit(lambda view: server_rows.of_parts(view, table, count)).result()
+            queries = [(whole, query) for query in parts]
 
         def part(query: str) -> Callable[[Source], None]:
             return lambda view: reading.add_server(view, query, self._pace)
 
-        reading.parts = [views.reading.submit(part(query)) for query in queries]
-        return reading.parts
+        reading.parts = [ServerPart(chunks, views.reading.submit(part(query))) for chunks, query in queries]
+        return reading.futures
 
-    def _reading(self, table: SourceTable) -> TableReading:
-        """Return a comparison whose chunks are those of the table that the lake has by now, if it has one."""
+    def _reading(self, table: SourceTable, chosen: ChosenChunks) -> TableReading:
+        reading = TableReading(table, ComparedColumns(table.schema), chosen)
+        self._tables[table.name] = reading
+        return reading
+
+    def _cut(self, table: SourceTable) -> ChosenChunks:
+        """Return all chunks of the table that the lake has by now, if it has one."""
         path = self._config.table_path(table.name)
         cells = KeyCells()
         try:
@@ -118,9 +176,7 @@ class ByRead:
                 cells = LakeRows(path).cells(table.schema, table.rows)
         except (DeltaError, OSError, pa.ArrowException, LakeError):
             pass  # it is met again, and said, when the lake is read
-        reading = TableReading(table, ComparedColumns(table.schema), cells)
-        self._tables[table.name] = reading
-        return reading
+        return ChosenChunks(KnownChunks.none(cells), np.ones(cells.chunks, np.bool_))
 
     def compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
         """Compare a table with the lake's at a Delta version; ``blank`` is what is known of the result.
@@ -128,27 +184,64 @@ class ByRead:
         Raises SourceError; Unreadable where this way can't tell; what LakeRows raises.
         """
         reading = self._tables[table.name]
-        for part in reading.parts:
-            part.result()
         lake = LakeRows(self._config.table_path(table.name), version)
         lake.refuse_unknown()
         blank = replace(blank, delta_version=lake.version)
         if structure := lake.structure(reading.compared):
+            wait(reading.futures)
             return replace(
                 blank, state="compared", equal=False, source_rows=reading.server.total, lake_rows=0, chunks=0,
                 differing=0, reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
             )  # fmt: skip
-        self._sum_up_lake(reading, lake)
-        cells = reading.server.differing(reading.lake)
-        chunks = np.unique(cells // CELLS)
+        self._compare_chunks(reading, lake, blank, str(views.position))
+        cells = reading.differing()
         result = replace(
-            blank, state="compared", equal=not len(cells), source_rows=reading.server.total,
-            lake_rows=reading.lake.total, chunks=reading.cells.chunks, differing=len(chunks),
+            blank, state="compared", equal=not len(cells), source_rows=reading.total(reading.server),
+            lake_rows=reading.total(reading.lake), chunks=reading.cells.chunks,
+            differing=len(np.unique(cells // CELLS)), looked=int(reading.done.sum()),
+            looked_rows=reading.looked_rows(reading.server),
         )  # fmt: skip
-        if not len(cells):
-            self.equal[table.name] = (reading.cells, reading.server)
-            return result
-        shown = Shown(reading.compared, MOST_ROWS)
+        if len(cells):
+            return self._looked_into(reading, lake, views, cells, result)
+        if not reading.is_done:
+            done = int((reading.done & reading.chosen.wanted).sum())
+            reason = f"the time was up: {done:,} of {reading.chosen.count:,} chunks were compared, and are equal"
+            remedy = "run it again: it goes on there"
+            return replace(result, state="unfinished", equal=None, reason=reason, remedy=remedy)
+        return result
+
+    def _compare_chunks(self, reading: TableReading, lake: LakeRows, blank: TableResult, position: str) -> None:
+        """Sum up both sides' rows of the wanted chunks, some chunks at a time, for as long as the time allows, and note
+        what is known then. Raises SourceError, Unreadable, and what LakeRows raises."""
+        reach = lake.reach(reading.table.schema, reading.cells)
+        for wanted in reach.together(reading.chosen.wanted, _TOGETHER):
+            if not self._budget.allows():
+                for future in reading.futures:
+                    future.cancel()
+                break
+            for part in reading.parts:
+                if wanted[part.chunks].any():
+                    part.future.result()
+            self._sum_up_lake(reading, lake, reach.holding(wanted), None if wanted.all() else wanted)
+            reading.done |= wanted
+            self._note(reading, blank, position)
+        self._note(reading, blank, position)
+
+    def _note(self, reading: TableReading, result: TableResult, position: str) -> None:
+        """Note which chunks are known equal by now."""
+        assert result.batch is not None
+        assert result.delta_version is not None
+        if self.notes:
+            through = VerifiedAt(result.batch, position, result.delta_version)
+            self.notes.put(
+                reading.table.name, reading.chosen.known.compared(reading.done, reading.server, reading.lake, through)
+            )
+
+    def _looked_into(
+        self, reading: TableReading, lake: LakeRows, views: ReadViews, cells: Numbers, result: TableResult
+    ) -> TableResult:
+        """Return the result with the differing rows, which are repaired if that is asked for."""
+        table, shown = reading.table, Shown(reading.compared, MOST_ROWS)
 
         def looked() -> Iterator[Looked]:
             for ours, theirs, differing in self._looked_at(reading, lake, views, cells):
@@ -158,6 +251,8 @@ class ByRead:
         later = "" if table.has_read_views else f"{table.engine} has no read views: these rows are as of now"
         if self._repairs and table.has_read_views:
             result = replace(result, repair=self._repaired(reading, lake, looked()))
+            if result.repair and result.repair.state == "repaired":
+                self._note(reading, replace(result, delta_version=result.repair.delta_version), str(views.position))
         else:
             all(len(shown.rows) < MOST_ROWS for _ in looked())
         return replace(result, rows=tuple(shown.rows), reason=later)
@@ -170,18 +265,24 @@ class ByRead:
         repair = self._repairs.repair(reading.compared, lake, life, looked)
         if repair.state == "repaired":
             reading.lake = Sums.empty(reading.cells.count)
-            self._sum_up_lake(reading, LakeRows(self._config.table_path(name)))
+            after = LakeRows(self._config.table_path(name))
+            wanted = reading.done if reading.cells.can_be_chosen and not reading.done.all() else None
+            self._sum_up_lake(reading, after, None, wanted)
             if left := len(reading.server.differing(reading.lake)):
                 reason = f"{left} parts of its chunks still differ behind the repair"
                 return replace(repair, state="refused", reason=reason, remedy=snapshot_command(name))
         return repair
 
-    def _sum_up_lake(self, reading: TableReading, lake: LakeRows) -> None:
+    def _sum_up_lake(
+        self, reading: TableReading, lake: LakeRows, paths: Sequence[str] | None, wanted: Flags | None
+    ) -> None:
+        """Sum up rows of data files at some paths, all without any; only those in wanted chunks, where some are."""
+
         def of_file(file: FileRows) -> None:
             for rows, _ in file.numbered():
-                reading.add(reading.lake, rows)
+                reading.add(reading.lake, rows, wanted)
 
-        files = [self._files.submit(of_file, file) for file in lake.files(reading.compared)]
+        files = [self._files.submit(of_file, file) for file in lake.files(reading.compared, paths)]
         for file in files:
             file.result()
 
@@ -190,7 +291,9 @@ class ByRead:
         for some in _held(cells, reading.server.rows, reading.lake.rows):
             wanted: Flags = np.zeros(reading.cells.count, np.bool_)
             wanted[some] = True
-            queries = server_rows.of_chunks(reading.table, reading.cells, np.unique(some // CELLS).tolist())
+            chunks: Flags = np.zeros(reading.cells.chunks, np.bool_)
+            chunks[some // CELLS] = True
+            queries = [query for _, query in server_rows.of_wanted(reading.table, reading.cells, chunks)]
 
             def from_server(view: Source, queries: Sequence[str] = queries, wanted: Flags = wanted) -> list[Measured]:
                 rows = (rows for query in queries for rows in server_rows.read(view, reading.table, query, self._pace))

@@ -66,14 +66,20 @@ class KeyCells:
         """The number of cells."""
         return self.chunks * CELLS
 
+    @property
+    def can_be_chosen(self) -> bool:
+        """Tell whether some of the chunks can be read alone. Invalid dates are NULL in the lake, in the first chunk,
+        and lie among the others on the server."""
+        return self.edges is not None and self.order is not None and not pa.types.is_temporal(self.order.arrow)
+
     def numbers(self, rows: pa.RecordBatch, place: int, keys: Checksums) -> Numbers:
         """Return the cell of each row. place: where the rows have the key's first column. keys: of their keys."""
         within = (keys.first % np.uint64(CELLS)).astype(np.int64)
         if self.edges is None:
             return (keys.second % np.uint64(self.shares)).astype(np.int64) * CELLS + within
-        return self._ranges(rows.column(place)) * CELLS + within
+        return self.ranges(rows.column(place)) * CELLS + within
 
-    def _ranges(self, values: pa.Array) -> Numbers:
+    def ranges(self, values: pa.Array) -> Numbers:
         """Return the chunk of each value; a NULL, which stands for an invalid date, is in the first."""
         assert self.order is not None
         assert self.edges is not None
@@ -138,6 +144,10 @@ class ComparedColumns:
     @property
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
+
+    def of_chunks(self, rows: pa.RecordBatch, cells: KeyCells, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+        """Return the rows that are in wanted chunks; wanted tells of each chunk, which is a range, whether it is."""
+        return rows.filter(pa.array(wanted[cells.ranges(rows.column(self._key[0]))]))
 
     def measured(self, rows: pa.RecordBatch, cells: KeyCells) -> Measured:
         """Return rows of these columns with their checksums. Raises LakeError."""

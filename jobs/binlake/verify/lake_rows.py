@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,66 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from binlake.delta import data_rows, opened_tables, plain_tables
+from binlake.delta import data_rows, key_ranges, opened_tables, plain_tables
 from binlake.delta.data_rows import FileRows
 from binlake.delta.delta_schema import FEATURES, delta_type
 from binlake.delta.key_order import Values
+from binlake.kernels.row_kernels import Numbers
 from binlake.schema.table import TableSchema
 from binlake.verify.key_cells import ROWS_PER_CHUNK, ComparedColumns, KeyCells, cut_by_values, range_column, shares_of
+from binlake.verify.row_checksums import Flags
 
+_MOST_TIMES = 1.5
+"""How often each row may be read, on average, by reading the chunks of a table group by group."""
 _SAMPLES = 10
 """Sampled values of the key's first column for each chunk."""
 
 
 class Unreadable(Exception):
     """Rows can't be compared by reading them; the text says why."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which chunks a table's data files reach: from ``first`` to ``last``, of each path. rows: of each file.
+
+    can_choose: whether some of the chunks can be read alone.
+    """
+
+    paths: tuple[str, ...]
+    rows: Numbers
+    first: Numbers
+    last: Numbers
+    can_choose: bool
+
+    def _touching(self, wanted: Flags) -> Flags:
+        behind = np.concatenate([[0], np.cumsum(wanted)])
+        touching: Flags = behind[self.last + 1] > behind[self.first]
+        return touching
+
+    def holding(self, wanted: Flags) -> list[str]:
+        """Return the files that may hold rows of wanted chunks."""
+        return [path for path, touches in zip(self.paths, self._touching(wanted).tolist(), strict=True) if touches]
+
+    def together(self, wanted: Flags, count: int) -> list[Flags]:
+        """Divide wanted chunks into groups of neighbours, ``count`` in each; more in each, or all of them, where files
+        reach so many chunks that far more rows would be read so."""
+        if not wanted.any():
+            return []
+        numbers = np.flatnonzero(wanted)
+        most = _MOST_TIMES * int(self.rows[self._touching(wanted)].sum())
+        while self.can_choose and count < len(numbers):
+            groups = [_flags(len(wanted), numbers[at : at + count]) for at in range(0, len(numbers), count)]
+            if sum(int(self.rows[self._touching(group)].sum()) for group in groups) < most:
+                return groups
+            count *= 2
+        return [wanted]
+
+
+def _flags(count: int, numbers: Numbers) -> Flags:
+    flags: Flags = np.zeros(count, np.bool_)
+    flags[numbers] = True
+    return flags
 
 
 class LakeRows:
@@ -77,15 +125,30 @@ class LakeRows:
             left = values[len(values) // step * step :]
         return cut_by_values(samples, column, order, _SAMPLES)
 
-    def files(self, compared: ComparedColumns) -> Iterator[FileRows]:
-        """Yield the data files, with the columns compared. A side column that the table doesn't have is NULL."""
+    def reach(self, schema: TableSchema, cells: KeyCells) -> Reach:
+        """Return which chunks the data files reach by their statistics."""
+        added = pa.table(self.log.get_add_actions())
+        paths, rows = added["path"].to_pylist(), np.array(added["num_records"].fill_null(0).to_pylist(), np.int64)
+        every = np.zeros(len(paths), np.int64), np.full(len(paths), cells.chunks - 1)
+        if not cells.can_be_chosen or not paths:
+            return Reach(tuple(paths), rows, *every, can_choose=False)
+        assert cells.edges is not None
+        spans = key_ranges.bounds_of(self.log, added, schema).get(schema.key[0])
+        if spans is None:
+            return Reach(tuple(paths), rows, *every, can_choose=True)
+        first, last = (np.searchsorted(cells.edges, ends, "right") for ends in (spans.low, spans.high))
+        return Reach(tuple(paths), rows, first, last, can_choose=True)
+
+    def files(self, compared: ComparedColumns, paths: Sequence[str] | None = None) -> Iterator[FileRows]:
+        """Yield the data files, or those at some paths, with the columns compared. A side column that the table doesn't
+        have is NULL."""
         mirrored = {column.name for column in compared.columns if not column.is_side}
         there = [
             column.name in self._types and not (column.is_side and column.name in mirrored)
             for column in compared.columns
         ]
         fields = [field for field, exists in zip(compared.arrow, there, strict=True) if exists]
-        for file in data_rows.of_files(self.log, self.path, fields, self._paths()):
+        for file in data_rows.of_files(self.log, self.path, fields, self._paths() if paths is None else paths):
             yield FileRows(file.path, partial(self._compared, file, compared.arrow, there))
 
     @staticmethod

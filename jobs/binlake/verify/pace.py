@@ -1,4 +1,4 @@
-"""How fast a verification may read the server."""
+"""How fast a verification may read the server, and for how long."""
 
 from __future__ import annotations
 
@@ -22,3 +22,23 @@ class Pace:
             self._free = max(self._free, time.monotonic()) + rows / self._limit
             seconds = self._free - time.monotonic()
         time.sleep(max(0.0, seconds))
+
+
+class Budget:
+    """The time that a verification may take. seconds: None for any. Several threads may use it."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._begun = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_over(self) -> bool:
+        return self._ends is not None and time.monotonic() >= self._ends
+
+    def allows(self) -> bool:
+        """Tell whether another part may begin. The first may in any case, so that each run comes further."""
+        with self._lock:
+            is_allowed = not self._begun or not self.is_over
+            self._begun = self._begun or is_allowed
+            return is_allowed

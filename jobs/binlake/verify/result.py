@@ -16,8 +16,9 @@ MOST_ROWS = 100
 SHOWN = 10
 """The most differing rows of a table in the text; JSON has them all."""
 
-State = Literal["compared", "failed", "stopped", "resnapshot", "paused", "dropped", "missing"]
-"""A table's state. failed: it couldn't be compared. stopped, resnapshot, paused, dropped: as in the watermarks."""
+State = Literal["compared", "unfinished", "failed", "stopped", "resnapshot", "paused", "dropped", "missing"]
+"""A table's state. unfinished: the time was up, and what was compared is equal. failed: it couldn't be compared.
+stopped, resnapshot, paused, dropped: as in the watermarks."""
 _AS_DECIDED = ("paused", "dropped")
 """States of tables that aren't to be compared, by the user's decision or because they were dropped."""
 Kind = Literal["missing", "extra", "changed"]
@@ -67,8 +68,9 @@ class TableRepair:
 
 @dataclass(frozen=True)
 class TableResult:
-    """The result for one table. chunks: how many were compared. differing: how many of them differ. repair: None where
-    none was asked for, or nothing differs."""
+    """The result for one table. chunks: how many it has. differing: how many of them differ. looked: how many were
+    compared; the others are known equal and haven't changed since. looked_rows: the server's in these. repair: None
+    where none was asked for, or nothing differs."""
 
     name: TableName
     state: State
@@ -83,6 +85,8 @@ class TableResult:
     reason: str = ""
     remedy: str = ""
     repair: TableRepair | None = None
+    looked: int | None = None
+    looked_rows: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(row), "key": dict(row.key), "columns": list(row.columns)} for row in self.rows]
@@ -96,6 +100,8 @@ class TableResult:
         if not self.equal:
             what = f"{self.source_rows:,} rows on the server, {self.lake_rows:,} in the lake"
             what += f"; {self.differing} of {self.chunks} chunks differ"
+        elif self.looked is not None and self.looked != self.chunks:
+            what += f", {self.looked_rows:,} of them read"
         lines = [f"{'equal' if self.equal else 'DIFFERS':9} {self.name}: {what}, Delta version {self.delta_version}"]
         lines += [f"    {self.reason}"] if self.reason else []
         lines += [f"    {row}" for row in self.rows[:SHOWN]]
@@ -127,22 +133,30 @@ class VerifyReport:
     @property
     def equal(self) -> bool:
         """Tell whether every table was proved equal, and at least one was; paused and dropped ones don't count."""
-        return bool(self.compared) and not (self.differing or self.unverified)
+        return bool(self.compared) and not (self.differing or self.unverified or self.unfinished)
 
     @property
     def differing(self) -> tuple[TableResult, ...]:
         return tuple(table for table in self.compared if not table.equal)
 
     @property
+    def unfinished(self) -> tuple[TableResult, ...]:
+        return tuple(table for table in self.tables if table.state == "unfinished")
+
+    @property
     def unverified(self) -> tuple[TableResult, ...]:
         """Tables that were to be compared but weren't."""
-        return tuple(table for table in self.tables if table.state not in ("compared", *_AS_DECIDED))
+        return tuple(table for table in self.tables if table.state not in ("compared", "unfinished", *_AS_DECIDED))
 
     def refuse_unequal(self) -> None:
-        """Raise CheckFailed unless every table was proved equal."""
+        """Raise CheckFailed unless every table was proved equal, or the time was up before."""
         if self.differing:
             raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
-        if not self.equal:
+        self.refuse_unverified()
+
+    def refuse_unverified(self) -> None:
+        """Raise CheckFailed where a table wasn't compared that was to be, or none was, though there was time."""
+        if self.unverified or not (self.compared or self.unfinished):
             named = ", ".join(str(table.name) for table in self.unverified)
             what = f"not compared with the server: {named}" if named else "no table was compared with the server"
             raise CheckFailed(what, remedy=UNVERIFIED_REMEDY)
@@ -153,13 +167,12 @@ class VerifyReport:
         if left:
             named = ", ".join(str(table.name) for table in left)
             raise CheckFailed(f"the lake still differs from the server: {named}", remedy=DIFFERING_REMEDY)
-        if self.unverified or not self.compared:
-            self.refuse_unequal()
+        self.refuse_unverified()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "verification": self.verification,
-            "equal": self.equal,
+            "equal": None if self.unfinished and not (self.differing or self.unverified) else self.equal,
             **dump(self.position),
             "lock_ms": self.lock_ms,
             "seconds": self.seconds,
@@ -171,6 +184,7 @@ class VerifyReport:
     def headline(self) -> str:
         equal = len(self.compared) - len(self.differing)
         left = f", {len(self.unverified)} not compared," if self.unverified else ""
+        left += f", {len(self.unfinished)} left for the next run," if self.unfinished else ""
         lock = f"server locked for {self.lock_ms} ms" if self.lock_ms is not None else "the server wasn't asked"
         return (
             f"{equal} of {len(self.compared)} tables equal{left} at {self.position.short}"

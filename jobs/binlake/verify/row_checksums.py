@@ -142,6 +142,15 @@ class Sums:
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.rows + other.rows, self.sums + other.sums)
 
+    def by_chunk(self, cells: int) -> Sums:
+        """Return the rows and sums of chunks of so many cells each."""
+        sums = self.sums.reshape(-1, cells, 2).sum(axis=1, dtype=np.uint64)
+        return Sums(self.rows.reshape(-1, cells).sum(axis=1), sums)
+
+    def text(self, cell: int) -> str:
+        """Return the sum of a cell as text."""
+        return "{:016x}{:016x}".format(*self.sums[cell].tolist())
+
     def differing(self, other: Sums) -> NDArray[np.intp]:
         """Return the numbers of the cells that differ, ascending."""
         return np.flatnonzero((self.rows != other.rows) | (self.sums != other.sums).any(axis=1))

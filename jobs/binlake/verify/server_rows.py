@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from binlake.source.server import Source
 from binlake.verify.key_cells import KeyCells
 from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Pace
+from binlake.verify.row_checksums import Flags
 
 _CHUNKS_PER_QUERY = 5
 _FEWEST_ROWS = 200_000
@@ -37,21 +38,23 @@ def of_parts(source: Source, table: SourceTable, parts: int) -> list[str]:
     return [jdbc.chunk_query(table.name, table.schema, *ends) for ends in pairwise([None, *inner, None])]
 
 
-def of_all(table: SourceTable, cells: KeyCells) -> list[str]:
-    """Return queries that together read each row once: some chunks each, where chunks are ranges."""
+def of_wanted(table: SourceTable, cells: KeyCells, wanted: Flags) -> list[tuple[slice, str]]:
+    """Return queries that together read each row of wanted chunks once, each with the chunks that it reads: some that
+    follow each other, where chunks are ranges, else all. wanted: of each chunk, whether it is."""
     if cells.edges is None:
-        return [jdbc.chunk_query(table.name, table.schema, None, None)]
-    chunks = cells.bounds()
-    groups = [chunks[at : at + _CHUNKS_PER_QUERY] for at in range(0, len(chunks), _CHUNKS_PER_QUERY)]
-    return [jdbc.chunk_query(table.name, table.schema, group[0][0], group[-1][1]) for group in groups]
-
-
-def of_chunks(table: SourceTable, cells: KeyCells, numbers: Sequence[int]) -> list[str]:
-    """Return the queries that read the rows of some chunks; more where chunks are no ranges."""
-    if cells.edges is None:
-        return [jdbc.chunk_query(table.name, table.schema, None, None)]
-    chunks = cells.bounds()
-    return [jdbc.chunk_query(table.name, table.schema, *chunks[number]) for number in numbers]
+        whole = slice(0, cells.chunks), jdbc.chunk_query(table.name, table.schema, None, None)
+        return [whole] if wanted.any() else []
+    bounds, queries = cells.bounds(), []
+    first = 0
+    while first < len(bounds):
+        behind = first
+        while behind < len(bounds) and wanted[behind] and behind - first < _CHUNKS_PER_QUERY:
+            behind += 1
+        if behind > first:
+            ends = bounds[first][0], bounds[behind - 1][1]
+            queries.append((slice(first, behind), jdbc.chunk_query(table.name, table.schema, *ends)))
+        first = max(behind, first + 1)
+    return queries
 
 
 def read(source: Source, table: SourceTable, query: str, pace: Pace) -> Iterator[pa.RecordBatch]:

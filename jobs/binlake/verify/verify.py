@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,12 +21,14 @@ from deltalake.exceptions import DeltaError
 from pymysql.constants import ER
 
 from binlake import names
+from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import note_run
+from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName, TableSchema
@@ -33,9 +36,12 @@ from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tabl
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
 from binlake.spark.starting import SessionAsked, SessionFactory
-from binlake.verify import verified_chunks
+from binlake.verify import unfinished
 from binlake.verify.by_read import ByRead
+from binlake.verify.chosen_chunks import Choice, ChosenChunks, known_chunks, still_known
+from binlake.verify.known_chunks import ChunkNotes
 from binlake.verify.lake_rows import Unreadable
+from binlake.verify.pace import Budget
 from binlake.verify.repair import Repairs
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.verify_progress import ComparisonProgress
@@ -68,53 +74,104 @@ def verify(
     report: Report | None = None,
     repairs: Repairs | None = None,
     run: str | None = None,
+    changed: bool = False,
+    seconds: float | None = None,
 ) -> VerifyReport:
     """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
     The lake must stand still from here until ``go_on`` is called, but for ``catch_up``. repairs: puts right what
-    differs; it wants tables that are compared by reading. Raises UsageError if no table matches, SourceError if the
-    server can't be read, and what ``catch_up`` raises.
-    Differences are no errors.
+    differs; it wants tables that are compared by reading. changed: compare only the chunks that may have changed since
+    they were compared, and a share of the others. seconds: begin no further part once so many have passed. What a
+    verification that didn't come to its end has compared isn't compared again, unless it may have changed since. Raises
+    UsageError if no table matches, SourceError if the server can't be read, and what ``catch_up`` raises. Differences
+    are no errors.
     """
     began, began_us, asked = time.monotonic(), now_us(), SessionAsked(session)
     chosen = _ChosenTables(config, metadata, tables)
     report = report or Report()
-    workers = config.verify.connections or max(2, os.cpu_count() or 1)
-    comparison = _Comparison(config, asked, workers, report, repairs)
+    comparison = _Comparison(config, asked, report, Budget(seconds), repairs)
     with Source.open(endpoint) as source, comparison:
         before = chosen.on_server(source)
+        known = known_chunks(metadata, chosen.lives()) if config.verify.by == "read" else {}
         with ReadViews(
-            endpoint, list(before), count=workers, under_lock=lambda view: comparison.read_under_lock(view, before)
+            endpoint,
+            list(before),
+            count=comparison.workers,
+            under_lock=lambda view: comparison.read_under_lock(view, before),
         ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
             tables_now = {
                 name: table for name, table in chosen.on_server(source).items() if _is_unchanged(table, before)
             }
             source.close()
-            parts = comparison.begin(tables_now, views)
+            fresh = {name: table for name, table in tables_now.items() if name not in known}
+            comparison.begin(fresh, views, are_all=len(fresh) == len(tables_now))
             catch_up(views.position)
-            marks = chosen.watermarks()
+            marks, lives = chosen.watermarks(), chosen.lives()
             comparison.fix_versions(marks)
+            left = {name: chunks for name, chunks in known_chunks(metadata, lives).items() if name in known}
             go_on()
-            results = comparison.compare_all(marks, parts, tables_now, views, before.keys() - tables_now.keys())
+            comparison.note_chunks(ChunkNotes(metadata, lives))
+            choice = _choice(config, metadata, tables, report, changed=changed, repairs=repairs)
+            chunks = choice.of(still_known(config, left, comparison.versions))
+            _say_chosen(report, choice, chunks)
+            if len(fresh) < len(tables_now):
+                comparison.begin(tables_now, views, chunks, are_all=True)
+            results = comparison.compare_all(marks, tables_now, views, before.keys() - tables_now.keys())
     verify_report = VerifyReport(
         uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results), asked.why
     )
-    metadata.append("verifications", _rows(verify_report))
+    if choice.since_us is not None and not verify_report.unfinished:
+        unfinished.end(metadata, tables)
+    _note(metadata, verify_report, "verify" if repairs is None else "repair", run, began_us)
+    return verify_report
+
+
+def _choice(
+    config: PipelineConfig,
+    metadata: Metadata,
+    tables: list[str] | None,
+    report: Report,
+    *,
+    changed: bool,
+    repairs: Repairs | None,
+) -> Choice:
+    """Return what is compared of tables of which something is known, and note that a verification begins."""
+    if changed:
+        return Choice(None, config.verify.share_of_rows)
+    if repairs or config.verify.by != "read":
+        return Choice(now_us())
+    since_us = unfinished.begin(metadata, tables)
+    if since_us is None:
+        return Choice(now_us())
+    report.say(f"going on with the verification that began on {moment_text(since_us)} and didn't come to its end")
+    return Choice(since_us)
+
+
+def _say_chosen(report: Report, choice: Choice, chosen: Mapping[TableName, ChosenChunks]) -> None:
+    """Say how much isn't compared again, if anything isn't."""
+    every = sum(chunks.known.cells.chunks for chunks in chosen.values())
+    looked = sum(chunks.count for chunks in chosen.values())
+    if looked < every:
+        seen = f"; every chunk is read at least once in {choice.runs} runs" if choice.since_us is None else ""
+        report.say(f"{every - looked:,} of {every:,} chunks are known equal and haven't changed since{seen}")
+
+
+def _note(metadata: Metadata, report: VerifyReport, kind: str, run: str | None, began_us: int) -> None:
+    """Note results in metadata."""
+    metadata.append("verifications", _rows(report))
     note_run(
         metadata,
-        "verify" if repairs is None else "repair",
+        kind,
         run,
-        max((table.batch for table in results if table.batch is not None), default=0),
-        views.position,
+        max((table.batch for table in report.tables if table.batch is not None), default=0),
+        report.position,
         [],  # each table's result stands in verifications
-        ("verify", round(verify_report.seconds, 2)),
-        verify_report.headline,
+        ("verify", round(report.seconds, 2)),
+        report.headline,
         began_us=began_us,
-        why_spark=verify_report.why_spark,
+        why_spark=report.why_spark,
     )
-    verified_chunks.note(metadata, comparison.verified(metadata, verify_report))
-    return verify_report
 
 
 def _is_unchanged(table: SourceTable, before: dict[TableName, SourceTable]) -> bool:
@@ -146,9 +203,7 @@ class _ChosenTables:
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
-        recorded = {
-            life.name: life.schema for life in watermarks.read_lives(self._metadata) if life.status == "following"
-        }
+        recorded = {name: life.schema for name, life in self.lives().items()}
 
         def as_mirrored(name: TableName, schema: TableSchema) -> TableSchema:
             mirrored = self._config.excluding(name, schema)
@@ -157,6 +212,11 @@ class _ChosenTables:
             return replace(mirrored, kept=known.kept, untold=known.untold)
 
         return read_tables(source, wanted, as_mirrored)
+
+    def lives(self) -> dict[TableName, Life]:
+        """Return the lives of chosen tables that follow the log."""
+        lives = watermarks.read_lives(self._metadata)
+        return {life.name: life for life in lives if life.status == "following" and self._is_chosen(life.name)}
 
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
         """Return each chosen table's watermark: the row of the life that follows the log, else of the newest life."""
@@ -173,32 +233,31 @@ class _Comparison:
 
     config: PipelineConfig
     session: SessionFactory
-    workers: int
     report: Report
+    budget: Budget
     repairs: Repairs | None = None
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._by_read = ByRead(self.config, self.workers, self.repairs)
+        self.workers = self.config.verify.connections or max(2, os.cpu_count() or 1)
+        self._by_read = ByRead(self.config, self.workers, self.budget, self.repairs)
         self._by_hash: ByHash | None = None
         self._starting = threading.Lock()
-        self._versions: dict[TableName, int | None] = {}
+        self.versions: dict[TableName, int | None] = {}
+        self._parts: dict[TableName, Sequence[Future[Any]]] = {}
+        self._rows: dict[TableName, int] = {}
 
     def __enter__(self) -> _Comparison:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._by_read.close()
+        if self._by_read.notes:
+            self._by_read.notes.write()
 
-    def verified(self, metadata: Metadata, report: VerifyReport) -> list[dict[str, Any]]:
-        """Return the chunks that were compared by reading and are equal, as metadata keep them."""
-        lives = {life.name: life for life in watermarks.read_lives(metadata) if life.status == "following"}
-        rows: list[dict[str, Any]] = []
-        for result in report.compared:
-            if result.equal and result.name in self._by_read.equal and result.name in lives:
-                cells, sums = self._by_read.equal[result.name]
-                rows += verified_chunks.rows_of(lives[result.name], cells, sums, result, report.position)
-        return rows
+    def note_chunks(self, notes: ChunkNotes) -> None:
+        """Note what is compared from here on."""
+        self._by_read.notes = notes
 
     def _way(self) -> ByRead | ByHash:
         return self._by_read if self.config.verify.by == "read" else self._hashing("the YAML says verify.by: hash")
@@ -219,12 +278,26 @@ class _Comparison:
                 self._way().read_under_lock(view, table)
 
     def begin(
-        self, tables: Mapping[TableName, SourceTable], views: ReadViews
-    ) -> Mapping[TableName, Sequence[Future[Any]]]:
-        """Begin to read the tables from the server; return the futures of each table's parts."""
-        parts = {name: self._way().begin(table, views) for name, table in tables.items()}
-        views.reading.close_after([future for futures in parts.values() for future in futures])
-        return parts
+        self,
+        tables: Mapping[TableName, SourceTable],
+        views: ReadViews,
+        chosen: Mapping[TableName, ChosenChunks] = MappingProxyType({}),
+        *,
+        are_all: bool,
+    ) -> None:
+        """Begin to read the tables from the server, but those that were begun. chosen: which chunks of some of them.
+        are_all: no others follow, so that the views end once these are read."""
+        for name, table in tables.items():
+            if name in self._parts:
+                continue
+            read = chosen[name].count / chosen[name].known.cells.chunks if name in chosen else 1
+            self._rows[name] = round(table.rows * read)
+            if self.config.verify.by == "read":
+                self._parts[name] = self._by_read.begin(table, views, chosen.get(name))
+            else:
+                self._parts[name] = self._way().begin(table, views)
+        if are_all:
+            views.reading.close_after([future for futures in self._parts.values() for future in futures])
 
     def fix_versions(self, tables: Iterable[TableName]) -> None:
         """Have the lake's tables compared at the Delta versions that they have now."""
@@ -237,12 +310,11 @@ class _Comparison:
 
         names = list(tables)
         with ThreadPoolExecutor(self.workers) as side_by_side:
-            self._versions = dict(zip(names, side_by_side.map(newest, names), strict=True))
+            self.versions = dict(zip(names, side_by_side.map(newest, names), strict=True))
 
     def compare_all(
         self,
         marks: Mapping[TableName, dict[str, Any]],
-        parts: Mapping[TableName, Sequence[Future[Any]]],
         tables: Mapping[TableName, SourceTable],
         views: ReadViews,
         changed: set[TableName],
@@ -258,7 +330,7 @@ class _Comparison:
 
         with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as show:
             futures = {name: side_by_side.submit(compare_table, name) for name in everything}
-            progress = ComparisonProgress(parts, {name: table.rows for name, table in tables.items()}, self.began)
+            progress = ComparisonProgress(self._parts, self._rows, self.began)
             ended = self._wait_for_results(futures, progress, show)
         for future in ended:
             if error := future.exception():
@@ -272,6 +344,8 @@ class _Comparison:
         while True:
             ended, left = wait(futures.values(), _SAID_EVERY, FIRST_EXCEPTION)
             progress.show(show, [name for name, future in futures.items() if future in ended], len(futures))
+            if self._by_read.notes:
+                self._by_read.notes.write_if_due()
             if not left or any(future.exception() for future in ended):
                 for future in left:
                     future.cancel()
@@ -279,7 +353,7 @@ class _Comparison:
 
     def _compare(self, table: SourceTable, views: ReadViews, mark: dict[str, Any]) -> TableResult:
         blank = TableResult(table.name, "failed", batch=mark["batch"])
-        version = self._versions[table.name]
+        version = self.versions[table.name]
         try:
             try:
                 return self._way().compare(table, views, blank, version)
@@ -339,6 +413,9 @@ def _rows(report: VerifyReport) -> list[dict[str, Any]]:
             "chunks": table.chunks,
             "differing": table.differing,
             "equal": table.equal,
+            "looked_chunks": table.looked,
+            "looked_rows": table.looked_rows,
+            "seconds": report.seconds,
         }
         for table in report.tables
     ]

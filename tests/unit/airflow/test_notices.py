@@ -270,7 +270,7 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
         raise error
 
     monkeypatch.setattr(pipeline, "verify", verify)
-    run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")
+    run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")
     with pytest.raises(AirflowFailException if expected else AirflowException):
         BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
     assert told == expected
@@ -294,9 +294,11 @@ def test_a_verification_is_submitted_where_it_needs_spark(
 
     monkeypatch.setattr(pipeline, "verify", verify)
     monkeypatch.setattr(BinlakeVerifyOperator, "submit", submit)
-    context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")}
-    BinlakeVerifyOperator(task_id="verify", config_file=str(file), tables=["shop.a*"]).execute(context)
-    assert began == [*(["here"] if way == "read" else []), "--run binlake_shop_verify/r --tables shop.a*"]
+    run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="scheduled")
+    operator = BinlakeVerifyOperator(task_id="verify", config_file=str(file), tables=["shop.a*"])
+    operator.execute({"dag_run": run})
+    changed = "--changed " if way == "read" else ""
+    assert began == [*(["here"] if changed else []), f"--run binlake_shop_verify/r {changed}--tables shop.a*"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""The lake checked by itself: its files are read, and compared with the checksums of the chunks that were verified."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from binlake import names
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.delta import delta_log
+from binlake.errors import UNMATCHED_REMEDY, LakeError, UsageError, snapshot_command
+from binlake.metadata import lease, watermarks
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.verify.key_cells import CELLS, ComparedColumns
+from binlake.verify.known_chunks import KnownChunks, rows_by_life
+from binlake.verify.lake_rows import LakeRows, Unreadable
+from binlake.verify.result import TableResult, VerifyReport
+from binlake.verify.row_checksums import Sums
+
+_VERIFY = "run binlake verify"
+
+
+def check_lake(config: PipelineConfig, metadata: Metadata, patterns: list[str] | None) -> VerifyReport:
+    """Check the tables that follow the log, those that patterns match if any are given, by the checksums of their
+    verified chunks. The server isn't asked.
+
+    A table that was merged into since is read at the Delta version that was verified. Raises UsageError if no table
+    matches, or the lake follows nothing.
+    """
+    began_us = now_us()
+    position = lease.read(metadata).position
+    lives = [
+        life
+        for life in watermarks.read_lives(metadata)
+        if life.status == "following"
+        and (not patterns or any(names.matches(one, life.name.database, life.name.table) for one in patterns))
+    ]
+    if not lives or position is None:
+        raise UsageError("no table that follows the log matches", remedy=UNMATCHED_REMEDY)
+    by_life = rows_by_life(metadata)
+    results = [_checked(config, life, by_life.get(life.id, [])) for life in sorted(lives, key=lambda life: life.name)]
+    return VerifyReport(uuid.uuid4().hex, position, None, (now_us() - began_us) / 1e6, tuple(results))
+
+
+def _checked(config: PipelineConfig, life: Life, rows: list[dict[str, Any]]) -> TableResult:
+    """Return the result of one table. rows: of its verified chunks."""
+    blank = TableResult(life.name, "failed")
+    if not rows:
+        return replace(blank, reason="it was never verified by reading", remedy=_VERIFY)
+    if (known := KnownChunks.of_rows(life, rows)) is None:
+        return replace(blank, reason="its shape changed since it was verified", remedy=_VERIFY)
+    chunks = [chunk for chunk in known.chunks if chunk]
+    if not chunks:
+        return replace(blank, reason="none of its chunks is known equal", remedy=_VERIFY)
+    through = chunks[0].through
+    blank = replace(blank, batch=through.batch, delta_version=through.delta_version)
+    try:
+        return _compared(config, life, known, blank)
+    except (DeltaError, LakeError, OSError, pa.ArrowException, Unreadable) as error:
+        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return replace(blank, reason=f"its data files can't be read: {text}", remedy=snapshot_command(life.name))
+
+
+def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: TableResult) -> TableResult:
+    """Return the result of one table. blank: with the Delta version that the known chunks have in common."""
+    path, since = config.table_path(life.name), int(blank.delta_version or 0)
+    newest = LakeRows(path)
+    behind = newest.log.history(newest.version - since) if newest.version > since else []
+    changing = [commit for commit in behind if int(commit["version"]) > since and delta_log.changes_rows(commit)]
+    foreign = [commit for commit in changing if delta_log.note_of(commit).get("life") != life.id]
+    if foreign:
+        what = f"{foreign[-1].get('operation', 'an unknown operation')} at Delta version {foreign[-1]['version']}"
+        reason = f"somebody else changed it: {what}"
+        return replace(
+            blank, state="compared", equal=False, source_rows=known.rows, lake_rows=0, chunks=known.cells.chunks,
+            differing=known.cells.chunks, reason=reason, remedy=snapshot_command(life.name),
+        )  # fmt: skip
+    lake = LakeRows(path, since) if changing else newest
+    lake.refuse_unknown()
+    compared, sums = ComparedColumns(life.schema), Sums.empty(known.cells.count)
+    for file in lake.files(compared):
+        for batch, _ in file.numbered():
+            measured = compared.measured(batch, known.cells)
+            sums.add(measured.cells, measured.checksums)
+    there = sums.by_chunk(CELLS)
+    differing = sum(
+        chunk is not None and (chunk.rows, chunk.checksum) != (int(there.rows[number]), there.text(number))
+        for number, chunk in enumerate(known.chunks)
+    )
+    unknown = known.chunks.count(None)
+    result = replace(
+        blank, state="compared", equal=not differing, source_rows=known.rows, lake_rows=sums.total,
+        chunks=known.cells.chunks, differing=differing, delta_version=lake.version,
+        reason="its files hold other rows than were verified" if differing else "",
+    )  # fmt: skip
+    if unknown and not differing:
+        reason = f"{unknown:,} of its {result.chunks:,} chunks aren't known equal, the others are as they were"
+        return replace(result, state="failed", equal=None, reason=reason, remedy=_VERIFY)
+    return result
