@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
@@ -445,3 +447,25 @@ def test_hashes_are_compared_of_all_rows_alone(alone: Mirror) -> None:
     alone.options["verify"] = {"by": "hash"}
     with pytest.raises(UsageError, match="by hash all rows are compared"):
         verify_changed(alone)
+
+
+@on_mysql
+def test_a_busy_server_is_left_alone(alone: Mirror) -> None:
+    """Until it is less busy, or the time is up."""
+    alone.options["verify"] = {"max_threads_running": 1, "connections": 1}
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    begin_alone(alone)
+    with ThreadPoolExecutor() as busy:
+        for _ in range(3):
+            busy.submit(alone.execute, "SELECT SLEEP(4)")
+        while threads_running(alone) < 4:
+            time.sleep(0.05)
+        (table,) = pipeline.verify(alone.config, alone.origin, _no_spark, Report(), seconds=1).tables
+        assert (table.state, table.looked) == ("unfinished", 0)
+        assert verify(alone).equal
+        assert threads_running(alone) <= 2
+
+
+def threads_running(mirror: Mirror) -> int:
+    with Source.open(mirror.endpoint) as source:
+        return int(source.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["Value"])

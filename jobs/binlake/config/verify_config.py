@@ -24,13 +24,15 @@ class VerifyConfig(Section):
 
     by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
     at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
-    limit. schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
+    limit. max_threads_running: nothing begins to be read while more other threads run on the server; None for no limit.
+    schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
     compare only what may have changed since it was compared, and a share of the rest. share: of all rows, in percent.
     """
 
     by: VerifyWay = "read"
     connections: Annotated[int, Field(ge=1, le=64)] | None = None
     rows_per_second: Annotated[int, Field(ge=1)] | None = None
+    max_threads_running: Annotated[int, Field(ge=1)] | None = None
     schedule: Schedule | None = "@daily"
     changed: bool = True
     share: Annotated[str, AfterValidator(_is_share)] = "5%"

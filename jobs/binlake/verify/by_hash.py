@@ -22,6 +22,7 @@ from binlake.verify import differences, server_side
 from binlake.verify.hashes import Chunks, TableHashes, chunk_count
 from binlake.verify.lake_side import LakeSide
 from binlake.verify.result import DifferingRow, TableResult
+from binlake.verify.server_load import ServerLoad
 from binlake.verify.views import ReadViews, ViewPool
 
 
@@ -36,12 +37,13 @@ def _finished(chunks: Chunks) -> Future[Chunks]:
 
 
 class ByHash:
-    """Comparisons of tables by hashes."""
+    """Comparisons of tables by hashes. load: the server's."""
 
-    def __init__(self, config: PipelineConfig, session: SparkSession) -> None:
+    def __init__(self, config: PipelineConfig, session: SparkSession, load: ServerLoad) -> None:
         functions.register(session)
         self._config = config
         self._session = session
+        self._load = load
         self._parts: dict[TableName, list[Future[Chunks]]] = {}
 
     def read_under_lock(self, view: Source, table: SourceTable) -> None:
@@ -65,7 +67,11 @@ class ByHash:
                 wheres = cuts.result()
 
             def part(where: str) -> Callable[[Source], Chunks]:
-                return lambda view: server_side.aggregate(view, table.name, hashes, where)
+                def read(view: Source) -> Chunks:
+                    with self._load.reading():
+                        return server_side.aggregate(view, table.name, hashes, where)
+
+                return read
 
             self._parts[table.name] = [pool.submit(part(where)) for where in wheres]
         return self._parts[table.name]

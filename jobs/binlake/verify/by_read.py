@@ -36,6 +36,7 @@ from binlake.verify.repair import Looked, Repairs
 from binlake.verify.result import MOST_ROWS, TableRepair, TableResult
 from binlake.verify.row_checksums import Flags, Sums
 from binlake.verify.row_pairs import Collected, Shown, differences
+from binlake.verify.server_load import ServerLoad, TimeIsUp
 from binlake.verify.views import ReadViews
 
 MOST_LOOKED_AT = 200_000
@@ -111,15 +112,18 @@ class TableReading:
 class ByRead:
     """Comparisons of tables by reading.
 
-    workers: how many data files are read at once. budget: the time they may take. repairs: what puts differing tables
-    right, if that is asked for.
+    workers: how many data files are read at once. budget: the time they may take. load: the server's. repairs: what
+    puts differing tables right, if that is asked for.
     """
 
-    def __init__(self, config: PipelineConfig, workers: int, budget: Budget, repairs: Repairs | None = None) -> None:
+    def __init__(
+        self, config: PipelineConfig, workers: int, budget: Budget, load: ServerLoad, repairs: Repairs | None = None
+    ) -> None:
         self._config = config
         self._repairs = repairs
         self._pace = Pace(config.verify.rows_per_second)
         self._budget = budget
+        self._load = load
         self._workers = workers
         self._files = ThreadPoolExecutor(workers)
         self._tables: dict[TableName, TableReading] = {}
@@ -157,7 +161,11 @@ class ByRead:
             queries = [(whole, query) for query in parts]
 
         def part(query: str) -> Callable[[Source], None]:
-            return lambda view: reading.add_server(view, query, self._pace)
+            def read(view: Source) -> None:
+                with self._load.reading():
+                    reading.add_server(view, query, self._pace)
+
+            return read
 
         reading.parts = [ServerPart(chunks, views.reading.submit(part(query))) for chunks, query in queries]
         return reading.futures
@@ -219,9 +227,12 @@ class ByRead:
                 for future in reading.futures:
                     future.cancel()
                 break
-            for part in reading.parts:
-                if wanted[part.chunks].any():
-                    part.future.result()
+            try:
+                for part in reading.parts:
+                    if wanted[part.chunks].any():
+                        part.future.result()
+            except TimeIsUp:
+                break
             self._sum_up_lake(reading, lake, reach.holding(wanted), None if wanted.all() else wanted)
             reading.done |= wanted
             self._note(reading, blank, position)

@@ -44,6 +44,7 @@ from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Budget
 from binlake.verify.repair import Repairs
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.server_load import ServerLoad
 from binlake.verify.verify_progress import ComparisonProgress
 from binlake.verify.views import ReadViews
 
@@ -89,7 +90,9 @@ def verify(
     began, began_us, asked = time.monotonic(), now_us(), SessionAsked(session)
     chosen = _ChosenTables(config, metadata, tables)
     report = report or Report()
-    comparison = _Comparison(config, asked, report, Budget(seconds), repairs)
+    budget = Budget(seconds)
+    load = ServerLoad(endpoint, config.verify.max_threads_running, budget, report.say)
+    comparison = _Comparison(config, asked, report, budget, load, repairs)
     with Source.open(endpoint) as source, comparison:
         before = chosen.on_server(source)
         known = known_chunks(metadata, chosen.lives()) if config.verify.by == "read" else {}
@@ -235,12 +238,13 @@ class _Comparison:
     session: SessionFactory
     report: Report
     budget: Budget
+    load: ServerLoad
     repairs: Repairs | None = None
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.workers = self.config.verify.connections or max(2, os.cpu_count() or 1)
-        self._by_read = ByRead(self.config, self.workers, self.budget, self.repairs)
+        self._by_read = ByRead(self.config, self.workers, self.budget, self.load, self.repairs)
         self._by_hash: ByHash | None = None
         self._starting = threading.Lock()
         self.versions: dict[TableName, int | None] = {}
@@ -252,6 +256,7 @@ class _Comparison:
 
     def __exit__(self, *raised: object) -> None:
         self._by_read.close()
+        self.load.close()
         if self._by_read.notes:
             self._by_read.notes.write()
 
@@ -268,7 +273,7 @@ class _Comparison:
 
         with self._starting:
             if self._by_hash is None:
-                self._by_hash = ByHash(self.config, self.session(f"a verification hashes rows: {why}"))
+                self._by_hash = ByHash(self.config, self.session(f"a verification hashes rows: {why}"), self.load)
             return self._by_hash
 
     def read_under_lock(self, view: Source, tables: Mapping[TableName, SourceTable]) -> None:

@@ -1,0 +1,72 @@
+"""How busy the server is: a verification begins to read nothing while more of its threads run than may."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+from binlake.verify.pace import Budget
+
+_LOOKED_EVERY = 1.0
+"""Seconds for which what the server said is taken for true."""
+
+
+class TimeIsUp(Exception):
+    """The time of a verification was up before the server was less busy."""
+
+
+class ServerLoad:
+    """The server's running threads but those that read for this verification.
+
+    most: above so many nothing begins to be read; None for any. budget: how long it may take. say: tells of a pause.
+    Several threads may use it.
+    """
+
+    def __init__(self, endpoint: Endpoint, most: int | None, budget: Budget, say: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
+        self._most = most
+        self._budget = budget
+        self._say = say
+        self._source: Source | None = None
+        self._reading = self._others = 0
+        self._looked = float("-inf")
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._source:
+                self._source.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Wait until the server isn't too busy, then count as reading. Raises SourceError, and TimeIsUp."""
+        paused = False
+        while self._is_busy():
+            if self._budget.is_over:
+                raise TimeIsUp
+            if not paused:
+                self._say(f"paused while more than {self._most} threads run on the server: {self._others} do")
+            paused = True
+            time.sleep(_LOOKED_EVERY)
+        with self._lock:
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reading -= 1
+
+    def _is_busy(self) -> bool:
+        if self._most is None:
+            return False
+        with self._lock:
+            if time.monotonic() - self._looked >= _LOOKED_EVERY:
+                self._source = self._source or Source.open(self._endpoint)
+                (row,) = self._source.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+                self._others = max(0, int(row["Value"]) - 1 - self._reading)  # the one that answers runs, too
+                self._looked = time.monotonic()
+            return self._others > self._most
