@@ -57,7 +57,8 @@ works, and carries the lake where it doesn't. Settings: `follow` in `{file}`.
 _VERIFY_DOC = """
 Compares every value of the Delta tables of **{source}** with the server. The server is read consistently at one
 position, to which a sync brings the lake. If they differ, the run fails, and the log names the keys of rows; binlake's
-page shows when each table was last compared. When this runs is set under `verify` in `{file}`.
+page shows when each table was last compared. When this runs, and whether it repairs by itself, is set under `verify`
+in `{file}`.
 """
 
 _RESUME_DOC = """
@@ -233,6 +234,13 @@ def _verify(steps: Steps) -> DAG:
             title="Changed",
             description="Compare the rows that may have changed since they were compared, and "
             f"{steps.config.verify.share} of the others; empty: all rows, in scheduled runs as verify.changed says.",
+        ),
+        "repair": Param(
+            False,
+            type="boolean",
+            title="Repair",
+            description="Put the differing rows right, and only these: they get the server's values. verify.repair is "
+            f"{steps.config.verify.repair}.",
         ),
     }
     with _form(_dag(steps, "verify", _VERIFY_DOC, schedule=schedule), params) as dag:

@@ -94,9 +94,10 @@ class Steps:
         """Make the task that follows the log in batches of seconds."""
         BinlakeFollowOperator(task_id="follow", **self._plain)
 
-    def verify(self, tables: Any = None, changed: Any = None) -> None:
-        """Make the tasks of a verification. tables, changed: as in BinlakeVerifyOperator."""
-        verify = BinlakeVerifyOperator(task_id="verify", tables=tables, changed=changed, **self._spark)
+    def verify(self, tables: Any = None, changed: Any = None, repair: Any = False) -> None:
+        """Make the tasks of a verification. The arguments are those of BinlakeVerifyOperator."""
+        asked = {"tables": tables, "changed": changed, "repair": repair}
+        verify = BinlakeVerifyOperator(task_id="verify", **asked, **self._spark)
         self._preflight(tables) >> verify
         verify >> self._announce(batches=True)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
+from binlake import names
 from binlake.config import PipelineConfig, load
 from binlake.config.orchestration import Occasion
-from binlake.errors import SparkNeeded
+from binlake.errors import SparkNeeded, UsageError
 from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import lineage, notices, summaries
@@ -35,19 +36,22 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     """Compare every value of the lake with the server; the lake is first brought to the position at which it is read.
 
     It reads both sides in the task's own process. A job does it where the YAML's ``verify.by`` is ``hash``, or
-    something needs Spark. Fails if they differ; the log names the tables, and the keys of rows.
+    something needs Spark. Fails if they differ; the log names the tables, and the keys of rows. Where the YAML's
+    ``verify.repair`` is ``auto``, it fails only if differing rows couldn't be put right.
 
     :param tables: patterns of ``database.table`` (templated); without any: all
     :param changed: compare what may have changed since it was compared, and a share of the rest (templated); None: as
         the YAML's ``verify.changed`` says in a scheduled run, else everything
+    :param repair: put differing rows right, unless ``verify.repair`` is ``never`` (templated)
     """
 
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "changed")
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "changed", "repair")
 
-    def __init__(self, *, tables: Any = None, changed: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *, tables: Any = None, changed: Any = None, repair: Any = False, **kwargs: Any) -> None:
         super().__init__(job="verify", **kwargs)
         self.tables = tables
         self.changed = changed
+        self.repair = repair
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
@@ -55,35 +59,81 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
 
         config = self.pipeline_config()
         origin = BinlakeHook(config.source.connection).origin()
-        with airflow_errors():
-            beforehand.check_tables(config, origin, self.tables or ())
         try:
             with airflow_errors():
-                result = self._compared(context, config, origin)
+                beforehand.check_tables(config, origin, self.tables or ())
+                result = self._verified(context, config, origin)
         except AirflowFailException as error:
             notices.tell(config, context, "verify_failed", str(error))
             raise
         return summaries.of_verification(pipeline.metadata_of(config), result)
 
-    def _compared(self, context: Context, config: PipelineConfig, origin: Origin) -> dict[str, Any]:
-        """Return the report as JSON. Raises CheckFailed, or the job's error as Airflow's, where the lake differs."""
+    def _verified(self, context: Context, config: PipelineConfig, origin: Origin) -> dict[str, Any]:
+        """Compare, and repair if that is wanted; return the report as JSON. Raises BinlakeError, and a job's error as
+        Airflow's, where the lake differs or wasn't repaired."""
         from binlake import pipeline
 
-        run, tables, changed = run_key(context), list(self.tables or ()), self._is_of_changed(context, config)
+        tables, changed = list(self.tables or ()), self._is_of_changed(context, config)
+        if is_true(self.repair):
+            return self._repaired(context, config, origin, tables)
         if config.verify.by == "read":
+            report, run = TaskReport(self.log), run_key(context)
             try:
                 found = pipeline.verify(
-                    config, origin, no_session, TaskReport(self.log), tables=tables or None, changed=changed, run=run
+                    config, origin, no_session, report, tables=tables or None, changed=changed, run=run
                 )
             except SparkNeeded as left:
                 self.log.info("%s", left)
             else:
                 self.log.info("%s; no Spark was needed", found.to_text())
-                found.refuse_unequal()
-                return found.to_json()
-        asked = [*(["--changed"] if changed else []), *(["--tables", *tables] if tables else [])]
-        compared: dict[str, Any] = self.submit(context, "--run", run, *asked)
-        return compared
+                if not found.differing or config.verify.repair != "auto":
+                    found.refuse_unequal()
+                    return found.to_json()
+                differing = [names.pattern_of(table.name.database, table.name.table) for table in found.differing]
+                result = self._repaired_by_itself(context, config, origin, differing)
+                found.refuse_unverified()
+                return result
+        return self._verified_by_job(context, config, origin, ["--changed"] if changed else [])
+
+    def _verified_by_job(
+        self, context: Context, config: PipelineConfig, origin: Origin, options: list[str]
+    ) -> dict[str, Any]:
+        from binlake.metadata import verified
+        from binlake.metadata.metadata import metadata_of, now_us
+
+        tables, began_us = list(self.tables or ()), now_us()
+        asked = [*options, *(["--tables", *tables] if tables else [])]
+        try:
+            compared: dict[str, Any] = self.submit(context, "--run", run_key(context), *asked)
+            return compared
+        except AirflowFailException:
+            if config.verify.repair != "auto" or not verified.differs_since(metadata_of(config), began_us):
+                raise
+        return self._repaired_by_itself(context, config, origin, tables)
+
+    def _repaired_by_itself(
+        self, context: Context, config: PipelineConfig, origin: Origin, tables: list[str]
+    ) -> dict[str, Any]:
+        """Repair tables, and tell it."""
+        result = self._repaired(context, config, origin, tables)
+        repaired = [table["name"] for table in result["tables"] if table["repair"]]
+        said = f"rows of {', '.join(summaries.first(repaired))} differed from the server, and were put right"
+        remedy = "find out who changes the lake's tables, or the server's without its log"
+        notices.tell(config, context, "verify_failed", said, remedy)
+        return result
+
+    def _repaired(self, context: Context, config: PipelineConfig, origin: Origin, tables: list[str]) -> dict[str, Any]:
+        """Repair tables. Raises UsageError where the YAML forbids it, and CheckFailed where a table still differs."""
+        from binlake import pipeline
+
+        if config.verify.repair == "never":
+            raise UsageError("verify.repair is never", remedy="set it to ask or auto in the YAML")
+        report = TaskReport(self.log)
+        session = SessionOnDemand("binlake repair", config, report)
+        found = pipeline.repair(config, origin, session, report, tables=tables or None, run=run_key(context))
+        self.log.info("%s", found.to_text())
+        found.refuse_unrepaired()
+        return found.to_json()
 
     def _is_of_changed(self, context: Context, config: PipelineConfig) -> bool:
         if config.verify.by != "read":
@@ -200,8 +250,8 @@ class BinlakeWatchOperator(SourceOperator):
     """Check how far the lake is behind, and how long the server keeps the log that is needed next.
 
     Notifies if a limit of the YAML's section ``airflow`` is reached. The values are also metrics of Airflow:
-    ``binlake.SOURCE.lag_seconds``, ``lag_bytes``, ``headroom_seconds`` and ``tables_stopped``. Make it a teardown: it
-    is needed most after a failed sync.
+    ``binlake.SOURCE.lag_seconds``, ``lag_bytes``, ``headroom_seconds``, ``tables_stopped`` and ``verified_through``.
+    Make it a teardown: it is needed most after a failed sync.
 
     :param config_file: the source's YAML (templated)
     """
@@ -213,7 +263,7 @@ class BinlakeWatchOperator(SourceOperator):
             config = load(self.config_file)
             watched = watch(config, BinlakeHook(config.source.connection).origin())
         values = {**asdict(watched), "tables_stopped": len(watched.stopped)}
-        for name in ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped"):
+        for name in ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped", "verified_through"):
             if values[name] is not None:
                 stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
         limits = config.airflow

@@ -11,6 +11,7 @@ from binlake.config.orchestration import Schedule
 from binlake.config.section import Section
 
 VerifyWay = Literal["read", "hash"]
+RepairPolicy = Literal["ask", "auto", "never"]
 
 
 def _is_share(share: str) -> str:
@@ -27,6 +28,7 @@ class VerifyConfig(Section):
     limit. max_threads_running: nothing begins to be read while more other threads run on the server; None for no limit.
     schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
     compare only what may have changed since it was compared, and a share of the rest. share: of all rows, in percent.
+    repair: whether the verify DAG puts differing rows right: when somebody asks for it, by itself, or never.
     """
 
     by: VerifyWay = "read"
@@ -36,6 +38,7 @@ class VerifyConfig(Section):
     schedule: Schedule | None = "@daily"
     changed: bool = True
     share: Annotated[str, AfterValidator(_is_share)] = "5%"
+    repair: RepairPolicy = "ask"
 
     @property
     def share_of_rows(self) -> float:

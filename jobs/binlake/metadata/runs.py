@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from binlake.metadata.failures import FAILED
@@ -205,6 +207,44 @@ def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
     """Return the newest comparison of a table; None where it was never compared, or too long ago."""
     rows = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
     return Verified(**rows[0]) if rows else None
+
+
+@dataclass(frozen=True)
+class VerifiedDay:
+    """What a day's comparisons of a table with the server gave.
+
+    day: in UTC, ISO 8601. equal: whether all found it equal; None where none could compare it. differing: chunks that
+    differed, at most. rows, chunks: that were read. seconds: of the runs, in which other tables were compared, too.
+    """
+
+    day: str
+    equal: bool | None
+    differing: int
+    rows: int
+    chunks: int
+    seconds: float
+
+
+def verified_days(metadata: Metadata, name: TableName, *, since_us: int) -> list[VerifiedDay]:
+    """Return the days on which a table was compared, the oldest first. since_us: none before this time."""
+    columns = ("at_us", "equal", "differing", "source_rows", "chunks", "looked_rows", "looked_chunks", "seconds")
+    rows = metadata.read("verifications", columns, where=f"{rows_of(name)} AND at_us >= {since_us}")
+    by_day: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["at_us"]):
+        by_day.setdefault(f"{datetime.fromtimestamp(row['at_us'] / 1e6, UTC):%Y-%m-%d}", []).append(row)
+    return [_verified_day(day, of_day) for day, of_day in by_day.items()]
+
+
+def _verified_day(day: str, rows: Sequence[dict[str, Any]]) -> VerifiedDay:
+    results = [row["equal"] for row in rows if row["equal"] is not None]
+    return VerifiedDay(
+        day,
+        all(results) if results else None,
+        max(row["differing"] or 0 for row in rows),
+        sum((row["source_rows"] if row["looked_rows"] is None else row["looked_rows"]) or 0 for row in rows),
+        sum((row["chunks"] if row["looked_chunks"] is None else row["looked_chunks"]) or 0 for row in rows),
+        sum(row["seconds"] or 0.0 for row in rows),
+    )
 
 
 def all_last_verified(metadata: Metadata) -> dict[str, Verified]:

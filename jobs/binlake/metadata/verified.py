@@ -38,3 +38,8 @@ def least(through: Iterable[int | None]) -> int | None:
     numbers = [-1 if batch is None else batch for batch in through]
     lowest = min(numbers, default=-1)
     return None if lowest < 0 else lowest
+
+
+def differs_since(metadata: Metadata, at_us: int) -> bool:
+    """Tell whether a comparison that ended since a time, in microseconds, found a table to differ."""
+    return metadata.count("verifications", f"at_us >= {at_us} AND equal = false") > 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
 from binlake.errors import RESNAPSHOT, BinlakeError, NoBinlog, PositionLost
-from binlake.metadata import lease, missing_log
+from binlake.metadata import lease, missing_log, verified
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_log
 from binlake.metadata.status import read_status
@@ -28,7 +28,8 @@ class Watched:
 
     lag_seconds: since the time up to which the lake has every commit; 0 if the log has nothing more. lag_bytes: of log
     after the lake's position. headroom_seconds: see source/retention.py. Each is None if unknown. stopped: the stopped
-    tables. abandoned: which open batch no run works on, and why; empty if there is none.
+    tables. abandoned: which open batch no run works on, and why; empty if there is none. verified_through: the batch up
+    to which all tables that follow the log are known equal to the server; None where that isn't known of one.
     """
 
     lag_seconds: float | None
@@ -36,6 +37,7 @@ class Watched:
     headroom_seconds: float | None
     stopped: tuple[str, ...]
     abandoned: str = ""
+    verified_through: int | None = None
 
 
 def watch(config: PipelineConfig, origin: Origin) -> Watched:
@@ -49,7 +51,9 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
         beyond = look(config, log, position).bytes
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
     lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
-    return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped, status.abandoned)
+    through = [row["verified_through"] for row in status.tables if row["status"] == "following"]
+    verified_through = verified.least(row and row["batch"] for row in through)
+    return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped, status.abandoned, verified_through)
 
 
 def look(config: PipelineConfig, log: Log, position: Position) -> Ahead:

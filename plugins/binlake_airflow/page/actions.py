@@ -25,6 +25,7 @@ from binlake import names
 from binlake.config import PipelineConfig
 from binlake.metadata import decisions
 from binlake.metadata.decisions import Reason
+from binlake.metadata.metadata import metadata_of
 from binlake.schema.table import TableName
 from binlake_airflow.page import tables
 from binlake_airflow.page.access import (
@@ -109,6 +110,20 @@ def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse
 def verify(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
     conf = {"tables": _patterns(loaded[1], asked.tables)} if asked.tables else {}
     return _run(loaded[1], "verify", conf, reader, asked)
+
+
+@router.post("/repair", dependencies=_guarded(may_edit, may_trigger("verify"), action_logging("binlake_repair")))
+def repair(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
+    """Put differing rows right; the verify DAG does it, since the server must be read. Raises 409 where the YAML
+    forbids it."""
+    config = loaded[1]
+    if config.verify.repair == "never":
+        raise HTTPException(409, "verify.repair is never in the YAML")
+    answer = _run(config, "verify", {"tables": _patterns(config, asked.tables), "repair": True}, reader, asked)
+    for name in _known(config, asked.tables):
+        reason = Reason(reader.name, asked.why)
+        decisions.note(metadata_of(config), "repair", reason, database=name.database, table=name.table)
+    return answer
 
 
 @router.post("/bootstrap", dependencies=_guarded(may_trigger("bootstrap"), action_logging("binlake_bootstrap")))

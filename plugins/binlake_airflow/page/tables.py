@@ -24,6 +24,8 @@ from binlake_airflow.page.totals import Totals
 
 TABLE_DAYS = 30
 """Days of a table's runs in an answer."""
+VERIFIED_DAYS = 91
+"""Days of a table's verifications in an answer."""
 COMMITS = 30
 """The most commits of a table's Delta history in an answer."""
 CHANGES = 10
@@ -129,7 +131,7 @@ def table(
     schema = history.schema_now(metadata, row["table_id"])
     mark = {name: watermark for name, watermark in _marks(metadata).items() if name == row["table"]}
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
-    since = minute(now - TABLE_DAYS * DAY)
+    since, calendar = (minute(now - days * DAY) for days in (TABLE_DAYS, VERIFIED_DAYS))
     with_values = with_keys and config.page.show_values
     return {
         **row,
@@ -139,6 +141,8 @@ def table(
         "schema": _schema(schema) if schema else None,
         "shape": _shape(metadata, table_name, at) if at else None,
         "verified": _verified(runs.last_verified(metadata, table_name)),
+        "repair": config.verify.repair,
+        "verifications": [asdict(day) for day in runs.verified_days(metadata, table_name, since_us=calendar)],
         "history": [{key: entry[key] for key in kept} for entry in history.statements(metadata, table_name)],
         "runs": [
             {"batch": run.batch, "ended_us": run.ended_us, "phases": run.phases, **asdict(run.did)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,9 @@ from binlake.metadata.record import RunReport, TableRun
 from binlake.phases import watch
 from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import Watched
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.verify.result import TableRepair, TableResult, VerifyReport
 from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed
@@ -183,13 +187,13 @@ def test_without_a_limit_nobody_looks_but_for_who_asks_for_metrics(
     yaml(tmp_path, "retries: 1")
     assert "binlake_shop_watch" not in dags_of(tmp_path)
     file = yaml(tmp_path, "watch_schedule: '@hourly'")
-    monkeypatch.setattr(watch, "watch", lambda *_: Watched(90, 5_000_000, 3600, ()))
+    monkeypatch.setattr(watch, "watch", lambda *_: Watched(90, 5_000_000, 3600, (), verified_through=7))
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     gauges: dict[str, float] = {}
     monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
     BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
-    names = ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped")
-    assert gauges == {f"binlake.shop.{name}": value for name, value in zip(names, (90, 5e6, 3600, 0), strict=True)}
+    names = ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped", "verified_through")
+    assert gauges == {f"binlake.shop.{name}": value for name, value in zip(names, (90, 5e6, 3600, 0, 7), strict=True)}
 
 
 def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,6 +278,29 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
     with pytest.raises(AirflowFailException if expected else AirflowException):
         BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
     assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "repairs", "fails"),
+    [("ask", False, 0, True), ("ask", True, 1, False), ("auto", False, 1, False), ("never", True, 0, True)],
+)
+def test_differing_rows_are_put_right_where_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, asked: bool, repairs: int, fails: bool
+) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('verify_failed')}]")
+    file.write_text(f"{file.read_text()}verify: {{repair: {policy}}}\n")
+    table = TableResult(TableName("shop", "t"), "compared", False, 9, 8, 1, 1)
+    differs = VerifyReport("v", Position("s", "b.000001", 4, 1), 1, 0.5, (table,))
+    put_right = replace(differs, tables=(replace(table, repair=TableRepair("repaired", {"missing": 1}, 7)),))
+    repaired: list[Any] = []
+    monkeypatch.setattr(pipeline, "verify", lambda *_, **__: differs)
+    monkeypatch.setattr(pipeline, "repair", lambda *_, tables, **__: repaired.append(tables) or put_right)
+    operator = BinlakeVerifyOperator(task_id="verify", config_file=str(file), tables=["shop.t"], repair=asked)
+    context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")}
+    with pytest.raises(AirflowFailException) if fails else nullcontext():
+        operator.execute(context)
+    assert repaired == [["shop.t"]] * repairs
+    assert len(told) == (1 if fails or policy == "auto" else 0)
 
 
 @pytest.mark.parametrize("way", ["read", "hash"])

@@ -28,6 +28,12 @@ const UNTIL = {
 const RUNS = {
   sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.`, fields: [UNTIL] },
   verify: { label: "Verify", says: (one, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
+  repair: {
+    label: "Repair",
+    dag: "verify",
+    says: (one, what) => `${what} is compared with the server, and the rows that differ, and only they, get the server's values.`,
+    fields: [WHY],
+  },
   bootstrap: {
     label: "Snapshot",
     says: (one, what) => `${what} is copied from the server and takes the place of what the lake has. The others stay.`,
@@ -116,9 +122,9 @@ const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
 // one: a source as the API tells it. Null where the user may not, or where Airflow has no such DAG.
 export function runButton(one, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
-  const dag = one.dags?.[what];
-  if (!one.may?.[what] || !dag) return null;
-  const { says, fields = [], ofOne = [] } = RUNS[what];
+  const { says, fields = [], ofOne = [], dag: named = what } = RUNS[what];
+  const dag = one.dags?.[named];
+  if (!one.may?.[named] || !dag) return null;
   const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet, or all if all are," : "all tables");
   const open = () => confirm({
     title: `${label}: ${several(tables) ?? one.source}`,

@@ -1,6 +1,6 @@
 // One table: how it stands, its columns, its DDL history, its runs.
 
-import { remedyButton, tableButtons } from "./actions.js";
+import { remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { phasesOf } from "./charts.js";
 import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
@@ -24,6 +24,30 @@ function verified({ verified: last, source, now_us }) {
   const through = last.batch ? toBatch(source, last.batch) : "the snapshot";
   const position = last.position ? [" at ", where(last.position)] : null;
   return [result, " through ", through, position, `, ${number(last.lake_rows)} rows, `, moments(last.at_us, now_us)];
+}
+
+const HEALTH_OF_DAY = (day) => (!day ? "none" : day.equal === null ? "warn" : day.equal ? "good" : "bad");
+
+function saidOfDay(day) {
+  if (!day) return "not compared";
+  if (day.equal === null) return "it couldn't be compared";
+  const rate = day.seconds ? `, ${number(Math.round(day.rows / day.seconds))} rows/s` : "";
+  const read = `${number(day.chunks)} chunks, ${number(day.rows)} rows read${rate}`;
+  return day.equal ? `equal: ${read}` : `${number(day.differing)} chunks differed: ${read}`;
+}
+
+// A square for each day of the last thirteen weeks, a column for each week, from Monday on.
+function calendar({ verifications, now_us }) {
+  const known = new Map(verifications.map((day) => [day.day, day]));
+  const DAY = 86_400_000;
+  const today = Math.floor(now_us / 1000 / DAY);
+  const monday = today - ((today + 3) % 7) - 12 * 7;  // the first day of 1970 was a Thursday
+  const dates = Array.from({ length: today - monday + 1 }, (_, passed) => new Date((monday + passed) * DAY).toISOString().slice(0, 10));
+  const square = (date) => {
+    const said = `${date}: ${saidOfDay(known.get(date))}`;
+    return el("li", { class: HEALTH_OF_DAY(known.get(date)), title: said }, el("span", { class: "unseen" }, said));
+  };
+  return el("ol", { class: "calendar", "aria-label": "Comparisons with the server by day" }, dates.map(square));
 }
 
 const columns = [
@@ -148,10 +172,12 @@ export async function oneTable(place) {
         found.size ? ["Size", `${bytes(found.size.bytes)} in ${number(found.size.files)} ${found.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
         ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
+        ["Compared by day", calendar(found), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
         ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
       ),
       found.verified?.equal === false
-        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "run binlake verify again; if it differs still, snapshot the table again" }])
+        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "repair the differing rows, or snapshot the table again", button: found.repair }],
+          (policy) => (policy === "never" || !source.may?.edit ? null : runButton(source, "repair", { tables: [found.table], kind: "primary" })))
         : null,
       found.size?.many_small
         ? advice([{ health: "warn", what: `${number(found.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: { do: "maintain" } }], (button) => remedyButton(source, button))
