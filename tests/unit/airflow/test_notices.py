@@ -293,8 +293,13 @@ def test_differing_rows_are_put_right_where_that_is_wanted(
     differs = VerifyReport("v", Position("s", "b.000001", 4, 1), 1, 0.5, (table,))
     put_right = replace(differs, tables=(replace(table, repair=TableRepair("repaired", {"missing": 1}, 7)),))
     repaired: list[Any] = []
+
+    def repair(*_: Any, tables: Any, **__: Any) -> VerifyReport:
+        repaired.append(tables)
+        return put_right
+
     monkeypatch.setattr(pipeline, "verify", lambda *_, **__: differs)
-    monkeypatch.setattr(pipeline, "repair", lambda *_, tables, **__: repaired.append(tables) or put_right)
+    monkeypatch.setattr(pipeline, "repair", repair)
     operator = BinlakeVerifyOperator(task_id="verify", config_file=str(file), tables=["shop.t"], repair=asked)
     context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")}
     with pytest.raises(AirflowFailException) if fails else nullcontext():

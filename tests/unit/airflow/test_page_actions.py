@@ -117,6 +117,7 @@ def test_who_sees_a_source_sees_what_he_may_do(server: Any, past: Past) -> None:
 def test_a_repair_is_a_run_and_a_decision(server: Any, past: Past, dags: None) -> None:
     told = post(editor(server), "sources/shop/repair", tables=["shop.table_0001"], why="odd rows")
     run = runs("verify")[-1]
+    assert run.conf
     assert (run.run_id, run.conf["repair"], run.conf["tables"]) == (told["run_id"], True, ["shop.table_0001"])
     assert decided(past) == [("repair", "shop", "odd rows", "table_0001", None, None)]
     post(viewer(server), "sources/shop/repair", 403, tables=["shop.table_0001"], why="odd rows")
