@@ -138,6 +138,13 @@ class BesideCollector:
         if new >= 0:
             self._amend(life.name, new, life=life)
 
+    def copied_anew(self, name: TableName, place: tuple[int, int], turn: int) -> None:
+        """Note that the table which gets a name by the RENAME TABLE of this turn is copied anew for the mirror."""
+        for noted in self._noted(name, "rename", turn):
+            self._amend(name, noted, is_replaced=True)
+        if "history" in self._wanted(name):
+            self._event(name, EventBeside("anew", *place), turn)
+
     def created(self, life: Life, statement: Statement, turn: int) -> None:
         """Note that a mirror begins with the CREATE TABLE of this turn."""
         if "history" in self._wanted(life.name):

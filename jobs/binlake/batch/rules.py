@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 
 from binlake.batch.steps import Life, Standstill
 from binlake.config import PipelineConfig, Policy
+from binlake.config.mirrored_tables import is_copy_of
 from binlake.config.table_modes import BesideMode, HistoryMode
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, catch_up_again, snapshot_again
 from binlake.schema.invalid import FAIL, InvalidValues
-from binlake.schema.lake_columns import lake_columns, side_columns
+from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
+SOFT_DELETE_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete"
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
     "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
@@ -35,7 +37,7 @@ class Rules:
     ConfigurationError. can_snapshot: there is a server to take a snapshot from. goes_when_dropped: tells whether the
     folder of a dropped table is removed once the batch is recorded. invalid: which invalid values the lake keeps.
     beside: returns the modes that keep a table beside the mirror. history: returns how its history is kept. taken_by:
-    returns which of these has the table's name; empty if none has.
+    returns which of these has the table's name; empty if none has. soft_delete: tells whether deleted rows stay.
     """
 
     included: Callable[[TableName], bool]
@@ -48,6 +50,7 @@ class Rules:
     beside: Callable[[TableName], Collection[BesideMode]] = lambda name: ()
     history: Callable[[TableName], HistoryMode | None] = lambda name: None
     taken_by: Callable[[TableName], str] = lambda name: ""
+    soft_delete: Callable[[TableName], bool] = lambda name: False
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -62,6 +65,7 @@ class Rules:
             beside=config.beside,
             history=config.history,
             taken_by=config.taken_by,
+            soft_delete=config.soft_delete,
         )
 
     def followed(self, name: TableName) -> bool:
@@ -72,10 +76,24 @@ class Rules:
         refused = schema.untold and self.policy(name).on_untold_column == "stop"
         return f"{'; '.join(generated_columns(schema).left_out.values())} (on_untold_column: stop)" if refused else ""
 
-    def no_history(self, name: TableName, schema: TableSchema) -> str:
-        """Return why a table can't have the history that the YAML asks for; empty where it can or none is asked for."""
-        mode = self.history(name)
-        return no_history(schema, mode, self.invalid) if mode else ""
+    def refused_mode(self, name: TableName, schema: TableSchema) -> Standstill | None:
+        """Return why a table can't have a mode that the YAML asks for, and what to do; None where it can.
+
+        schema: as ``excluding`` returns it.
+        """
+        history = self.history(name)
+        if history and (why := no_history(schema, history, self.invalid)):
+            return Standstill(why, HISTORY_REMEDY)
+        if schema.soft_delete and (why := no_soft_delete(schema, self.policy(name), self.invalid)):
+            return Standstill(why, SOFT_DELETE_REMEDY)
+        return None
+
+    def lacks_deleted_rows(self, old: TableName, schema: TableSchema, new: TableName) -> bool:
+        """Tell whether a table that is renamed takes the place of one whose deleted rows stay, without having these.
+
+        schema: of the table, which was called ``old``.
+        """
+        return self.soft_delete(new) and (not schema.soft_delete or is_copy_of(old, new))
 
     def unfollowable(self, life: Life, standstill: Standstill, remedy: str = "") -> Life:
         """Return the life with the status of a table that the log alone can't keep equal to the server's.
@@ -107,9 +125,9 @@ class Rules:
             return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
         if why := self.taken_by(life.name):
             return replace(life, status="stopped", standstill=Standstill(why, TAKEN_REMEDY))
-        if why := self.no_history(life.name, life.schema):
-            return replace(life, status="stopped", standstill=Standstill(why, HISTORY_REMEDY))
         now = self.excluding(life.name, life.schema)
+        if refused := self.refused_mode(life.name, now):
+            return replace(life, status="stopped", standstill=refused)
         if why := self._difference(life.schema, now):
             return self.unfollowable(life, Standstill(why))
         # A column that the lake goes without anyway may be excluded, too.
@@ -125,13 +143,19 @@ class Rules:
 
     def _difference(self, schema: TableSchema, now: TableSchema) -> str:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
-        if now.excluded == schema.excluded and schema.invalid in (None, self.invalid):
+        same_rows = schema.invalid in (None, self.invalid) and now.soft_delete == schema.soft_delete
+        if now.excluded == schema.excluded and same_rows:
             return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
         gone = _column_names(column for column in schema.mirrored if column not in after)
         back = _column_names(column for column in now.mirrored if column not in before)
         reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
         reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
+        if now.soft_delete != schema.soft_delete:
+            stay = "stay" if now.soft_delete else "go"
+            reasons.append(
+                f"deleted rows are to {stay} (tables.modes, soft_delete), and it was snapshotted before that"
+            )
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
 
 
@@ -147,6 +171,19 @@ def no_history(schema: TableSchema, mode: HistoryMode, invalid: InvalidValues) -
     own = {name.lower() for name in mode.own.names}
     if taken := [column.name for column in columns if column.name.lower() in own]:
         return f"its column {taken[0]!r} has the name of one of the history's own"
+    return ""
+
+
+def no_soft_delete(schema: TableSchema, policy: Policy, invalid: InvalidValues) -> str:
+    """Return why deleted rows of a table of this shape can't stay in its mirror; empty where they can."""
+    if not schema.key:
+        return "it has no key, by which a deleted row is found again"
+    own = {column.name for column in own_columns(schema)}
+    columns = [*(column.name for column in lake_columns(schema, invalid)), *(column.name for column in schema.kept)]
+    if taken := [name for name in columns if name.lower() in own]:
+        return f"its column {taken[0]!r} has the name of one of the mirror's own (soft_delete)"
+    if policy.on_unlogged_cascade == "derive":
+        return "rows that are derived from a parent's (on_unlogged_cascade: derive) can't stay once they are deleted"
     return ""
 
 

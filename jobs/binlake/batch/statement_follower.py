@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from binlake.batch import renames
 from binlake.batch.kept_columns import keeping
-from binlake.batch.rules import HISTORY_REMEDY
 from binlake.batch.steps import (
     CreateStep,
     LeaveStep,
@@ -220,8 +219,9 @@ class StatementFollower:
         if self.rules.policy(table.life.name).on_truncate == "stop":
             why = "TRUNCATE, at which this table is to stop (on_truncate: stop)"
             return self._stop(table, here.standstill(why, snapshot_again(table.life.name)))
-        table.add(TruncateStep(), self.walk.turn)
-        table.empty = True
+        keeps_rows = table.life.schema.soft_delete
+        table.add(TruncateStep(here.statement.committed_us if keeps_rows else None), self.walk.turn)
+        table.empty = not keeps_rows
         return FOLLOWED, ""
 
     def _alter(self, here: _PlacedStatement, table: TableSteps, change: statements.AlterTable) -> tuple[str, str]:
@@ -241,8 +241,8 @@ class StatementFollower:
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
             after, kept_origins = keeping(before, after, evolution.origins)
-        if why := self.rules.no_history(table.life.name, after):
-            return self._stop(table, here.standstill(why, HISTORY_REMEDY))
+        if refused := self.rules.refused_mode(table.life.name, after):
+            return self._stop(table, here.standstill(refused.reason, refused.remedy))
         table.life = replace(table.life, schema=after)
         if table.empty:
             table.add(CreateStep(after), self.walk.turn)
@@ -250,6 +250,8 @@ class StatementFollower:
             return FOLLOWED, _why_left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
+        if after.soft_delete and _has_another_key(before, after, evolution.origins):
+            unprovable += ("its key changed, and deleted rows stay",)
         if unprovable:
             return self._ask_snapshot(table, here.standstill("; ".join(unprovable)))
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
@@ -317,7 +319,8 @@ class StatementFollower:
     def _refusal(self, name: TableName, schema: TableSchema) -> str:
         """Return why a new table can't be mirrored as the YAML asks; empty where it can."""
         rules = self.rules
-        return rules.refusal(name, schema) or named_twice(schema, rules.invalid) or rules.no_history(name, schema)
+        mode = rules.refused_mode(name, schema)
+        return rules.refusal(name, schema) or named_twice(schema, rules.invalid) or (mode.reason if mode else "")
 
     def _rename(self, here: _PlacedStatement, change: statements.RenameTables) -> set[TableName]:
         """Apply all pairs of a statement at once, so that swaps and chains come out right. Returns the names noted."""
@@ -373,7 +376,13 @@ class StatementFollower:
         table.life = replace(table.life, name=new)
         self.walk.current[new] = table.life.id
         action, reason = FOLLOWED, f"renamed from {old}"
-        if table.life.status == "following":
+        if table.life.status == "following" and self.rules.lacks_deleted_rows(old, table.life.schema, new):
+            if not stays:
+                table.add(LeaveStep(old, new), self.walk.turn)
+            self.walk.beside.copied_anew(new, here.order, self.walk.turn)
+            why = f"{old} took its place, which doesn't have the deleted rows that stay"
+            action, reason = self._ask_snapshot(table, here.standstill(why))
+        elif table.life.status == "following":
             table.add(MoveStep(old, new), self.walk.turn)
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
@@ -437,6 +446,12 @@ def _logged_text(here: _PlacedStatement) -> str:
         return here.statement.text
     verb = re.match(r"[A-Za-z]+", here.statement.text)
     return f"{verb[0].upper() if verb else 'DML'} …"
+
+
+def _has_another_key(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Tell whether other columns are the key. origins: of the columns after the statement."""
+    named = {column.name: origin for column, origin in zip(after.columns, origins, strict=True)}
+    return [named[after.column(name).name] for name in after.key] != [before.column(name).name for name in before.key]
 
 
 def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:

@@ -207,7 +207,9 @@ class ReshapeStep:
 
 @dataclass(frozen=True)
 class TruncateStep:
-    """The deletion of all rows."""
+    """The deletion of all rows. committed_us: when it committed, where deleted rows stay; None where they go."""
+
+    committed_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,7 @@ class TableSteps:
         return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
 
 
-Happened = Literal["begin", "create", "alter", "truncate", "drop", "rename", "gap", "end"]
+Happened = Literal["begin", "create", "alter", "truncate", "drop", "rename", "anew", "gap", "end"]
 
 
 @dataclass(frozen=True)
@@ -333,8 +335,8 @@ class RowsBeside:
 class EventBeside:
     """A statement or a gap of a table's log.
 
-    what: gap says that what changed there isn't known row by row; begin, that what was before wasn't read; end, that
-    the batch ends there.
+    what: gap says that what changed there isn't known row by row; anew, that the mirror is copied anew, though the log
+    goes on; begin, that what was before wasn't read; end, that the batch ends there.
     file, offset, number: its place in the log, and which of several of one statement it is.
     committed_us, gtid: None where they aren't known.
     renamed: the columns that have new names since, as (old, new).

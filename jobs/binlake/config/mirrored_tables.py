@@ -12,6 +12,7 @@ from binlake.config.section import Section
 from binlake.config.table_modes import BesideMode, TableModes, TablesModes, modes_of
 from binlake.config.table_pattern import TablePattern
 from binlake.errors import ConfigurationError
+from binlake.schema.table import TableName
 
 _GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -31,6 +32,12 @@ def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> f
     """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
     parts = [pattern.rpartition(".") for pattern in patterns]
     return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
+
+
+def is_copy_of(name: TableName, table: TableName) -> bool:
+    """Tell whether a name is that of a copy which gh-ost or pt-online-schema-change fills of a table."""
+    match = _GHOST.match(name.table)
+    return match is not None and (name.database, match["table"]) == (table.database, table.table)
 
 
 class TablesConfig(Section):

@@ -306,6 +306,13 @@ class PipelineConfig(Section):
             return None
         return self.tables.modes_of(name.database, name.table).history
 
+    def soft_delete(self, name: TableName) -> bool:
+        """Tell whether deleted rows stay in a table's mirror. Raises ConfigurationError."""
+        table = self.tables.ghost_of(name.database, name.table) or name.table
+        if not self.tables.modes or not self.tables.included(name.database, table):
+            return False
+        return self.tables.modes_of(name.database, table).soft_delete
+
     def taken_by(self, name: TableName) -> str:
         """Return why a table can't be mirrored under its name, which a table beside a mirror has; empty where it can.
 
@@ -322,13 +329,13 @@ class PipelineConfig(Section):
         return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
-        """Return a table's schema with the columns that aren't mirrored marked, and the policies on invalid values set.
+        """Return a table's schema with the columns that aren't mirrored marked, and set how its rows are kept.
 
         Raises ConfigurationError for an excluded column of the key.
         """
         base = self.tables.ghost_of(name.database, name.table) or name.table
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
-        return replace(shape, invalid=self.invalid)
+        return replace(shape, invalid=self.invalid, soft_delete=self.soft_delete(name))
 
     @property
     def reading(self) -> str:

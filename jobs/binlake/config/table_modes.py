@@ -17,7 +17,7 @@ BesideMode = Literal["history", "log"]
 """Modes that keep a table of their own beside the mirror."""
 BESIDE: tuple[BesideMode, ...] = ("history", "log")
 RowMetadata = Literal["batch", "committed", "position"]
-_NOT_BUILT = ("soft_delete", "row_metadata")
+_NOT_BUILT = ("row_metadata",)
 """Modes of which this version has the settings alone."""
 
 

@@ -6,41 +6,58 @@ deltalake's own reader reads files side by side, in no order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from binlake.delta.key_ranges import physical_names
+from binlake.schema.lake_columns import DELETED
+from binlake.schema.table import TableSchema
 from binlake.storage import files
 
 _MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
 """How much is read at a time."""
 
 
+Counts = Literal["all", "live", "deleted"]
+"""Which rows count of a mirror in which deleted ones stay; of any other all do."""
+
+
+def counting(schema: TableSchema) -> Counts:
+    """Return which rows of a table's mirror the server has."""
+    return "live" if schema.soft_delete else "all"
+
+
 def read(
-    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int
+    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int, counts: Counts = "all"
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Read a table's rows behind the first ``passed``, some at a time, each with the number of rows that are passed
     then.
 
-    fields: the columns wanted, with their types; a column that a file is older than is NULL there. Raises OSError,
-    ArrowException, DeltaError, and KeyError for a column that the table doesn't have at its version.
+    fields: the columns wanted, with their types; a column that a file is older than is NULL there. counts: which rows
+    are returned; all are numbered. Raises OSError, ArrowException, DeltaError, and KeyError for a column that the table
+    doesn't have at its version.
     """
     stored = physical_names(log)
     kept = _kept(log)
+    marks = _Marks(counts, stored)
     begins = 0
     for path in sorted(pa.table(log.get_add_actions())["path"].to_pylist()):
         with files.opened(f"{table_path}/{path}") as source:
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-            for rows, first in _of_file(file, [stored[field.name] for field in fields], max(0, passed - begins)):
+            names = marks.read_with([stored[field.name] for field in fields])
+            for rows, first in _of_file(file, names, max(0, passed - begins)):
                 there = kept.get(path.rpartition("/")[2])
                 shown = rows if there is None else rows.filter(there.slice(first, rows.num_rows))
+                shown, _ = marks.counting(shown)
                 yield _as_wanted(shown, fields, stored), begins + first + rows.num_rows
             begins += file.metadata.num_rows
 
@@ -54,21 +71,25 @@ class FileRows:
     numbered: Callable[[], Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]]
 
 
-def of_files(log: DeltaTable, table_path: str, fields: Sequence[pa.Field], paths: Sequence[str]) -> Iterator[FileRows]:
-    """Yield some data files of a table. fields, errors: as of ``read``."""
+def of_files(
+    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], paths: Sequence[str], counts: Counts = "all"
+) -> Iterator[FileRows]:
+    """Yield some data files of a table. fields, counts, errors: as of ``read``."""
     stored = physical_names(log)
     kept = _kept(log)
+    marks = _Marks(counts, stored)
 
     def rows_of(path: str) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         there = kept.get(path.rpartition("/")[2])
         with files.opened(f"{table_path}/{path}") as source:
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-            for rows, first in _of_file(file, [stored[field.name] for field in fields], 0):
+            for rows, first in _of_file(file, marks.read_with([stored[field.name] for field in fields]), 0):
                 numbers = np.arange(first, first + rows.num_rows)
                 if there is not None:
                     shown = there.slice(first, rows.num_rows)
                     rows, numbers = rows.filter(shown), numbers[shown.to_numpy(zero_copy_only=False)]
-                yield _as_wanted(rows, fields, stored), numbers
+                rows, counted = marks.counting(rows)
+                yield _as_wanted(rows, fields, stored), numbers if counted is None else numbers[counted]
 
     for path in paths:
         yield FileRows(path, partial(rows_of, path))
@@ -89,6 +110,25 @@ def of_numbers(
                 there = wanted[slice(*np.searchsorted(wanted, [first, first + rows.num_rows]))]
                 rows = rows.take(pa.array(there - first))
             yield _as_wanted(rows, fields, stored)
+
+
+class _Marks:
+    """The marks of deleted rows, by which rows are chosen. stored: names in data files by the table's."""
+
+    def __init__(self, counts: Counts, stored: Mapping[str, str]) -> None:
+        self._wanted = counts == "deleted"
+        self._name = None if counts == "all" else stored[DELETED]
+
+    def read_with(self, names: Sequence[str]) -> list[str]:
+        """Return names of columns, and with them that of the marks where they are asked for."""
+        return [*names] if self._name is None else [*names, self._name]
+
+    def counting(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_] | None]:
+        """Return the rows that count, and which of the rows these are; None for all."""
+        if self._name is None:
+            return rows, None
+        counted = pc.equal(rows.column(self._name), self._wanted)
+        return rows.filter(counted), counted.to_numpy(zero_copy_only=False)
 
 
 def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from binlake.batch.rules import HISTORY_REMEDY, TAKEN_REMEDY, Rules
+from binlake.batch.rules import TAKEN_REMEDY, Rules
 from binlake.config import PipelineConfig
 from binlake.doctor import reach, server_checks
 from binlake.doctor.check import Check
@@ -247,8 +247,8 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
         yield select if denied(error) else Check(name, False, error.message, remedy)
     if why := subject.config.taken_by(table.name):
         yield Check(name, False, why, TAKEN_REMEDY)
-    if why := Rules.of(subject.config).no_history(table.name, table.schema):
-        yield Check(name, False, why, HISTORY_REMEDY)
+    if refused := Rules.of(subject.config).refused_mode(table.name, table.schema):
+        yield Check(name, False, refused.reason, refused.remedy)
     if table.schema.sequence:
         return
     if table.engine != _CRASH_SAFE:

@@ -88,7 +88,13 @@ class Preload:
         location = self.config.table_path(life.name)
         image = staged_schema(life.schema.mirrored, self.config.invalid).field("after").type
         try:
-            yield from data_rows.read(opened_tables.opened(location, at.version), location, list(image), at.passed)
+            yield from data_rows.read(
+                opened_tables.opened(location, at.version),
+                location,
+                list(image),
+                at.passed,
+                data_rows.counting(life.schema),
+            )
         except LakeError:
             raise
         except (DeltaError, OSError, pa.ArrowException, KeyError) as error:

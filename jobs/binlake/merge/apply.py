@@ -44,14 +44,14 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.faults import fault
-from binlake.merge import reshape_in_process
+from binlake.merge import reshape_in_process, soft_delete
 from binlake.merge.beside import BesideWork
 from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
 from binlake.report import ProgressCallback, Report, counted
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import TableName
 from binlake.staging.staged_files import check_file
 from binlake.storage import storage_errors
@@ -357,7 +357,7 @@ class _Group:
         match step:
             case CreateStep(schema):
                 _writable(progress.target).create(
-                    spark("new tables are made by Delta's own writer"), lake_columns(schema, invalid), version, note
+                    spark("new tables are made by Delta's own writer"), mirror_columns(schema, invalid), version, note
                 )
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid)
@@ -366,11 +366,17 @@ class _Group:
                 except LeftToSpark as left:
                     widen = self._config.type_widening
                     _writable(progress.target).reshape(spark(str(left)), columns, version, note, widen=widen)
-            case TruncateStep():
+            case TruncateStep(None):
                 try:
                     reshape_in_process.truncate(progress.target, self._config, version=version, note=note)
                 except LeftToSpark as left:
                     _writable(progress.target).truncate(spark(str(left)), version, note)
+            case TruncateStep(int() as committed_us):
+                try:
+                    soft_delete.mark_all(progress.target, self._config, committed_us, version=version, note=note)
+                except LeftToSpark as left:
+                    marks = soft_delete.marks_in_sql(committed_us)
+                    _writable(progress.target).update(spark(str(left)), soft_delete.LIVE, marks, version, note)
             case MoveStep(old, new):
                 moved_note = self._note_with(note, moved_from=str(old))
                 session = spark("a renamed table's rows are copied by Delta's own writer")

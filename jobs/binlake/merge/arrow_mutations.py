@@ -45,10 +45,13 @@ def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most:
     return pa.Table.from_batches([of_current_rows(batch, step.schema.row_end) for batch in rows.to_batches()])
 
 
-def newest_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+def newest_mutations(
+    life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
+) -> pa.Table:
     """Return IMAGES of the same mutations in their order, outside XA transactions and of a table that isn't versioned:
-    who committed them, and when, is a third of the bytes of short ones. Raises what ``ordered_mutations`` does."""
-    parts = [rows for _, rows in _read(step.files, step, invalid, most, ())]
+    who committed them, and when, is a third of the bytes of short ones. more: of COMMIT, what is wanted all the same.
+    Raises what ``ordered_mutations`` does."""
+    parts = [rows for _, rows in _read(step.files, step, invalid, most, more)]
     rows = pa.concat_tables(parts, promote_options="default")
     if min(file.first[:2] for file in step.files) < life.low.order:
         rows = _behind(rows, life.low.order)

@@ -20,7 +20,7 @@ from binlake.errors import (
     UnfollowedStatement,
     snapshot_again,
 )
-from binlake.merge import derived
+from binlake.merge import derived, soft_delete
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import lake_image, staged_rows
 from binlake.names import spark_quote
@@ -126,35 +126,44 @@ def _apply_by_key(
 
 
 def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
-    """Return the newest image of each key as the lake's columns, and ``gone ``.
+    """Return the newest image of each key as the mirror's columns, and ``gone ``.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key is a delete of the old one and an upsert of the new one.
     """
-    schema = step.schema
+    schema, server = step.schema, [column for column in columns if column.holds != "own"]
     if key_ranges.each_once(schema, step.staged):
-        last = staged.selectExpr("after IS NULL AS `gone `", "coalesce(after, before) AS `image `")
-        return last.selectExpr("`gone `", *lake_image(schema, columns, "`image `"))
+        last = staged.selectExpr("after IS NULL AS `gone `", "committed_us", "coalesce(after, before) AS `image `")
+        return last.selectExpr(*_stands(schema, "`gone `", "committed_us"), *lake_image(schema, server, "`image `"))
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
-    image = lake_image(schema, columns, "`change `.`image `")
+    image = lake_image(schema, server, "`change `.`image `")
+    stands = _stands(schema, "`change `.`gone `", "`change `.committed_us")
     staged.createOrReplaceTempView("staged")
     return session.sql(f"""
         WITH changes AS (
             SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS `sequence `,
-                   false AS `gone `, after AS `image `
+                   false AS `gone `, committed_us, after AS `image `
             FROM staged WHERE op <> {DELETE}
             UNION ALL
             SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS `sequence `,
-                   true AS `gone `, before AS `image `
+                   true AS `gone `, committed_us, before AS `image `
             FROM staged WHERE op = {DELETE} OR (op = {UPDATE} AND ({changed}))
         ), newest AS (
-            SELECT {key_list}, max_by(struct(`gone `, `image `), `sequence `) AS `change `
+            SELECT {key_list}, max_by(struct(`gone `, committed_us, `image `), `sequence `) AS `change `
             FROM changes GROUP BY {key_list}
         )
-        SELECT `change `.`gone ` AS `gone `, {", ".join(image)} FROM newest
+        SELECT {", ".join([*stands, *image])} FROM newest
     """)
+
+
+def _stands(schema: TableSchema, gone: str, committed_us: str) -> list[str]:
+    """Return, as SQL, whether a key's row goes, and the mirror's own columns. A deleted row that stays doesn't go."""
+    if not schema.soft_delete:
+        return [f"{gone} AS `gone `"]
+    marks = soft_delete.marks_in_sql(committed_us, gone)
+    return ["false AS `gone `", *(f"{value} AS {spark_quote(name)}" for name, value in marks.items())]
 
 
 def _merge_newest(

@@ -16,7 +16,7 @@ from binlake.errors import LeftToSpark, SchemaMismatch, snapshot_again
 from binlake.merge import in_process
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_ALL
-from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
+from binlake.schema.lake_columns import LakeColumn, mirror_columns, side_columns
 from binlake.schema.render import RENDERERS, is_vector_in_bytes
 from binlake.schema.table import TableName, TableSchema
 
@@ -87,7 +87,7 @@ def merge_epoch(
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
-    columns = lake_columns(step.schema, config.invalid)
+    columns = mirror_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
     try:
         in_process.merge(table, life, step, columns, config, version=version, note=note)

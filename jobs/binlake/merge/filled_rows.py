@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,34 +33,48 @@ def filled(
     fields: of Delta's schema afterwards, one for each column. room: bytes of data files up to which it is done here.
     Raises LeftToSpark, OSError.
     """
+    schema = pa.schema(
+        [plain_tables.stored_field(field, column.arrow) for field, column in zip(fields, columns, strict=True)]
+    )
+    adds = files_to_replace(path, log, room)
+    parts = [_filled(rows, schema, columns) for rows in rows_of(path, adds)]
+    return replacing(path, adds, pa.concat_tables(parts) if parts else schema.empty_table())
+
+
+def files_to_replace(path: str, log: DeltaTable, room: int) -> list[DeltaAction]:
+    """Return the add actions of all data files, where they are few and small. room: see ``filled``. Raises LeftToSpark,
+    OSError."""
     there = pa.table(log.get_add_actions())
     size = sum(there["size_bytes"].to_pylist())
     if size > min(room, MOST_BYTES) or there.num_rows > MOST_FILES:
         raise LeftToSpark(f"its {there.num_rows} data files have {size / 1e6:.1f} MB")
-    adds = plain_tables.actions_of(log, path, there["path"].to_pylist())
-    schema = pa.schema(
-        [plain_tables.stored_field(field, column.arrow) for field, column in zip(fields, columns, strict=True)]
-    )
-    parts, left = [], MOST_BYTES * _UNPACKED
+    return plain_tables.actions_of(log, path, there["path"].to_pylist())
+
+
+def rows_of(path: str, adds: Sequence[DeltaAction]) -> Iterator[pa.Table]:
+    """Yield the rows of each data file that no deletion vector hides, as they are stored. Raises LeftToSpark."""
+    room = MOST_BYTES * _UNPACKED
     for add in adds:
-        rows = _rows(path, add, schema, columns, left)
-        parts.append(rows)
-        left -= rows.nbytes
+        rows = parquet_files.read_within(f"{path}/{add['path']}", room)
+        if rows is None:
+            raise LeftToSpark(f"its data files take more than {MOST_BYTES * _UNPACKED / 1e6:.0f} MB of memory")
+        if vector := add.get("deletionVector"):
+            rows = _without(rows, deletion_vectors.read(path, vector))
+        room -= rows.nbytes
+        yield rows
+
+
+def replacing(path: str, adds: Sequence[DeltaAction], rows: pa.Table) -> list[DeltaAction]:
+    """Write rows into one data file, and return the actions that put it in the place of these."""
     actions = [plain_tables.removed(add) for add in adds]
-    together = pa.concat_tables(parts) if parts else schema.empty_table()
-    if together.num_rows:
-        actions.append({"add": added_file(path, together)})
+    if rows.num_rows:
+        actions.append({"add": added_file(path, rows)})
         fault("data file written")
     return actions
 
 
-def _rows(path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int) -> pa.Table:
-    """Return the rows of a data file that aren't marked as deleted, under the new columns. Raises LeftToSpark."""
-    rows = parquet_files.read_within(f"{path}/{add['path']}", room)
-    if rows is None:
-        raise LeftToSpark(f"its data files take more than {MOST_BYTES * _UNPACKED / 1e6:.0f} MB of memory")
-    if vector := add.get("deletionVector"):
-        rows = _without(rows, deletion_vectors.read(path, vector))
+def _filled(rows: pa.Table, schema: pa.Schema, columns: Sequence[ReshapedColumn]) -> pa.Table:
+    """Return the rows of a data file under the new columns. Raises LeftToSpark."""
     arrays: list[Any] = []
     for field, column in zip(schema, columns, strict=True):
         if column.constant is not None:

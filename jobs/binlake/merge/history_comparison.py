@@ -30,6 +30,7 @@ from binlake.merge.history_rows import (
 )
 from binlake.merge.history_shape import HistoryShape
 from binlake.merge.history_state import HistoryState
+from binlake.merge.soft_delete import LIVE
 from binlake.names import spark_quote, spark_string
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.table import TableSchema
@@ -65,7 +66,7 @@ def compare(history: HistoryState, against: Compared) -> None:
         session = history.step.spark(f"{size / 1e6:,.1f} MB are compared, above merge.without_spark_mb")
         _compare_by_spark(session, history, against, columns)
         return
-    rows = _rows_of(mirror, against.path, columns)
+    rows = _rows_of(mirror, against, columns)
     if history.log is None:
         history.create(columns, _opened(rows, against))
         return
@@ -77,9 +78,10 @@ def compare(history: HistoryState, against: Compared) -> None:
     history.put(at, changed_versions(at.rows, changes, VersionRules(against.schema.key, names, tracked)))
 
 
-def _rows_of(mirror: DeltaTable, path: str, columns: Sequence[LakeColumn]) -> pa.Table:
+def _rows_of(mirror: DeltaTable, against: Compared, columns: Sequence[LakeColumn]) -> pa.Table:
     fields = [pa.field(column.name, column.arrow) for column in columns]
-    return pa.Table.from_batches([rows for rows, _ in data_rows.read(mirror, path, fields, 0)], pa.schema(fields))
+    batches = data_rows.read(mirror, against.path, fields, 0, data_rows.counting(against.schema))
+    return pa.Table.from_batches([rows for rows, _ in batches], pa.schema(fields))
 
 
 def _time(against: Compared) -> pa.Scalar:
@@ -116,6 +118,8 @@ def _compare_by_spark(
 
     shape = HistoryShape(history.mode, columns)
     mirror = session.read.format("delta").option("versionAsOf", against.version).load(against.path)
+    if against.schema.soft_delete:
+        mirror = mirror.where(LIVE)
     table = LakeTable(history.path, history.step.table.app)
     if history.log is None:
         rows = mirror.selectExpr(*_spark_rows(shape, [column.name for column in shape.wanted], against, "opens", ""))

@@ -92,7 +92,7 @@ def _do(step: BesideStep, history: HistoryState) -> None:
             _close_all(step, history, stays_in_step=history.is_in_step)
         case EventBeside(what="drop") | EventBeside(what="rename", is_replaced=False):
             _close_all(step, history, stays_in_step=False)
-        case EventBeside(what="gap"):
+        case EventBeside(what="gap" | "anew"):
             _fall_out(history)
 
 

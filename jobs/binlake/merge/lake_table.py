@@ -77,10 +77,12 @@ _DELETION_VECTORS = tuple(
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a table becomes: its columns, and all its data files, which lie in its folder."""
+    """What a table becomes: its columns, and all its data files, which lie in its folder. more: returns those that
+    depend on what is at the path until then."""
 
     schema: DeltaSchema
     files: Sequence[DataFile]
+    more: Callable[[], Sequence[DataFile]] = tuple
 
 
 def _is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
@@ -146,12 +148,13 @@ class LakeTable(LakeLog):
             if self.exists():
                 self._fence(session, fence, note, check)
             self._support(session, data.schema.columns)
+            files = [*data.files, *data.more()]
             with self._optimistic(session, note) as transaction:
                 check()
                 # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
                 if transaction.is_new or _is_fenced(transaction.versions(), fence):
                     with suppress(CommitFailedError):  # it is there now
-                        transaction.replace(data.schema, data.files, {self.app: version})
+                        transaction.replace(data.schema, files, {self.app: version})
                         break
         self._prove(version)
 
@@ -204,6 +207,16 @@ class LakeTable(LakeLog):
         with self.transaction(session, version, note):
             session.sql(f"DELETE FROM {self.sql_name}")
             if self.recorded() < version:  # DELETE commits nothing where there is no row
+                self._commit_fields(session, lambda fields: fields, version, note)
+
+    def update(
+        self, session: SparkSession, where: str, values: Mapping[str, str], version: int, note: dict[str, Any]
+    ) -> None:
+        """Give the rows that meet a condition other values, which are SQL by column."""
+        assignments = ", ".join(f"{spark_quote(name)} = {value}" for name, value in values.items())
+        with self.transaction(session, version, note):
+            session.sql(f"UPDATE {self.sql_name} SET {assignments} WHERE {where}")
+            if self.recorded() < version:  # as DELETE does
                 self._commit_fields(session, lambda fields: fields, version, note)
 
     @property

@@ -64,7 +64,7 @@ def write(step: BesideStep, commit: BesideCommit) -> None:
         case EventBeside(what="alter"):
             if step.renamed and commit.table.exists():
                 _reshape(commit, (), step.renamed)
-        case EventBeside(what="create" | "end"):
+        case EventBeside(what="create" | "anew" | "end"):
             return
         case EventBeside(what="begin"):
             if commit.table.exists():

@@ -13,8 +13,9 @@ from binlake.binlog.border import DELETE
 from binlake.config import PipelineConfig
 from binlake.delta.key_ranges import image_column
 from binlake.merge.arrow_mutations import moved, newest_mutations
+from binlake.merge.soft_delete import deleted, live
 from binlake.schema import arithmetic
-from binlake.schema.lake_columns import LakeColumn
+from binlake.schema.lake_columns import MOMENT, LakeColumn
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
@@ -28,18 +29,20 @@ def newest_rows(
 ) -> tuple[pa.Table, pa.Table]:
     """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
 
-    Raises LeftToSpark where the staged rows take more than ``most`` bytes of memory.
+    columns: the mirror's. Where deleted rows stay, they stand, too. Raises LeftToSpark where the staged rows take more
+    than ``most`` bytes of memory.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key deletes the old one, and then writes the new one.
     """
-    staged = newest_mutations(life, step, config.invalid, most)
+    more = ("committed_us",) if step.schema.soft_delete else ()
+    staged = newest_mutations(life, step, config.invalid, most, more)
     staged = staged.append_column("number", pa.array(np.arange(staged.num_rows)))
-    came = _where(staged.select(["after", "number"]), pc.not_equal(staged["op"], DELETE))
+    came = _where(staged.select(["after", "number", *more]), pc.not_equal(staged["op"], DELETE))
     gone = pc.or_(pc.equal(staged["op"], DELETE), moved(step.schema, staged))
-    left = staged.select(["before", "number"]).filter(gone)
+    left = staged.select(["before", "number", *more]).filter(gone)
     del staged  # most old images aren't asked for again
-    return _newest(step.schema, columns, came, left)
+    return _newest(step.schema, [column for column in columns if column.holds != "own"], came, left)
 
 
 def _newest(
@@ -51,17 +54,21 @@ def _newest(
     """
     computed = computed_columns(schema)
     keys = {image: lake_images(columns, rows, image, computed) for image, rows in (("after", came), ("before", left))}
+    if schema.soft_delete:
+        keys = {"after": live(keys["after"]), "before": deleted(keys["before"], left["committed_us"].cast(MOMENT))}
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
     changes = pa.concat_tables(
         [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
     )
+    standing = ("after", "before") if schema.soft_delete else ("after",)
     if _are_different_numbers(changes.select(schema.key)):
-        return changes.select(schema.key), keys["after"]
+        return changes.select(schema.key), pa.concat_tables([keys[image] for image in standing])
     last = changes.group_by(list(schema.key), use_threads=False).aggregate([(PLACE, "max")])
     if last.num_rows == changes.num_rows:  # no key occurs twice
-        return last.select(schema.key), keys["after"]
-    stands = pc.is_in(ranks["after"], value_set=last[f"{PLACE}_max"].combine_chunks())
-    return last.select(schema.key), keys["after"].filter(stands)
+        return last.select(schema.key), pa.concat_tables([keys[image] for image in standing])
+    newest = last[f"{PLACE}_max"].combine_chunks()
+    stand = [keys[image].filter(pc.is_in(ranks[image], value_set=newest)) for image in standing]
+    return last.select(schema.key), pa.concat_tables(stand)
 
 
 def _are_different_numbers(keys: pa.Table) -> bool:

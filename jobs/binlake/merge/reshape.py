@@ -18,7 +18,7 @@ from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import LakeColumn, lake_columns
+from binlake.schema.lake_columns import LakeColumn, lake_columns, own_columns
 from binlake.schema.table import Column
 
 
@@ -73,6 +73,8 @@ def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[Reshap
             if text is not None and old is None and new.value is not None:
                 new = replace(new, constant=constant(lake_column, text))
             columns.append(new)
+    for own in own_columns(step.after):
+        columns.append(ReshapedColumn(own.name, own.delta, own.name, own.delta, own.arrow))
     for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)
         columns.append(ReshapedColumn(column.name, kind, kept_origin, kind, datatypes.arrow_type(column)))

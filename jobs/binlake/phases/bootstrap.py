@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
-from binlake.batch.rules import HISTORY_REMEDY, TAKEN_REMEDY, Rules
+from binlake.batch.rules import TAKEN_REMEDY, Rules
 from binlake.batch.steps import Life
 from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
@@ -119,17 +119,15 @@ def refused_for_names(config: PipelineConfig, names: list[TableName]) -> dict[Ta
     return {name: TableError(f"{name}: {why}", remedy=TAKEN_REMEDY) for name in names if (why := config.taken_by(name))}
 
 
-def refused_for_histories(
-    config: PipelineConfig, source: Source, names: list[TableName]
-) -> dict[TableName, TableError]:
-    """Return errors for tables that can't have the history that the YAML asks for."""
-    wanted = [name for name in names if config.history(name)]
+def refused_for_modes(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Return errors for tables that can't have a mode that the YAML asks for."""
+    wanted = [name for name in names if config.history(name) or config.soft_delete(name)]
     schemas = read_tables(source, wanted, config.excluding) if wanted else {}
     rules = Rules.of(config)
     return {
-        name: TableError(f"{name}: {why}", remedy=HISTORY_REMEDY)
+        name: TableError(f"{name}: {refused.reason}", remedy=refused.remedy)
         for name, table in schemas.items()
-        if (why := rules.no_history(name, table.schema))
+        if (refused := rules.refused_mode(name, table.schema))
     }
 
 

@@ -25,7 +25,7 @@ from binlake.phases.bootstrap import (
     refused_for_cascades,
     refused_for_engines,
     refused_for_gaps,
-    refused_for_histories,
+    refused_for_modes,
     refused_for_names,
     refused_for_untold_columns,
 )
@@ -103,7 +103,7 @@ def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> 
     """Return the error of each table that can't be mirrored exactly."""
     return (
         refused_for_names(config, names)
-        | refused_for_histories(config, source, names)
+        | refused_for_modes(config, source, names)
         | refused_for_gaps(source, names)
         | refused_for_engines(source, names)
         | refused_for_cascades(config, source, names)

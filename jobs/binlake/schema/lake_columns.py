@@ -7,6 +7,9 @@ keeps such values, a side column follows that holds them; it is NULL where the v
 |--------------------------|---------------------------------------|--------------------|-------|
 | invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP             | ``{name}__text``   | the server's text |
 | invalid_text: keep_bytes | text in utf8mb4, utf8mb3, ucs2, utf32 | ``{name}__bytes``  | the bytes as they are stored |
+
+A mirror whose deleted rows stay (soft_delete) has two columns of its own behind these: ``_deleted``, false in a row
+that the server has, and ``_deleted_at``, when the transaction committed that deleted it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,11 @@ from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableSchema
 
-Holds = Literal["value", "text", "bytes"]
+Holds = Literal["value", "text", "bytes", "own"]
+DELETED, DELETED_AT = "_deleted", "_deleted_at"
+LIVE_MARKS = {DELETED: False, DELETED_AT: None}
+"""What a mirror's own columns have in a row that the server has."""
+MOMENT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class LakeColumn:
     """One column of the lake.
 
     name, delta, arrow: its name and types in the lake. source: the server's column that it comes from. holds: that
-    column's value, or for a side column the text or bytes of invalid values.
+    column's value, or for a side column the text or bytes of invalid values. A mirror's own column has no other source.
     """
 
     name: str
@@ -41,12 +48,28 @@ class LakeColumn:
 
     @property
     def is_side(self) -> bool:
-        return self.holds != "value"
+        return self.holds in ("text", "bytes")
 
 
 def lake_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColumn, ...]:
     """Return the Delta table's columns, except those that the server dropped and the lake keeps (``schema.kept``)."""
     return columns_of(schema.mirrored, invalid)
+
+
+_OWN = (
+    LakeColumn(DELETED, "BOOLEAN", pa.bool_(), Column(DELETED, "bit", length=1), "own"),
+    LakeColumn(DELETED_AT, "TIMESTAMP", MOMENT, Column(DELETED_AT, "timestamp", fraction=6), "own"),
+)
+
+
+def own_columns(schema: TableSchema) -> tuple[LakeColumn, ...]:
+    """Return the columns of the mirror that tell of a row and aren't the server's."""
+    return _OWN if schema.soft_delete else ()
+
+
+def mirror_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColumn, ...]:
+    """Return ``lake_columns``, and behind them the mirror's own."""
+    return (*lake_columns(schema, invalid), *own_columns(schema))
 
 
 def columns_of(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:

@@ -98,6 +98,9 @@ class Index:
     by_hash: bool = False
 
 
+_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete")
+
+
 @dataclass(frozen=True)
 class TableSchema:
     """Columns in the order of the table, and the key by which MERGE finds rows.
@@ -115,6 +118,7 @@ class TableSchema:
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
     invalid: the policies on invalid values under which the rows were read; None if an older binlake recorded the shape.
         It isn't compared where shapes are: only the YAML changes it.
+    soft_delete: deleted rows stay in the lake, marked. It isn't compared where shapes are, either.
     """
 
     columns: tuple[Column, ...]
@@ -129,6 +133,7 @@ class TableSchema:
     versioned: bool = False
     unlogged: bool = field(default=False, compare=False)
     invalid: InvalidValues | None = field(default=None, compare=False)
+    soft_delete: bool = field(default=False, compare=False)
 
     @property
     def row_end(self) -> str | None:
@@ -177,7 +182,7 @@ class TableSchema:
     @property
     def fingerprint(self) -> str:
         """Return twelve hex digits that identify this shape. Equal shapes have the same."""
-        shape = {key: value for key, value in dump(self).items() if key not in ("indexes", "unlogged", "invalid")}
+        shape = {key: value for key, value in dump(self).items() if key not in _NOT_COMPARED}
         for column in (*shape["columns"], *shape["kept"]):
             del column["stored"]  # it isn't compared where shapes are
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)

@@ -25,7 +25,7 @@ from binlake.metadata import expiry
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
 from binlake.schema.invalid import FAIL, InvalidValues
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
 from binlake.snapshot import bounds, jdbc, restore
@@ -197,7 +197,11 @@ class Records:
 
     def delta_schema(self, table: TableSnapshot) -> DeltaSchema:
         """Return the Delta schema that all data files of the snapshot are written with."""
-        return DeltaSchema.of(lake_columns(table.schema, self._config.invalid), table.id)
+        return DeltaSchema.of(self.columns(table), table.id)
+
+    def columns(self, table: TableSnapshot) -> tuple[LakeColumn, ...]:
+        """Return the columns of the Delta table."""
+        return mirror_columns(table.schema, self._config.invalid)
 
     def save(self, *tables: TableSnapshot, committed: bool = False) -> None:
         """Write the tables' chunks as they are, in one metadata commit together with what other threads wait to save.

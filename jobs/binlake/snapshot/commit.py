@@ -22,6 +22,7 @@ from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
 from binlake.snapshot.chunks import Records, TableSnapshot
+from binlake.snapshot.retained import Retained
 from binlake.storage import storage_errors
 
 
@@ -76,7 +77,9 @@ def commit(
     _refuse_dates(table, records, copied)
     table.table_id = table_id(config.source.name, table.name, table.low)
     target = _target(config, table)
-    data = NewTable(records.delta_schema(table), [file for chunk in copied for file in chunk.files])
+    retained = Retained(session, table, records, target)
+    files = [file for chunk in copied for file in chunk.files]
+    data = NewTable(records.delta_schema(table), files, retained.write)
     known_to_delta = attempts.given
     attempts.give()
     fault("commit begun")
@@ -92,10 +95,10 @@ def commit(
     except Exception as error:
         raise storage_errors.failed(f"writing the snapshot of {table.name} to {target.path} failed", error) from error
     fault("rows committed")
-    _prove_rows(target, table)
+    _prove_rows(target, table, retained.rows)
     records.save(table, committed=True)
     if not known_to_delta:
-        attempts.remove_data(except_of=[chunk.attempt for chunk in table.chunks])
+        attempts.remove_data(except_of=[*(chunk.attempt for chunk in table.chunks), retained.attempt])
     attempts.forget()
     return result_of(config, table)
 
@@ -168,12 +171,13 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
     }
 
 
-def _prove_rows(target: LakeTable, table: TableSnapshot) -> None:
-    """Raise LakeError unless the table holds exactly as many rows as were copied."""
+def _prove_rows(target: LakeTable, table: TableSnapshot, retained: int) -> None:
+    """Raise LakeError unless the table holds exactly as many rows as were copied and retained."""
     added = pa.table(target.log().get_add_actions())
     written = int(pc.sum(added["num_records"]).as_py() or 0)
-    if written != table.rows:
+    if written != table.rows + retained:
+        stayed = f" and {retained:,} deleted ones stay" if retained else ""
         raise LakeError(
-            f"{table.name}: {table.rows:,} rows were copied, {written:,} were committed",
+            f"{table.name}: {table.rows:,} rows were copied{stayed}, {written:,} were committed",
             remedy="run the snapshot again",
         )

@@ -17,7 +17,7 @@ from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, ConnectionFailed, LakeError, SourceError, TableError
 from binlake.faults import fault
 from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import mirror_columns
 from binlake.snapshot import direct, jdbc, restore
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.direct import SqlError, sql_error, storage_error
@@ -121,7 +121,7 @@ class ChunkCopy:
     def _copy_by_task(self, query: jdbc.ChunkQuery, session: SparkSession) -> Copied:
         table, copying = self._member.table, self._copying
         own = copying.reader == "direct"
-        if own and plain_files.can_hold(lake_columns(table.schema, copying.invalid)):
+        if own and plain_files.can_hold(mirror_columns(table.schema, copying.invalid)):
             path, rows_per_file = self._attempts.table_path, table.rows_per_file
             target = direct.DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file)
             return direct.copy(session, query, target)
@@ -132,7 +132,7 @@ class ChunkCopy:
         """Write a few rows without a Spark job where the columns allow it: a job that writes takes many times as long
         as one that returns the rows."""
         schema, invalid = self._member.table.schema, self._copying.invalid
-        rows, columns = self._restored(selected(session)), lake_columns(schema, invalid)
+        rows, columns = self._restored(selected(session)), mirror_columns(schema, invalid)
         if not plain_files.can_hold(columns):
             return self._write_by_spark(session, rows)
         arrow = rows.toArrow()

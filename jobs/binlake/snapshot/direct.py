@@ -22,6 +22,7 @@ from binlake.delta import plain_files
 from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, LakeError
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LIVE_MARKS, own_columns
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, restore, resultset
@@ -85,10 +86,13 @@ def copy(session: SparkSession, query: ChunkQuery, target: DataFiles) -> Copied:
 def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
     query, target = given
     restored = Restored(target.schema, target.invalid)
+    own = own_columns(target.schema)
+    schema = pa.schema([*restored.arrow, *(pa.field(column.name, column.arrow) for column in own)])
     batches = (restored.batch(columns) for columns in _rows(query, len(target.schema.mirrored)))
+    marked = (_with_marks(batch, schema) for batch in batches)
     try:
         written = plain_files.write_batches(
-            target.table_path, target.folder, restored.arrow, batches, rows_per_file=target.rows_per_file
+            target.table_path, target.folder, schema, marked, rows_per_file=target.rows_per_file
         )
     except NoText as error:
         raise RuntimeError(f"{restore.NOT_TEXT} {error.number}") from None
@@ -98,6 +102,13 @@ def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
         cause = error.message if isinstance(error, LakeError) else storage_errors.cause_of(error)
         raise _storage_failed(cause) from None
     return Copied(written, dict(restored.dates))
+
+
+def _with_marks(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows that the server has, with the mirror's own columns behind the others."""
+    own = [*schema][rows.num_columns :]
+    marks = [pa.repeat(pa.scalar(LIVE_MARKS[field.name], field.type), rows.num_rows) for field in own]
+    return pa.RecordBatch.from_arrays([*rows.columns, *marks], schema=schema)
 
 
 def sql_error(message: str) -> SqlError | None:

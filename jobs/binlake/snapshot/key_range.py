@@ -30,12 +30,13 @@ from binlake.faults import fault
 from binlake.merge.exchange import exchange
 from binlake.names import spark_quote
 from binlake.schema import datatypes
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import restore
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult, result_of
+from binlake.snapshot.retained import retained_rows
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
 from binlake.snapshot.waves import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
@@ -188,7 +189,7 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
     restore.refuse_dates(table.name, table.schema, files.invalid_dates)
     log = LakeLog.of(config, table.name, life.id)
     log.refuse_others({life.id}, life.delta_version or 0)
-    columns = lake_columns(table.schema, config.invalid)
+    columns = mirror_columns(table.schema, config.invalid)
     kinds = {column.name: column.delta for column in columns}
     with OwnSessions(session).lend() as own:
         _refuse_other_columns(own, log, table.name, kinds)
@@ -203,6 +204,9 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
         }
         fault("commit begun")
         where = copied.keys.in_lake(kinds[copied.keys.column.name])
+        if table.schema.soft_delete:
+            there = own.read.format("delta").load(log.path).where(where)
+            rows = rows.unionByName(retained_rows(there, rows, table.schema, columns))
         version = exchange(
             own, log.path, where, rows, table.schema.key, note, records.check, rows_per_file=table.rows_per_file
         )

@@ -15,7 +15,14 @@ from binlake.names import spark_quote
 from binlake.report import counted
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
-from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice, side_columns
+from binlake.schema.lake_columns import (
+    LIVE_MARKS,
+    TWICE_REMEDY,
+    lake_columns,
+    named_twice,
+    own_columns,
+    side_columns,
+)
 from binlake.schema.table import Column, TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -69,6 +76,9 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.
         selected.append(f"CAST({value} AS {lake_column.delta}) AS {spark_quote(lake_column.name)}")
+    for own in own_columns(schema):
+        mark = LIVE_MARKS[own.name]
+        selected.append(f"CAST({'NULL' if mark is None else str(mark).lower()} AS {own.delta}) AS {own.name}")
     return selected
 
 

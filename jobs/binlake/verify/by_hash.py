@@ -88,7 +88,7 @@ class ByHash:
 
     def _compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
         source = differences.total(part.result() for part in self._parts[table.name])
-        lake_table = LakeSide(self._session, self._config.table_path(table.name), version)
+        lake_table = LakeSide(self._session, self._config.table_path(table.name), table.schema, version)
         blank = replace(blank, delta_version=lake_table.version)
         if structure := lake_table.structure(table.schema):
             return replace(

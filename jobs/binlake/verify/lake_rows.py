@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from binlake.delta import data_rows, key_ranges, opened_tables, plain_tables
-from binlake.delta.data_rows import FileRows
+from binlake.delta.data_rows import Counts, FileRows
 from binlake.delta.delta_schema import FEATURES, delta_type
 from binlake.delta.key_order import Values
 from binlake.kernels.row_kernels import Numbers
+from binlake.schema.lake_columns import own_columns
 from binlake.schema.table import TableSchema
 from binlake.verify.key_cells import ROWS_PER_CHUNK, ComparedColumns, KeyCells, cut_by_values, range_column, shares_of
 from binlake.verify.row_checksums import Flags
@@ -97,7 +98,7 @@ class LakeRows:
         schema = compared.schema
         sides = [column for column in compared.columns if column.is_side and column.name in self._types]
         values = [column for column in compared.columns if not column.is_side]
-        expected = {column.name: column.delta for column in (*sides, *values)}
+        expected = {column.name: column.delta for column in (*sides, *values, *own_columns(schema))}
         there = self._types.keys() - {column.name for column in schema.kept}
         wrong = [
             f"{name} is {_written(self._types.get(name))}, should be {expected.get(name, 'absent')}"
@@ -139,16 +140,23 @@ class LakeRows:
         first, last = (np.searchsorted(cells.edges, ends, "right") for ends in (spans.low, spans.high))
         return Reach(tuple(paths), rows, first, last, can_choose=True)
 
-    def files(self, compared: ComparedColumns, paths: Sequence[str] | None = None) -> Iterator[FileRows]:
+    def files(
+        self, compared: ComparedColumns, paths: Sequence[str] | None = None, counts: Counts | None = None
+    ) -> Iterator[FileRows]:
         """Yield the data files, or those at some paths, with the columns compared. A side column that the table doesn't
-        have is NULL."""
+        have is NULL.
+
+        counts: which rows; those that the server has by default.
+        """
         mirrored = {column.name for column in compared.columns if not column.is_side}
         there = [
             column.name in self._types and not (column.is_side and column.name in mirrored)
             for column in compared.columns
         ]
         fields = [field for field, exists in zip(compared.arrow, there, strict=True) if exists]
-        for file in data_rows.of_files(self.log, self.path, fields, self._paths() if paths is None else paths):
+        counts = counts or data_rows.counting(compared.schema)
+        chosen = self._paths() if paths is None else paths
+        for file in data_rows.of_files(self.log, self.path, fields, chosen, counts):
             yield FileRows(file.path, partial(self._compared, file, compared.arrow, there))
 
     @staticmethod

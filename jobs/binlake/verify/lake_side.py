@@ -15,7 +15,7 @@ from binlake.delta import layout, opened_tables
 from binlake.delta.delta_schema import FEATURES
 from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP_ALL
-from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
+from binlake.schema.lake_columns import DELETED, LakeColumn, mirror_columns, side_columns
 from binlake.schema.table import TableSchema
 from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
@@ -32,12 +32,14 @@ _PATTERN = frozenset("*?[]{}\\=%")
 class LakeSide:
     """A Delta table at a version, the newest without one. Raises what deltalake and Spark raise if it can't be read."""
 
-    def __init__(self, session: SparkSession, path: str, version: int | None = None) -> None:
+    def __init__(self, session: SparkSession, path: str, schema: TableSchema, version: int | None = None) -> None:
         log = opened_tables.opened(path, version)
         self.version = int(log.version())
         self._rows: DataFrame = _read_data_files(session, path, log) or (
             session.read.format("delta").option("versionAsOf", self.version).load(path)
         )
+        if schema.soft_delete and DELETED in self._rows.columns:
+            self._rows = self._rows.where(f"NOT {DELETED}")
         self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}
 
     def side_columns(self, schema: TableSchema) -> tuple[LakeColumn, ...]:
@@ -48,7 +50,8 @@ class LakeSide:
 
     def structure(self, schema: TableSchema) -> str:
         """Return how columns and types differ from the expected ones; empty if they don't. Kept columns are ignored."""
-        expected = {column.name: column.delta for column in (*lake_columns(schema, FAIL), *self.side_columns(schema))}
+        columns = (*mirror_columns(schema, FAIL), *self.side_columns(schema))
+        expected = {column.name: column.delta for column in columns}
         wrong = [
             f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
             for name in [*expected, *(self._types.keys() - expected.keys() - {column.name for column in schema.kept})]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,16 +23,19 @@ from pyroaring import BitMap64
 
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta import data_rows, deletion_vectors, plain_tables
+from binlake.delta.data_rows import Counts
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark, snapshot_command
 from binlake.faults import fault
+from binlake.merge import soft_delete
 from binlake.metadata import watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.schema.lake_columns import MOMENT
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.lake_rows import LakeRows
 from binlake.verify.result import TableRepair
@@ -55,13 +58,16 @@ class Correction:
     """What puts a table right.
 
     gone: how many rows of the lake go, by the checksum of the key; of the whole row without a key. rows: the server's,
-    which come. notes: of each difference its kind, key, columns and, if asked for, the lake's values, as JSON.
+    which come. retired: the lake's, which go, and stay as deleted ones. put: checksums of the keys of both, where
+    deleted rows stay. notes: of each difference its kind, key, columns and, if asked for, the lake's values, as JSON.
     """
 
     compared: ComparedColumns
     keep_values: bool
     gone: Counter[Checksum] = field(default_factory=Counter)
     rows: list[pa.RecordBatch] = field(default_factory=list)
+    retired: list[pa.RecordBatch] = field(default_factory=list)
+    put: set[Checksum] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[dict[str, Any]] = field(default_factory=list)
 
@@ -76,12 +82,14 @@ class Correction:
         columns = iter(changed_columns(self.compared, ours, theirs, changed))
         by_key = {key: place for place, key in enumerate(ours.keys)} if self.keyed else {}
         coming: list[int] = []
+        retired: list[int] = []
         for difference in differing:
             self.counts[difference.kind] += difference.count
             if self.keyed and difference.theirs:
                 key = theirs.keys[difference.theirs[0]]
                 self.gone[key] = len(theirs.keys)  # all rows of the key, also one beside a twin
                 coming += [by_key[key]] if key in by_key else []
+                retired += [] if key in by_key else [difference.theirs[0]]
             elif difference.theirs:
                 self.gone[theirs.checksums[difference.theirs[0]]] += difference.count
             elif difference.ours is not None:
@@ -92,6 +100,9 @@ class Correction:
             raise Unrepairable(f"more than {MOST_ROWS:,} rows differ")
         if coming:
             self.rows += ours.rows.take(pa.array(coming, pa.int64())).to_batches()
+        if self.compared.schema.soft_delete:
+            self.put |= {ours.keys[place] for place in coming} | {theirs.keys[place] for place in retired}
+            self.retired += theirs.rows.take(pa.array(retired, pa.int64())).to_batches() if retired else []
 
     def _note(
         self, difference: RowDifference, columns: Sequence[str], ours: Collected, theirs: Collected
@@ -173,8 +184,8 @@ class Repairs:
         fields = {item["name"]: item for item in plain_tables.fields_of(lake.log)}
         control = self._held.control()
         version = int(lake.log.version()) + 1
-        if correction.rows:
-            added = added_file(lake.path, _stored(compared, correction.rows, fields))
+        if correction.rows or correction.retired:
+            added = added_file(lake.path, _stored(correction, fields, began_us))
             fault("data file written")
             actions.append({"add": added})
         transaction = max(lake.log.transaction_version(log.app) or -1, overtaking(control.batch)) + 1
@@ -200,16 +211,14 @@ class Repairs:
     def _marked(self, compared: ComparedColumns, lake: LakeRows, correction: Correction) -> list[DeltaAction]:
         """Return the actions that hide the rows which go."""
         left = Counter(correction.gone)
-        places: dict[str, list[int]] = {}
-        firsts = np.fromiter((first for first, _ in left), np.uint64, len(left))
-        for file in lake.files(compared) if left else ():
-            for rows, numbers in file.numbered():
-                sums = compared.keys_or_rows(rows)
-                for place in np.flatnonzero(np.isin(sums.first, firsts)).tolist():
-                    checksum = (int(sums.first[place]), int(sums.second[place]))
-                    if left[checksum] > 0:
-                        left[checksum] -= 1
-                        places.setdefault(file.path, []).append(int(numbers[place]))
+        places: dict[str, list[int]] = defaultdict(list)
+        for path, number, checksum in _found(compared, lake, left, data_rows.counting(compared.schema)):
+            if left[checksum] > 0:
+                left[checksum] -= 1
+                places[path].append(number)
+        if correction.put:
+            for path, number, _ in _found(compared, lake, correction.put, "deleted"):
+                places[path].append(number)
         actions: list[DeltaAction] = []
         marks: list[tuple[DeltaAction, BitMap64]] = []
         for add in plain_tables.actions_of(lake.log, lake.path, list(places)):
@@ -238,9 +247,29 @@ class Repairs:
         self._held.metadata.replace("repairs", where, [])
 
 
-def _stored(compared: ComparedColumns, batches: Sequence[pa.RecordBatch], fields: dict[str, Any]) -> pa.Table:
-    """Return rows with the columns that the table has, as data files have them."""
-    rows = pa.Table.from_batches(batches, compared.arrow)
-    places = {column.name: place for place, column in reversed(list(enumerate(compared.columns)))}
+def _found(
+    compared: ComparedColumns, lake: LakeRows, wanted: Collection[Checksum], counts: Counts
+) -> Iterator[tuple[str, int, Checksum]]:
+    """Yield the rows of these checksums: the data file, the number in it, and the checksum."""
+    firsts = np.fromiter((first for first, _ in wanted), np.uint64, len(wanted))
+    for file in lake.files(compared, counts=counts) if wanted else ():
+        for rows, numbers in file.numbered():
+            sums = compared.keys_or_rows(rows)
+            for place in np.flatnonzero(np.isin(sums.first, firsts)).tolist():
+                checksum = (int(sums.first[place]), int(sums.second[place]))
+                if checksum in wanted:
+                    yield file.path, int(numbers[place]), checksum
+
+
+def _stored(correction: Correction, fields: dict[str, Any], at_us: int) -> pa.Table:
+    """Return the rows that come, and those that stay as deleted ones, with the columns that the table has, as data
+    files have them. at_us: when they are deleted."""
+    compared = correction.compared
+    rows = pa.Table.from_batches(correction.rows, compared.arrow)
+    if compared.schema.soft_delete:
+        retired = pa.Table.from_batches(correction.retired, compared.arrow)
+        at = pa.repeat(pa.scalar(at_us, pa.int64()).cast(MOMENT), retired.num_rows)
+        rows = pa.concat_tables([soft_delete.live(rows), soft_delete.deleted(retired, at)])
+    places = {name: place for place, name in reversed(list(enumerate(rows.column_names)))}
     stored = [plain_tables.stored_field(item, rows.schema.field(places[name]).type) for name, item in fields.items()]
     return pa.Table.from_arrays([rows.column(places[name]) for name in fields], schema=pa.schema(stored))

@@ -212,7 +212,7 @@ class _ChosenTables:
             mirrored = self._config.excluding(name, schema)
             if (known := recorded.get(name)) is None:
                 return mirrored
-            return replace(mirrored, kept=known.kept, untold=known.untold)
+            return replace(mirrored, kept=known.kept, untold=known.untold, soft_delete=known.soft_delete)
 
         return read_tables(source, wanted, as_mirrored)
 

@@ -66,6 +66,7 @@ def steps_of(
     invalid: InvalidValues = FAIL,
     beside: Sequence[TableName] = (),
     histories: Sequence[TableName] = (),
+    keeping: Sequence[TableName] = (),
 ) -> BatchSteps:
     def modes(name: TableName) -> tuple[BesideMode, ...]:
         return ("history",) if name in histories else ("log",) if name in beside else ()
@@ -78,6 +79,8 @@ def steps_of(
         invalid=invalid,
         beside=modes,
         history=lambda name: HistoryMode() if name in histories else None,
+        excluding=lambda name, schema: replace(schema, soft_delete=name in keeping),
+        soft_delete=lambda name: name in keeping,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
     return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=lifeless))
@@ -142,6 +145,38 @@ def test_a_nullable_column_needs_no_fill() -> None:
 def test_truncate_stands_between_epochs() -> None:
     table = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t"), mutations(60, before=1))))
     assert [type(step) for step in table.steps] == [MergeStep, TruncateStep, MergeStep]
+
+
+KEEPING = replace(life(), schema=replace(SCHEMA, soft_delete=True))
+
+
+def test_where_deleted_rows_stay_truncate_leaves_a_table_with_rows() -> None:
+    truncated = statement(50, 0, "TRUNCATE t"), statement(60, 1, "ALTER TABLE t ADD n INT")
+    assert [type(step) for step in one(steps_of(a_slice(*truncated))).steps] == [TruncateStep, CreateStep]
+    table = one(steps_of(a_slice(*truncated), lives=[KEEPING], keeping=[T]))
+    first, second = table.steps
+    assert isinstance(first, TruncateStep)
+    assert first.committed_us is not None
+    assert isinstance(second, ReshapeStep)
+
+
+def test_where_deleted_rows_stay_another_key_asks_for_a_snapshot() -> None:
+    other = statement(50, 0, "ALTER TABLE t DROP PRIMARY KEY, MODIFY v VARCHAR(20) NOT NULL, ADD PRIMARY KEY (v)")
+    renamed = statement(50, 0, "ALTER TABLE t RENAME COLUMN id TO number")
+    for ddl, status in ((other, "resnapshot"), (renamed, "following")):
+        table = one(steps_of(a_slice(ddl), lives=[KEEPING], keeping=[T]))
+        assert table.life.status == status
+
+
+def test_where_deleted_rows_stay_a_copy_that_takes_the_place_is_copied_anew() -> None:
+    ghost = TableName("shop", "_t_gho")
+    swap = statement(50, 0, "RENAME TABLE t TO _t_del, _t_gho TO t")
+    filled = replace(life(ghost), schema=KEEPING.schema)
+    for keeping, steps in (((T, ghost), [LeaveStep]), ((), [MoveStep, LeaveStep])):
+        lives = [KEEPING, filled] if keeping else [life(), life(ghost)]
+        _, table = steps_of(a_slice(swap), lives=lives, keeping=keeping).tables
+        assert [type(step) for step in table.steps] == steps
+        assert (table.life.name, table.life.status) == (T, "resnapshot" if keeping else "following")
 
 
 def test_drop_and_create_are_two_lives() -> None:

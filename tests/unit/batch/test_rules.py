@@ -147,3 +147,32 @@ def test_what_is_read_has_a_digest() -> None:
     other = config({"exclude": ["shop.t"]}, invalid_text="keep_bytes")
     assert config().reading_as(other.tables, other.invalid).reading == other.reading
     assert config().invalid == FAIL
+
+
+def test_a_table_whose_deleted_rows_are_to_stay_or_go_from_here_on_is_copied_anew() -> None:
+    keeping = config({"modes": [{"tables": "shop.t", "soft_delete": True}]})
+    for before, now, why in ((config(), keeping, "are to stay"), (keeping, config(), "are to go")):
+        status, reason = stands(before, now, NAME)
+        assert status == "resnapshot"
+        assert why in reason
+    assert stands(keeping, keeping, NAME) == ("following", "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "policies", "why"),
+    [
+        ((NAME,), (), {}, "it has no key"),
+        ((Column("_DELETED_AT", "int"),), ("id",), {}, "'_DELETED_AT' has the name of one of the mirror's own"),
+        ((NAME,), ("id",), {"policies": {"on_unlogged_cascade": "derive"}}, "derived from a parent's"),
+    ],
+)
+def test_deleted_rows_that_can_not_stay(
+    columns: tuple[Column, ...], key: tuple[str, ...], policies: dict[str, Any], why: str
+) -> None:
+    keeping = config({"modes": [{"tables": "shop.t", "soft_delete": True}]}, **policies)
+    rules, schema = Rules.of(keeping), TableSchema((ID, *columns), key, "primary" if key else "none")
+    refused = rules.refused_mode(T, rules.excluding(T, schema))
+    assert refused is not None
+    assert why in refused.reason
+    assert "soft_delete" in refused.remedy
+    assert rules.refused_mode(TableName("shop", "u"), rules.excluding(TableName("shop", "u"), schema)) is None

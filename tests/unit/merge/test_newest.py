@@ -14,7 +14,7 @@ import pytest
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
 from binlake.merge.newest import newest_rows
 from binlake.schema.invalid import FAIL
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import Column, TableSchema
 
 Row = dict[str, Any]
@@ -41,13 +41,13 @@ def staged(path: Path, number: int, mutations: list[Mutation], *, backwards: boo
 
 
 def newest_tables(
-    files: list[Any], key: tuple[str, ...] = ("id",), low: tuple[int, int] = (0, 0)
+    files: list[Any], key: tuple[str, ...] = ("id",), low: tuple[int, int] = (0, 0), *, soft_delete: bool = False
 ) -> tuple[pa.Table, pa.Table]:
-    schema = TableSchema(COLUMNS, key, "primary")
+    schema = TableSchema(COLUMNS, key, "primary", soft_delete=soft_delete)
     step: Any = SimpleNamespace(schema=schema, files=files)
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
     config: Any = SimpleNamespace(invalid=FAIL)
-    found = newest_rows(life, step, lake_columns(schema, FAIL), config, 1 << 30)
+    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 1 << 30)
     assert found is not None
     return found
 
@@ -111,3 +111,27 @@ def test_rows_under_new_keys_are_held_once(tmp_path: Path) -> None:
         pa.set_memory_pool(before)
     assert (changed.num_rows, stand.num_rows) == (50_000, 50_000)
     assert COUNTING.max_memory() < 2.2 * stand.nbytes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_deleted_rows_stand_with_their_last_values_where_they_stay(tmp_path: Path, seed: int) -> None:
+    chance, key = random.Random(seed), chance_key(seed)
+    mutations, rows, touched = walk(chance, chance.choice((3, 40, 200)), key)
+    gone: dict[Any, Row] = {}
+    for _, before, after in mutations:
+        if before is not None:
+            gone[tuple(before[name] for name in key)] = before
+        if after is not None:
+            gone.pop(tuple(after[name] for name in key), None)
+    changed, found = newest_tables([staged(tmp_path / "a", 1, mutations)], key, soft_delete=True)
+    assert changed.num_rows == found.num_rows == len(touched)
+    told = found.to_pylist()
+    live = [{name: row[name] for name in ("id", "name", "v")} for row in told if not row["_deleted"]]
+    left = [{name: row[name] for name in ("id", "name", "v")} for row in told if row["_deleted"]]
+    assert sorted(live, key=str) == sorted(rows.values(), key=str)
+    assert sorted(left, key=str) == sorted(gone.values(), key=str)
+    assert all(row["_deleted"] == (row["_deleted_at"] is not None) for row in told)
+
+
+def chance_key(seed: int) -> tuple[str, ...]:
+    return ("id", "name") if seed % 2 else ("id",)

@@ -1,0 +1,274 @@
+"""Deleted rows that stay in the mirror: SQL in, rows and their marks out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import pipeline
+from binlake.errors import TableError
+from binlake.phases.bootstrap import KeysAsked
+from binlake.phases.replay import ReplayRequest
+from binlake.report import Report
+from binlake.schema.table import TableName
+from mirror import Mirror, on_mariadb, on_mysql, sync_alone
+
+Row = dict[str, Any]
+WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
+both_ways = pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+
+
+def keeping(mirror: Mirror, *tables: str, **modes: Any) -> None:
+    mirror.modes = [{"tables": f"{mirror.database}.{table}", "soft_delete": True, **modes} for table in tables]
+
+
+def rows_in(path: str) -> list[Row]:
+    found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
+    return pa.table(found).to_pylist()
+
+
+def rows(mirror: Mirror, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of all rows in the order of the first, and whether they are deleted."""
+    found = rows_in(mirror.path(table))
+    for row in found:
+        assert row["_deleted"] == (row["_deleted_at"] is not None), row
+    return sorted((*(row[name] for name in columns), row["_deleted"]) for row in found)
+
+
+def deleted_at(mirror: Mirror, table: str) -> dict[Any, datetime]:
+    return {row["id"]: row["_deleted_at"] for row in rows_in(mirror.path(table)) if row["_deleted"]}
+
+
+def assert_live(mirror: Mirror, *tables: str) -> None:
+    """The rows that aren't deleted are the server's, also as verify reads them."""
+    for table in tables:
+        server = mirror.server.execute(f"SELECT * FROM {table}", database=mirror.database)
+        live = [row for row in rows_in(mirror.path(table)) if not row["_deleted"]]
+        assert sorted([str(value) for value in row] for row in server) == sorted(
+            [str(value) for name, value in row.items() if not name.startswith("_deleted")] for row in live
+        )
+
+
+@pytest.fixture
+def followed(mirror: Mirror) -> Mirror:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    keeping(mirror, "t")
+    mirror.options["merge"] = WAYS[0]
+    mirror.snapshot()
+    return mirror
+
+
+EVERY_WAY = (
+    "INSERT INTO t VALUES (3, 'c'), (4, 'brief')",
+    "DELETE FROM t WHERE id = 4",
+    "UPDATE t SET id = 9 WHERE id = 1",
+    "DELETE FROM t WHERE id = 2",
+    "INSERT INTO t VALUES (2, 'back')",
+    "UPDATE t SET v = 'last' WHERE id = 3",
+    "DELETE FROM t WHERE id = 3",
+)
+LEFT = [(1, "a", True), (2, "back", False), (3, "last", True), (4, "brief", True), (9, "a", False)]
+
+
+@on_mysql
+@both_ways
+def test_deleted_rows_stay_with_their_last_values(followed: Mirror, way: dict[str, int]) -> None:
+    assert rows(followed, "t", "id", "v") == [(1, "a", False), (2, "b", False)]
+    followed.options["merge"] = way
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert rows(followed, "t", "id", "v") == LEFT
+    before = deleted_at(followed, "t")
+    assert before[1] <= before[3] <= datetime.now(UTC)
+    followed.execute("INSERT INTO t VALUES (3, 'again')", "TRUNCATE TABLE t", "INSERT INTO t VALUES (2, 'new')")
+    followed.sync()
+    assert rows(followed, "t", "id", "v") == [
+        (1, "a", True), (2, "new", False), (3, "again", True), (4, "brief", True), (9, "a", True),
+    ]  # fmt: skip
+    after = deleted_at(followed, "t")
+    assert (after[1], after[4]) == (before[1], before[4])
+    assert after[3] == after[9] > before[3]
+
+
+@on_mysql
+def test_deleted_rows_follow_statements(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (3, 'c')", "DELETE FROM t WHERE id = 1")
+    followed.sync()
+    keeping(followed, "[tu]")
+    followed.execute(
+        "ALTER TABLE t ADD n INT NOT NULL DEFAULT 7, RENAME COLUMN v TO w",
+        "DELETE FROM t WHERE id = 2",
+        "ALTER TABLE t DROP w",
+        "INSERT INTO t VALUES (5, 5)",
+        "RENAME TABLE t TO u",
+        "DELETE FROM u WHERE id = 5",
+    )
+    followed.sync()
+    assert rows(followed, "u", "id", "n") == [(1, 7, True), (2, 7, True), (3, 7, False), (5, 5, True)]
+
+
+@on_mysql
+def test_no_spark_is_asked_for(followed: Mirror) -> None:
+    followed.execute(*EVERY_WAY)
+    sync_alone(followed)
+    followed.execute("TRUNCATE TABLE t", "ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (2, 'x', 1)")
+    sync_alone(followed)
+    assert rows(followed, "t", "id", "v", "n") == [
+        (1, "a", None, True), (2, "x", 1, False), (3, "last", None, True), (4, "brief", None, True),
+        (9, "a", None, True),
+    ]  # fmt: skip
+    assert all(report.equal for report in followed.verify().tables)
+
+
+@on_mysql
+def test_a_snapshot_keeps_deleted_rows(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    mirror.options = {"merge": WAYS[0], "snapshot": {"reader": "direct"}}  # of keys; few rows are read by JDBC
+    mirror.snapshot()
+    keeping(mirror, "t")
+    mirror.execute("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 'c'), (4, 'd'), (5, 'e')")
+    mirror.sync()
+    assert rows(mirror, "t", "id") == [(2, False), (3, False), (4, False), (5, False)]
+    mirror.execute("DELETE FROM t WHERE id = 3")
+    mirror.sync()
+    first = deleted_at(mirror, "t")
+    mirror.execute(
+        "SET SESSION binlog_format = STATEMENT", "DELETE FROM t WHERE id = 4", "UPDATE t SET v = 'unseen' WHERE id = 2"
+    )
+    mirror.sync()
+    assert rows(mirror, "t", "id", "v") == [(2, "unseen", False), (3, "c", True), (4, "d", True), (5, "e", False)]
+    assert deleted_at(mirror, "t")[3] == first[3] < deleted_at(mirror, "t")[4]
+    mirror.execute("INSERT INTO t VALUES (3, 'back')", "DELETE FROM t WHERE id = 5")
+    with mirror.cut_off_at("rows committed"):
+        mirror.snapshot("*.t", lock="none")
+    mirror.snapshot("*.t", lock="none")
+    mirror.sync()
+    assert rows(mirror, "t", "id", "v") == [(2, "unseen", False), (3, "back", False), (4, "d", True), (5, "e", True)]
+    assert_live(mirror, "t")
+    mirror.execute("SET sql_log_bin = 0", "DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (5, 'returned')")
+    asked = KeysAsked([f"{mirror.database}.t"], "3..9")
+    pipeline.snapshot_keys(mirror.config, mirror.origin, lambda _: mirror.spark, Report(), asked)
+    assert rows(mirror, "t", "id", "v") == [
+        (2, "unseen", False), (3, "back", True), (4, "d", True), (5, "returned", False),
+    ]  # fmt: skip
+
+
+@on_mysql
+def test_a_table_that_an_online_schema_change_replaced_keeps_deleted_rows(followed: Mirror) -> None:
+    keeping(followed, "t", history={})
+    followed.execute("DELETE FROM t WHERE id = 1")
+    followed.sync()
+    followed.execute(
+        "CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD n INT", "INSERT INTO _t_gho SELECT *, 1 FROM t",
+        "RENAME TABLE t TO _t_del, _t_gho TO t", "DROP TABLE _t_del", "INSERT INTO t VALUES (3, 'c', 3)",
+    )  # fmt: skip
+    followed.sync()
+    followed.sync()
+    assert rows(followed, "t", "id", "v", "n") == [(1, "a", None, True), (2, "b", 1, False), (3, "c", 3, False)]
+    followed.execute("DELETE FROM t WHERE id = 3")
+    followed.sync()
+    history = rows_in(followed.config.beside_path(TableName(followed.database, "t"), "history"))
+    assert [(row["id"], row["n"]) for row in history if row["is_current"]] == [(2, 1)]
+
+
+@on_mariadb
+def test_verify_and_repair_know_the_rows_of_the_server(followed: Mirror) -> None:
+    keeping(followed, "t", history={})
+    followed.options["maintain"] = {"staging_hours": 1}
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    followed.execute("XA START 'x'", "INSERT INTO t VALUES (7, 'held')", "XA END 'x'", "XA PREPARE 'x'")
+    followed.execute("XA COMMIT 'x'", "DELETE FROM t WHERE id = 7")
+    followed.sync()
+    request = ReplayRequest([f"{followed.database}.t"], prove=True)
+    (replayed,) = pipeline.replay(followed.config, lambda _: followed.spark, Report(), request)
+    assert replayed.equals_version is not None
+    spark, path = followed.spark, followed.path("t")
+    assert all(table.equal for table in followed.verify().tables)
+    assert pipeline.verify_lake(followed.config).tables[0].equal
+    followed.options["verify"] = {"by": "hash"}
+    assert all(table.equal for table in followed.verify().tables)
+    spark.sql(f"UPDATE delta.`{path}` SET v = 'changed', _deleted = false, _deleted_at = NULL WHERE id IN (2, 3)")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 9")
+    followed.execute("SET sql_log_bin = 0", "INSERT INTO t VALUES (4, 'unlogged')")
+    repaired = pipeline.repair(followed.config, followed.origin, lambda _: spark, Report()).tables[0]
+    assert repaired.repair
+    assert (repaired.repair.state, repaired.repair.counts) == ("repaired", {"changed": 1, "missing": 2, "extra": 1})
+    assert all(table.equal for table in followed.verify().tables)
+    assert rows(followed, "t", "id", "v") == [
+        (1, "a", True), (2, "back", False), (3, "changed", True), (4, "unlogged", False), (7, "held", True),
+        (9, "a", False),
+    ]  # fmt: skip
+    history = rows_in(followed.config.beside_path(TableName(followed.database, "t"), "history"))
+    assert {(row["id"], row["v"]) for row in history if row["is_current"]} == {(2, "back"), (9, "a")}
+
+
+@on_mysql
+def test_tables_whose_deleted_rows_can_not_stay_are_refused(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE keyless (id INT)", "CREATE TABLE taken (id INT PRIMARY KEY, _Deleted INT)")
+    mirror.execute("CREATE TABLE fine (id INT PRIMARY KEY)")
+    keeping(mirror, "*")
+    for name, why in (("keyless", "it has no key"), ("taken", "'_Deleted' has the name of one of the mirror's own")):
+        with pytest.raises(TableError, match=why) as refused:
+            mirror.snapshot(f"*.{name}")
+        assert "soft_delete" in refused.value.remedy
+    mirror.snapshot("*.fine")
+    mirror.execute("ALTER TABLE fine ADD _deleted_at DATE")
+    (stopped,) = [table for table in mirror.sync().tables if table.table.endswith("fine")]
+    assert stopped.status == "stopped"
+    assert "_deleted_at" in stopped.reason
+
+
+def statements(chance: random.Random, count: int) -> list[str]:
+    """Random changes of rows; some touch none."""
+
+    def key() -> int:
+        return chance.randrange(12)
+
+    kinds: list[Callable[[], str]] = [
+        lambda: f"REPLACE INTO t (id, v) VALUES ({key()}, {chance.randrange(99)})",
+        lambda: f"INSERT IGNORE INTO t (id, v) VALUES ({key()}, {chance.randrange(99)})",
+        lambda: f"UPDATE t SET v = v + 1 WHERE id = {key()}",
+        lambda: f"UPDATE IGNORE t SET id = {key()} WHERE id = {key()}",
+        lambda: f"DELETE FROM t WHERE id IN ({key()}, {key()}, {key()})",
+        lambda: chance.choice(("BEGIN", "COMMIT", "COMMIT", "TRUNCATE TABLE t")),
+    ]
+    return [chance.choice(kinds)() for _ in range(count)]
+
+
+def expected(mirror: Mirror) -> tuple[dict[int, int], dict[int, tuple[int, datetime]]]:
+    """The live rows, and the deleted ones with their times, by the log beside the mirror."""
+    live: dict[int, int] = {}
+    gone: dict[int, tuple[int, datetime]] = {}
+    for row in sorted(rows_in(mirror.path("t") + "__log"), key=lambda row: row["position"]):
+        left = list(live) if row["operation"] == "truncate" else [row["before_id"]]
+        for key in [key for key in left if key is not None]:
+            gone[key] = (live.pop(key) if row["operation"] == "truncate" else row["before_v"], row["committed"])
+            live.pop(key, None)
+        if row["after_id"] is not None:
+            live[row["after_id"]] = row["after_v"]
+    return live, {key: value for key, value in gone.items() if key not in live}
+
+
+def test_random_changes_with_kills_leave_what_the_log_tells(mirror: Mirror) -> None:
+    chance = random.Random(1)
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    keeping(mirror, "t", log={})
+    mirror.follow_from_here()
+    mirror.execute("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    for _ in range(2):
+        mirror.execute(*statements(chance, 120), "COMMIT")
+        mirror.sync_cut_off(chance, 0.5, most=2)
+        live, gone = expected(mirror)
+        there = rows_in(mirror.path("t"))
+        assert {row["id"]: row["v"] for row in there if not row["_deleted"]} == live
+        assert {row["id"]: (row["v"], row["_deleted_at"]) for row in there if row["_deleted"]} == gone
+        assert len(there) == len(live) + len(gone)
+        assert_live(mirror, "t")
+        mirror.assert_each_once("t")
