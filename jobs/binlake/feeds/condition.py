@@ -102,14 +102,14 @@ def _boolean(part: sql.Expr, depth: int) -> Node:
         raise _NotUnderstoodError("it is nested too deeply")
     build = _BOOLEANS.get(type(part))
     if build is None:
-        raise _NotUnderstoodError(f"{part.sql()!r} is neither true nor false by itself")
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r} is neither true nor false by itself")
     return build(part, depth - 1)
 
 
 def _operand(part: sql.Expr) -> Node:
     build = _OPERANDS.get(type(part))
     if build is None:
-        raise _NotUnderstoodError(f"{part.sql()!r} can't be compared")
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r} can't be compared")
     return build(part)
 
 
@@ -211,12 +211,12 @@ _BOOLEANS: Mapping[type, Callable[[Any, int], Node]] = {
 # what is compared -----------------------------------------------------------------------------------------------------
 def _column(part: Any) -> Node:
     if part.args.get("db") or part.args.get("catalog"):
-        raise _NotUnderstoodError(f"{part.sql()!r} has too many dots")
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r} has too many dots")
     name, image = str(part.name), str(part.table).lower()
     if image in ("before", "after"):
         return lambda rows: _field(rows, image, name)
     if image:
-        raise _NotUnderstoodError(f"{part.sql()!r}: write before.{name} or after.{name}")
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r}: write before.{name} or after.{name}")
     quoted = bool(part.this.args.get("quoted"))
     special = None if quoted else _NAMES.get(name.lower())
     return special or (lambda rows: _of_newest_row(rows, name))
@@ -260,7 +260,7 @@ def _literal(part: Any) -> Node:
 
 def _negative(part: Any) -> Node:
     if not (isinstance(part.this, sql.Literal) and not part.this.is_string):
-        raise _NotUnderstoodError(f"{part.sql()!r} is no number")
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r} is no number")
     number = Decimal(part.this.this)
     value = pa.scalar(-int(number) if number == number.to_integral_value() and abs(number) < 2**63 else -number)
     return lambda rows: value

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from binlake.errors import ConfigurationError, FeedError
@@ -99,6 +99,7 @@ WORDS = st.sampled_from([*"()=<>'`,.-%*;!@ \n", "id", "name", " AND ", " OR ", "
 
 
 @given(st.lists(WORDS, max_size=40).map("".join))
+@example("x''")
 @settings(max_examples=300, deadline=None)
 def test_any_text_is_a_condition_or_refused(where: str) -> None:
     try:
