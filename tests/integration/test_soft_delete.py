@@ -1,4 +1,4 @@
-"""Deleted rows that stay in the mirror: SQL in, rows and their marks out."""
+"""Columns of a mirror's own, and deleted rows that stay in it: SQL in, rows and what is told of them out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from mirror import Mirror, on_mariadb, on_mysql, sync_alone
 
 Row = dict[str, Any]
 WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
-both_ways = pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+ROW_METADATA = ("batch", "committed", "position")
+both_ways = pytest.mark.parametrize(
+    "way",
+    [pytest.param(WAYS[0], id="in process"), pytest.param(WAYS[1], id="by Spark", marks=pytest.mark.soak)],
+)
 
 
 def keeping(mirror: Mirror, *tables: str, **modes: Any) -> None:
@@ -51,7 +55,7 @@ def assert_live(mirror: Mirror, *tables: str) -> None:
         server = mirror.server.execute(f"SELECT * FROM {table}", database=mirror.database)
         live = [row for row in rows_in(mirror.path(table)) if not row["_deleted"]]
         assert sorted([str(value) for value in row] for row in server) == sorted(
-            [str(value) for name, value in row.items() if not name.startswith("_deleted")] for row in live
+            [str(value) for name, value in row.items() if not name.startswith("_")] for row in live
         )
 
 
@@ -131,19 +135,28 @@ def test_a_snapshot_keeps_deleted_rows(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     mirror.options = {"merge": WAYS[0], "snapshot": {"reader": "direct"}}  # of keys; few rows are read by JDBC
     mirror.snapshot()
-    keeping(mirror, "t")
+    keeping(mirror, "t", row_metadata=[*ROW_METADATA])
     mirror.execute("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 'c'), (4, 'd'), (5, 'e')")
     mirror.sync()
     assert rows(mirror, "t", "id") == [(2, False), (3, False), (4, False), (5, False)]
+    copied = {(row["_binlake_batch"], row["_binlake_position"]) for row in rows_in(mirror.path("t"))}
+    assert [batch for batch, _ in copied] == [0]
     mirror.execute("DELETE FROM t WHERE id = 3")
-    mirror.sync()
+    batch = mirror.sync().batch
     first = deleted_at(mirror, "t")
+    (deleted,) = [row for row in rows_in(mirror.path("t")) if row["_deleted"]]
+    assert (deleted["_binlake_batch"], deleted["_binlake_committed"]) == (batch, first[3])
+    assert [position for _, position in copied] < [deleted["_binlake_position"]]
     mirror.execute(
         "SET SESSION binlog_format = STATEMENT", "DELETE FROM t WHERE id = 4", "UPDATE t SET v = 'unseen' WHERE id = 2"
     )
     mirror.sync()
     assert rows(mirror, "t", "id", "v") == [(2, "unseen", False), (3, "c", True), (4, "d", True), (5, "e", False)]
     assert deleted_at(mirror, "t")[3] == first[3] < deleted_at(mirror, "t")[4]
+    told = {row["id"]: row for row in rows_in(mirror.path("t"))}
+    assert told[3] == deleted
+    assert told[4]["_binlake_batch"] == 0
+    assert told[2]["_binlake_position"] == told[4]["_binlake_position"] > deleted["_binlake_position"]
     mirror.execute("INSERT INTO t VALUES (3, 'back')", "DELETE FROM t WHERE id = 5")
     with mirror.cut_off_at("rows committed"):
         mirror.snapshot("*.t", lock="none")
@@ -159,6 +172,7 @@ def test_a_snapshot_keeps_deleted_rows(mirror: Mirror) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.soak
 @on_mysql
 def test_a_table_that_an_online_schema_change_replaced_keeps_deleted_rows(followed: Mirror) -> None:
     keeping(followed, "t", history={})
@@ -179,8 +193,10 @@ def test_a_table_that_an_online_schema_change_replaced_keeps_deleted_rows(follow
 
 @on_mariadb
 def test_verify_and_repair_know_the_rows_of_the_server(followed: Mirror) -> None:
-    keeping(followed, "t", history={})
+    keeping(followed, "t", history={}, row_metadata=["batch"])
     followed.options["maintain"] = {"staging_hours": 1}
+    followed.execute("INSERT INTO t VALUES (8, 'brief')", "DELETE FROM t WHERE id = 8")
+    followed.sync()
     followed.execute(*EVERY_WAY)
     followed.sync()
     followed.execute("XA START 'x'", "INSERT INTO t VALUES (7, 'held')", "XA END 'x'", "XA PREPARE 'x'")
@@ -199,6 +215,8 @@ def test_verify_and_repair_know_the_rows_of_the_server(followed: Mirror) -> None
     followed.execute("SET sql_log_bin = 0", "INSERT INTO t VALUES (4, 'unlogged')")
     repaired = pipeline.repair(followed.config, followed.origin, lambda _: spark, Report()).tables[0]
     assert repaired.repair
+    newest = {row["_binlake_batch"] for row in rows_in(path) if row["id"] in (3, 4, 9)}
+    assert newest == {followed.watermark("t")["batch"]}
     assert (repaired.repair.state, repaired.repair.counts) == ("repaired", {"changed": 1, "missing": 2, "extra": 1})
     assert all(table.equal for table in followed.verify().tables)
     assert rows(followed, "t", "id", "v") == [
@@ -242,33 +260,32 @@ def statements(chance: random.Random, count: int) -> list[str]:
     return [chance.choice(kinds)() for _ in range(count)]
 
 
-def expected(mirror: Mirror) -> tuple[dict[int, int], dict[int, tuple[int, datetime]]]:
-    """The live rows, and the deleted ones with their times, by the log beside the mirror."""
-    live: dict[int, int] = {}
-    gone: dict[int, tuple[int, datetime]] = {}
+def expected(mirror: Mirror) -> dict[int, Row]:
+    """All rows of the mirror with what is told of them, by the log beside it."""
+    found: dict[int, Row] = {}
     for row in sorted(rows_in(mirror.path("t") + "__log"), key=lambda row: row["position"]):
-        left = list(live) if row["operation"] == "truncate" else [row["before_id"]]
-        for key in [key for key in left if key is not None]:
-            gone[key] = (live.pop(key) if row["operation"] == "truncate" else row["before_v"], row["committed"])
-            live.pop(key, None)
-        if row["after_id"] is not None:
-            live[row["after_id"]] = row["after_v"]
-    return live, {key: value for key, value in gone.items() if key not in live}
+        written = {f"_binlake_{name}": row[name] for name in ROW_METADATA}
+        live = [key for key in found if not found[key]["_deleted"]]
+        for key in live if row["operation"] == "truncate" else [row["before_id"]]:
+            if key is not None:
+                value = found[key]["v"] if row["operation"] == "truncate" else row["before_v"]
+                found[key] = {"id": key, "v": value, "_deleted": True, "_deleted_at": row["committed"], **written}
+        if (key := row["after_id"]) is not None:
+            found[key] = {"id": key, "v": row["after_v"], "_deleted": False, "_deleted_at": None, **written}
+    return found
 
 
 def test_random_changes_with_kills_leave_what_the_log_tells(mirror: Mirror) -> None:
     chance = random.Random(1)
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-    keeping(mirror, "t", log={})
+    keeping(mirror, "t", log={}, row_metadata=[*ROW_METADATA])
     mirror.follow_from_here()
     mirror.execute("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     for _ in range(2):
         mirror.execute(*statements(chance, 120), "COMMIT")
         mirror.sync_cut_off(chance, 0.5, most=2)
-        live, gone = expected(mirror)
         there = rows_in(mirror.path("t"))
-        assert {row["id"]: row["v"] for row in there if not row["_deleted"]} == live
-        assert {row["id"]: (row["v"], row["_deleted_at"]) for row in there if row["_deleted"]} == gone
-        assert len(there) == len(live) + len(gone)
+        assert {row["id"]: row for row in there} == expected(mirror)
+        assert len(there) == len(expected(mirror))
         assert_live(mirror, "t")
         mirror.assert_each_once("t")

@@ -21,7 +21,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
-SOFT_DELETE_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete"
+OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
     "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
@@ -65,7 +65,7 @@ class Rules:
             beside=config.beside,
             history=config.history,
             taken_by=config.taken_by,
-            soft_delete=config.soft_delete,
+            soft_delete=lambda name: config.mirror_modes(name).soft_delete,
         )
 
     def followed(self, name: TableName) -> bool:
@@ -84,8 +84,8 @@ class Rules:
         history = self.history(name)
         if history and (why := no_history(schema, history, self.invalid)):
             return Standstill(why, HISTORY_REMEDY)
-        if schema.soft_delete and (why := no_soft_delete(schema, self.policy(name), self.invalid)):
-            return Standstill(why, SOFT_DELETE_REMEDY)
+        if own_columns(schema) and (why := no_own_columns(schema, self.policy(name), self.invalid)):
+            return Standstill(why, OWN_COLUMNS_REMEDY)
         return None
 
     def lacks_deleted_rows(self, old: TableName, schema: TableSchema, new: TableName) -> bool:
@@ -143,7 +143,7 @@ class Rules:
 
     def _difference(self, schema: TableSchema, now: TableSchema) -> str:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
-        same_rows = schema.invalid in (None, self.invalid) and now.soft_delete == schema.soft_delete
+        same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
         if now.excluded == schema.excluded and same_rows:
             return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
@@ -156,6 +156,8 @@ class Rules:
             reasons.append(
                 f"deleted rows are to {stay} (tables.modes, soft_delete), and it was snapshotted before that"
             )
+        if now.row_metadata != schema.row_metadata:
+            reasons.append("tables.modes asks for other row_metadata than it was snapshotted with")
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
 
 
@@ -174,16 +176,16 @@ def no_history(schema: TableSchema, mode: HistoryMode, invalid: InvalidValues) -
     return ""
 
 
-def no_soft_delete(schema: TableSchema, policy: Policy, invalid: InvalidValues) -> str:
-    """Return why deleted rows of a table of this shape can't stay in its mirror; empty where they can."""
+def no_own_columns(schema: TableSchema, policy: Policy, invalid: InvalidValues) -> str:
+    """Return why the mirror of a table of this shape can't have columns of its own; empty where it can."""
     if not schema.key:
-        return "it has no key, by which a deleted row is found again"
+        return "it has no key, by which a row is found again (soft_delete, row_metadata)"
     own = {column.name for column in own_columns(schema)}
     columns = [*(column.name for column in lake_columns(schema, invalid)), *(column.name for column in schema.kept)]
     if taken := [name for name in columns if name.lower() in own]:
-        return f"its column {taken[0]!r} has the name of one of the mirror's own (soft_delete)"
+        return f"its column {taken[0]!r} has the name of one of the mirror's own"
     if policy.on_unlogged_cascade == "derive":
-        return "rows that are derived from a parent's (on_unlogged_cascade: derive) can't stay once they are deleted"
+        return "mutations that are derived from a parent's (on_unlogged_cascade: derive) can't be told of in its rows"
     return ""
 
 

@@ -220,7 +220,7 @@ class StatementFollower:
             why = "TRUNCATE, at which this table is to stop (on_truncate: stop)"
             return self._stop(table, here.standstill(why, snapshot_again(table.life.name)))
         keeps_rows = table.life.schema.soft_delete
-        table.add(TruncateStep(here.statement.committed_us if keeps_rows else None), self.walk.turn)
+        table.add(TruncateStep(here.statement.committed_us if keeps_rows else None, here.order), self.walk.turn)
         table.empty = not keeps_rows
         return FOLLOWED, ""
 

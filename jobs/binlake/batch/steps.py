@@ -207,9 +207,11 @@ class ReshapeStep:
 
 @dataclass(frozen=True)
 class TruncateStep:
-    """The deletion of all rows. committed_us: when it committed, where deleted rows stay; None where they go."""
+    """The deletion of all rows. committed_us: when it committed, where deleted rows stay; None where they go. place: of
+    the statement, as (file number, offset)."""
 
-    committed_us: int | None = None
+    committed_us: int | None
+    place: tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.policies import PoliciesConfig
 from binlake.config.section import Section
-from binlake.config.table_modes import BesideMode, HistoryMode, beside_table, mirror_of
+from binlake.config.table_modes import NO_MODES, BesideMode, HistoryMode, TableModes, beside_table, mirror_of
 from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
@@ -306,12 +306,12 @@ class PipelineConfig(Section):
             return None
         return self.tables.modes_of(name.database, name.table).history
 
-    def soft_delete(self, name: TableName) -> bool:
-        """Tell whether deleted rows stay in a table's mirror. Raises ConfigurationError."""
+    def mirror_modes(self, name: TableName) -> TableModes:
+        """Return the modes that say how a table's mirror keeps rows. Raises ConfigurationError."""
         table = self.tables.ghost_of(name.database, name.table) or name.table
         if not self.tables.modes or not self.tables.included(name.database, table):
-            return False
-        return self.tables.modes_of(name.database, table).soft_delete
+            return NO_MODES
+        return self.tables.modes_of(name.database, table)
 
     def taken_by(self, name: TableName) -> str:
         """Return why a table can't be mirrored under its name, which a table beside a mirror has; empty where it can.
@@ -335,7 +335,9 @@ class PipelineConfig(Section):
         """
         base = self.tables.ghost_of(name.database, name.table) or name.table
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
-        return replace(shape, invalid=self.invalid, soft_delete=self.soft_delete(name))
+        modes = self.mirror_modes(name)
+        told = tuple(sorted(set(modes.row_metadata)))
+        return replace(shape, invalid=self.invalid, soft_delete=modes.soft_delete, row_metadata=told)
 
     @property
     def reading(self) -> str:

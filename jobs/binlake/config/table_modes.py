@@ -17,8 +17,6 @@ BesideMode = Literal["history", "log"]
 """Modes that keep a table of their own beside the mirror."""
 BESIDE: tuple[BesideMode, ...] = ("history", "log")
 RowMetadata = Literal["batch", "committed", "position"]
-_NOT_BUILT = ("row_metadata",)
-"""Modes of which this version has the settings alone."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,6 @@ class TableModes(Section):
     def _is_no_contradiction(self) -> Self:
         if why := contradiction(self):
             raise ValueError(why)
-        if missing := [name for name in _NOT_BUILT if getattr(self, name) not in (None, False, [])]:
-            raise ValueError(f"{missing[0]} can't be used yet; leave it out")
         if not self.mirror:
             raise ValueError("mirror: false can't be used yet; leave it out")
         return self
@@ -106,6 +102,11 @@ class TableModes(Section):
     def beside(self) -> tuple[BesideMode, ...]:
         """Return the modes that keep a table beside the mirror."""
         return tuple(mode for mode in BESIDE if getattr(self, mode) is not None)
+
+    @property
+    def tell_of_rows(self) -> bool:
+        """Tell whether the mirror has columns of its own, which tell of its rows."""
+        return self.soft_delete or bool(self.row_metadata)
 
 
 def beside_table(table: str, mode: BesideMode) -> str:

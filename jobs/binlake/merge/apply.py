@@ -44,10 +44,12 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.faults import fault
-from binlake.merge import reshape_in_process, soft_delete
+from binlake.merge import own_values, reshape_in_process
 from binlake.merge.beside import BesideWork
 from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
+from binlake.merge.own_values import Written, WrittenInSql, own_in_sql
+from binlake.merge.position_texts import mutation_text
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
 from binlake.report import ProgressCallback, Report, counted
@@ -366,17 +368,19 @@ class _Group:
                 except LeftToSpark as left:
                     widen = self._config.type_widening
                     _writable(progress.target).reshape(spark(str(left)), columns, version, note, widen=widen)
-            case TruncateStep(None):
+            case TruncateStep(committed_us=None):
                 try:
                     reshape_in_process.truncate(progress.target, self._config, version=version, note=note)
                 except LeftToSpark as left:
                     _writable(progress.target).truncate(spark(str(left)), version, note)
-            case TruncateStep(int() as committed_us):
+            case TruncateStep(int() as committed_us, place):
+                what = (self._batch, committed_us, mutation_text(*place))
                 try:
-                    soft_delete.mark_all(progress.target, self._config, committed_us, version=version, note=note)
+                    written = Written.at_once(*what, rows=1)
+                    own_values.mark_all(progress.target, self._config, written, version=version, note=note)
                 except LeftToSpark as left:
-                    marks = soft_delete.marks_in_sql(committed_us)
-                    _writable(progress.target).update(spark(str(left)), soft_delete.LIVE, marks, version, note)
+                    marks = own_in_sql(progress.life.schema, WrittenInSql.at_once(*what), "true")
+                    _writable(progress.target).update(spark(str(left)), own_values.LIVE, marks, version, note)
             case MoveStep(old, new):
                 moved_note = self._note_with(note, moved_from=str(old))
                 session = spark("a renamed table's rows are copied by Delta's own writer")

@@ -49,13 +49,13 @@ def newest_mutations(
     life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
 ) -> pa.Table:
     """Return IMAGES of the same mutations in their order, outside XA transactions and of a table that isn't versioned:
-    who committed them, and when, is a third of the bytes of short ones. more: of COMMIT, what is wanted all the same.
-    Raises what ``ordered_mutations`` does."""
-    parts = [rows for _, rows in _read(step.files, step, invalid, most, more)]
+    who committed them, and when, is a third of the bytes of short ones. more: of COMMIT and SEQUENCE, what is wanted
+    all the same. Raises what ``ordered_mutations`` does."""
+    parts = [rows for _, rows in _read(step.files, step, invalid, most, [name for name in more if name in COMMIT])]
     rows = pa.concat_tables(parts, promote_options="default")
     if min(file.first[:2] for file in step.files) < life.low.order:
         rows = _behind(rows, life.low.order)
-    return _in_order(rows, SEQUENCE).drop_columns(SEQUENCE)
+    return _in_order(rows, SEQUENCE).drop_columns([name for name in SEQUENCE if name not in more])
 
 
 def _files_of_xa(step: MergeStep) -> list[StagedFile]:

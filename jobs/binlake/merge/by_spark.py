@@ -12,6 +12,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.delta import key_ranges
+from binlake.delta.delta_log import STEPS_PER_BATCH
 from binlake.delta.key_order import spark_literal
 from binlake.errors import (
     InvalidDate,
@@ -20,11 +21,13 @@ from binlake.errors import (
     UnfollowedStatement,
     snapshot_again,
 )
-from binlake.merge import derived, soft_delete
+from binlake.merge import derived
 from binlake.merge.lake_table import LakeTable
-from binlake.merge.mutations import lake_image, staged_rows
+from binlake.merge.mutations import NUMBER_IN_SQL, lake_image, staged_rows
+from binlake.merge.own_values import WrittenInSql, own_in_sql
+from binlake.merge.position_texts import mutation_text_in_sql
 from binlake.names import spark_quote
-from binlake.schema.lake_columns import LakeColumn
+from binlake.schema.lake_columns import LakeColumn, own_columns
 from binlake.schema.table import TableName, TableSchema
 
 
@@ -115,7 +118,7 @@ def _apply_by_key(
     The log isn't asked whether an insert is new: what a snapshot, a cascade below the log or a session without a log
     left in the lake is found by its key, and no row comes to stand there twice.
     """
-    newest = _newest(session, step, staged, columns)
+    newest = _newest(session, step, staged, columns, version // STEPS_PER_BATCH)
     ranges = key_ranges.ranges_to_search(table.log(), step.schema, step.staged)
     if ranges == ():
         table.append(session, newest.where("NOT `gone `").drop("gone "), version, note)
@@ -125,45 +128,60 @@ def _apply_by_key(
         _merge_newest(session, table, step, newest, columns, range_condition)
 
 
-def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
+def _newest(
+    session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn], batch: int
+) -> DataFrame:
     """Return the newest image of each key as the mirror's columns, and ``gone ``.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key is a delete of the old one and an upsert of the new one.
     """
     schema, server = step.schema, [column for column in columns if column.holds != "own"]
+    staged = staged.selectExpr("*", _origin(schema))
     if key_ranges.each_once(schema, step.staged):
-        last = staged.selectExpr("after IS NULL AS `gone `", "committed_us", "coalesce(after, before) AS `image `")
-        return last.selectExpr(*_stands(schema, "`gone `", "committed_us"), *lake_image(schema, server, "`image `"))
+        last = staged.selectExpr("after IS NULL AS `gone `", "`origin `", "coalesce(after, before) AS `image `")
+        return last.selectExpr(*_stands(schema, "", batch), *lake_image(schema, server, "`image `"))
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
     image = lake_image(schema, server, "`change `.`image `")
-    stands = _stands(schema, "`change `.`gone `", "`change `.committed_us")
+    stands = _stands(schema, "`change `.", batch)
     staged.createOrReplaceTempView("staged")
     return session.sql(f"""
         WITH changes AS (
             SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS `sequence `,
-                   false AS `gone `, committed_us, after AS `image `
+                   false AS `gone `, `origin `, after AS `image `
             FROM staged WHERE op <> {DELETE}
             UNION ALL
             SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS `sequence `,
-                   true AS `gone `, committed_us, before AS `image `
+                   true AS `gone `, `origin `, before AS `image `
             FROM staged WHERE op = {DELETE} OR (op = {UPDATE} AND ({changed}))
         ), newest AS (
-            SELECT {key_list}, max_by(struct(`gone `, committed_us, `image `), `sequence `) AS `change `
+            SELECT {key_list}, max_by(struct(`gone `, `origin `, `image `), `sequence `) AS `change `
             FROM changes GROUP BY {key_list}
         )
         SELECT {", ".join([*stands, *image])} FROM newest
     """)
 
 
-def _stands(schema: TableSchema, gone: str, committed_us: str) -> list[str]:
-    """Return, as SQL, whether a key's row goes, and the mirror's own columns. A deleted row that stays doesn't go."""
-    if not schema.soft_delete:
-        return [f"{gone} AS `gone `"]
-    marks = soft_delete.marks_in_sql(committed_us, gone)
-    return ["false AS `gone `", *(f"{value} AS {spark_quote(name)}" for name, value in marks.items())]
+def _origin(schema: TableSchema) -> str:
+    """Return as SQL where a mutation comes from, so far as the mirror tells that of its rows."""
+    if not own_columns(schema):
+        return "CAST(NULL AS BOOLEAN) AS `origin `"
+    numbered = NUMBER_IN_SQL if "position" in schema.row_metadata else "row"
+    return f"struct(committed_us, file, offset, {numbered} AS number) AS `origin `"
+
+
+def _stands(schema: TableSchema, change: str, batch: int) -> list[str]:
+    """Return, as SQL, whether a key's row goes, and the mirror's own columns. A deleted row that stays doesn't go.
+
+    change: before the names of the newest change's columns.
+    """
+    gone, origin = f"{change}`gone `", f"{change}`origin `"
+    position = mutation_text_in_sql(f"{origin}.file", f"{origin}.offset", f"{origin}.number")
+    own = own_in_sql(schema, WrittenInSql(f"{batch}L", f"{origin}.committed_us", position), gone)
+    goes = "false" if schema.soft_delete else gone
+    return [f"{goes} AS `gone `", *(f"{value} AS {spark_quote(name)}" for name, value in own.items())]
 
 
 def _merge_newest(

@@ -30,7 +30,7 @@ from binlake.merge.history_rows import (
 )
 from binlake.merge.history_shape import HistoryShape
 from binlake.merge.history_state import HistoryState
-from binlake.merge.soft_delete import LIVE
+from binlake.merge.own_values import LIVE
 from binlake.names import spark_quote, spark_string
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.table import TableSchema

@@ -28,7 +28,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.delta import deletion_vectors, key_ranges, plain_tables
 from binlake.delta.delta_actions import DeltaAction
-from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
@@ -105,7 +105,7 @@ def merge(
     touched = plain_tables.actions_of(log, table.path, list(sizes))
     whole = sum(sizes.values()) <= min(limit, SMALL)
     with _memory(staged_bytes + (sum(sizes.values()) if whole else 0)):
-        changed, newest = newest_rows(life, step, columns, config, limit * _UNPACKED)
+        changed, newest = newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, limit * _UNPACKED)
         stored = _stored_fields(log, columns)
         look = _Look(table, columns, stored, step.schema.key, changed, touched, limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)

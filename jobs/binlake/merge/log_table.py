@@ -34,7 +34,7 @@ from binlake.merge.arrow_mutations import ordered_mutations
 from binlake.merge.beside_commit import BesideColumn, BesideCommit, BesideRows
 from binlake.merge.epoch import check_shape
 from binlake.merge.newest import lake_images
-from binlake.merge.position_texts import mutation_texts
+from binlake.merge.position_texts import mutation_text_in_sql, mutation_texts
 from binlake.merge.reshape import ReshapedColumn
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.render import RENDERERS, is_vector_in_bytes
@@ -149,35 +149,22 @@ def _rows_by_spark(
     session: SparkSession, step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit
 ) -> DataFrame:
     """Return the same rows as Spark reads them."""
-    from binlake.merge.mutations import lake_image, staged_rows
+    from binlake.merge.mutations import NUMBER_IN_SQL, lake_image, staged_rows
 
     staged = staged_rows(session, step.life, step.merge, commit.config.invalid)
     assert staged is not None
     names = ", ".join(f"{number}, '{name}'" for number, name in _OPERATIONS.items())
-    number = "row_number() OVER (PARTITION BY file, offset ORDER BY place, row) - 1"
-    placed = staged.selectExpr("*", f"IF(place = 0, row, {number}) AS number")
+    placed = staged.selectExpr("*", f"{NUMBER_IN_SQL} AS number")
     images = [part for image in _IMAGES for part in lake_image(step.merge.schema, columns, image, f"{image}_")]
     return placed.selectExpr(
         f"element_at(map({names}), CAST(op AS INT)) AS operation",
         "timestamp_micros(committed_us) AS committed",
         f"CAST({commit.batch} AS BIGINT) AS batch",
-        f"{_position_in_sql()} AS position",
+        f"{mutation_text_in_sql('file', 'offset', 'number')} AS position",
         "gtid",
         "CAST(NULL AS STRING) AS detail",
         *images,
     )
-
-
-def _position_in_sql() -> str:
-    """Return what ``mutation_texts`` computes, as SQL over the columns file, offset and number."""
-
-    def part(name: str, digits: int) -> str:
-        text = f"CAST({name} AS STRING)"
-        return (
-            f"lpad({text}, greatest({digits}, 2 * length({text}) - {digits}), IF(length({text}) > {digits}, '_', '0'))"
-        )
-
-    return f"concat_ws(':', {part('file', 6)}, {part('offset', 12)}, {part('number', 9)})"
 
 
 def _event_rows(event: EventBeside, batch: int) -> BesideRows:

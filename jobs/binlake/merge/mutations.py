@@ -20,6 +20,9 @@ from binlake.schema.render import RENDERERS, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
 
+NUMBER_IN_SQL = "IF(place = 0, row, row_number() OVER (PARTITION BY file, offset ORDER BY place, row) - 1)"
+"""The number of a mutation in its place, over ``staged_rows``. Rows of XA transactions are numbered at the outcome."""
+
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: InvalidValues) -> DataFrame | None:
     """Return the epoch's mutations after the snapshot; None where nothing was staged.

@@ -12,10 +12,11 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE
 from binlake.config import PipelineConfig
 from binlake.delta.key_ranges import image_column
-from binlake.merge.arrow_mutations import moved, newest_mutations
-from binlake.merge.soft_delete import deleted, live
+from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_mutations
+from binlake.merge.own_values import Written, with_own
+from binlake.merge.position_texts import mutation_texts
 from binlake.schema import arithmetic
-from binlake.schema.lake_columns import MOMENT, LakeColumn
+from binlake.schema.lake_columns import LakeColumn, own_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
@@ -25,28 +26,28 @@ PLACE = "place "
 
 
 def newest_rows(
-    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, most: int
+    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, batch: int, most: int
 ) -> tuple[pa.Table, pa.Table]:
     """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
 
-    columns: the mirror's. Where deleted rows stay, they stand, too. Raises LeftToSpark where the staged rows take more
-    than ``most`` bytes of memory.
+    columns: the mirror's. Where deleted rows stay, they stand, too. batch: its number. Raises LeftToSpark where the
+    staged rows take more than ``most`` bytes of memory.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key deletes the old one, and then writes the new one.
     """
-    more = ("committed_us",) if step.schema.soft_delete else ()
+    more = ("committed_us", *SEQUENCE) if own_columns(step.schema) else ()
     staged = newest_mutations(life, step, config.invalid, most, more)
     staged = staged.append_column("number", pa.array(np.arange(staged.num_rows)))
     came = _where(staged.select(["after", "number", *more]), pc.not_equal(staged["op"], DELETE))
     gone = pc.or_(pc.equal(staged["op"], DELETE), moved(step.schema, staged))
     left = staged.select(["before", "number", *more]).filter(gone)
     del staged  # most old images aren't asked for again
-    return _newest(step.schema, [column for column in columns if column.holds != "own"], came, left)
+    return _newest(step.schema, [column for column in columns if column.holds != "own"], came, left, batch)
 
 
 def _newest(
-    schema: TableSchema, columns: Sequence[LakeColumn], came: pa.Table, left: pa.Table
+    schema: TableSchema, columns: Sequence[LakeColumn], came: pa.Table, left: pa.Table, batch: int
 ) -> tuple[pa.Table, pa.Table]:
     """Return the keys, and the rows that stand.
 
@@ -54,8 +55,11 @@ def _newest(
     """
     computed = computed_columns(schema)
     keys = {image: lake_images(columns, rows, image, computed) for image, rows in (("after", came), ("before", left))}
-    if schema.soft_delete:
-        keys = {"after": live(keys["after"]), "before": deleted(keys["before"], left["committed_us"].cast(MOMENT))}
+    if own_columns(schema):
+        keys = {
+            "after": with_own(keys["after"], schema, _written(came, batch), deleted=False),
+            "before": with_own(keys["before"], schema, _written(left, batch), deleted=True),
+        }
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
     changes = pa.concat_tables(
         [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
@@ -69,6 +73,11 @@ def _newest(
     newest = last[f"{PLACE}_max"].combine_chunks()
     stand = [keys[image].filter(pc.is_in(ranks[image], value_set=newest)) for image in standing]
     return last.select(schema.key), pa.concat_tables(stand)
+
+
+def _written(mutations: pa.Table, batch: int) -> Written:
+    places = (mutations[name].to_numpy() for name in SEQUENCE)
+    return Written(batch, mutations["committed_us"], mutation_texts(*places))
 
 
 def _are_different_numbers(keys: pa.Table) -> bool:

@@ -40,6 +40,23 @@ def mutation_texts(file: NDArray[np.int64], offset: NDArray[np.int64], row: NDAr
     return pc.binary_join_element_wise(*parts, ":")
 
 
+def mutation_text(file: int, offset: int, row: int = 0) -> str:
+    """Return the text of one mutation's position."""
+    return f"{boundary_text(file, offset)}:{_number_text(row, _ROW)}"
+
+
+def mutation_text_in_sql(file: str, offset: str, row: str) -> str:
+    """Return what ``mutation_texts`` computes, as Spark SQL over three expressions."""
+
+    def part(number: str, digits: int) -> str:
+        text = f"CAST({number} AS STRING)"
+        return (
+            f"lpad({text}, greatest({digits}, 2 * length({text}) - {digits}), IF(length({text}) > {digits}, '_', '0'))"
+        )
+
+    return f"concat_ws(':', {part(file, _FILE)}, {part(offset, _OFFSET)}, {part(row, _ROW)})"
+
+
 def _number_text(number: int, digits: int) -> str:
     text = f"{number:0{digits}}"
     return "_" * (len(text) - digits) + text

@@ -121,7 +121,7 @@ def refused_for_names(config: PipelineConfig, names: list[TableName]) -> dict[Ta
 
 def refused_for_modes(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Return errors for tables that can't have a mode that the YAML asks for."""
-    wanted = [name for name in names if config.history(name) or config.soft_delete(name)]
+    wanted = [name for name in names if config.history(name) or config.mirror_modes(name).tell_of_rows]
     schemas = read_tables(source, wanted, config.excluding) if wanted else {}
     rules = Rules.of(config)
     return {

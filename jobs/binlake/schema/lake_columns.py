@@ -8,14 +8,15 @@ keeps such values, a side column follows that holds them; it is NULL where the v
 | invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP             | ``{name}__text``   | the server's text |
 | invalid_text: keep_bytes | text in utf8mb4, utf8mb3, ucs2, utf32 | ``{name}__bytes``  | the bytes as they are stored |
 
-A mirror whose deleted rows stay (soft_delete) has two columns of its own behind these: ``_deleted``, false in a row
-that the server has, and ``_deleted_at``, when the transaction committed that deleted it.
+A mirror may have columns of its own behind these. Where deleted rows stay (soft_delete), ``_deleted`` is false in a row
+that the server has, and ``_deleted_at`` tells when the transaction committed that deleted it. With row_metadata
+``_binlake_batch``, ``_binlake_committed`` and ``_binlake_position`` tell of the mutation that last wrote the row.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,8 +28,9 @@ from binlake.schema.table import Column, TableSchema
 
 Holds = Literal["value", "text", "bytes", "own"]
 DELETED, DELETED_AT = "_deleted", "_deleted_at"
-LIVE_MARKS = {DELETED: False, DELETED_AT: None}
-"""What a mirror's own columns have in a row that the server has."""
+BATCH, COMMITTED, POSITION = "_binlake_batch", "_binlake_committed", "_binlake_position"
+COPIED: Mapping[str, bool | None] = {DELETED: False, DELETED_AT: None, BATCH: None, COMMITTED: None, POSITION: None}
+"""What a mirror's own columns have in rows that were read from the server, before the position is known."""
 MOMENT = pa.timestamp("us", "UTC")
 
 
@@ -56,15 +58,21 @@ def lake_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColum
     return columns_of(schema.mirrored, invalid)
 
 
-_OWN = (
+_MARKS = (
     LakeColumn(DELETED, "BOOLEAN", pa.bool_(), Column(DELETED, "bit", length=1), "own"),
     LakeColumn(DELETED_AT, "TIMESTAMP", MOMENT, Column(DELETED_AT, "timestamp", fraction=6), "own"),
 )
+_ROW_METADATA = {
+    "batch": LakeColumn(BATCH, "BIGINT", pa.int64(), Column(BATCH, "bigint"), "own"),
+    "committed": LakeColumn(COMMITTED, "TIMESTAMP", MOMENT, Column(COMMITTED, "timestamp", fraction=6), "own"),
+    "position": LakeColumn(POSITION, "STRING", pa.string(), Column(POSITION, "text", charset="utf8mb4"), "own"),
+}
 
 
 def own_columns(schema: TableSchema) -> tuple[LakeColumn, ...]:
     """Return the columns of the mirror that tell of a row and aren't the server's."""
-    return _OWN if schema.soft_delete else ()
+    marks = _MARKS if schema.soft_delete else ()
+    return (*marks, *(column for name, column in _ROW_METADATA.items() if name in schema.row_metadata))
 
 
 def mirror_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColumn, ...]:

@@ -98,7 +98,7 @@ class Index:
     by_hash: bool = False
 
 
-_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete")
+_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class TableSchema:
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
     invalid: the policies on invalid values under which the rows were read; None if an older binlake recorded the shape.
         It isn't compared where shapes are: only the YAML changes it.
-    soft_delete: deleted rows stay in the lake, marked. It isn't compared where shapes are, either.
+    soft_delete: deleted rows stay in the lake, marked. row_metadata: what the lake tells of each row's newest mutation.
+        They aren't compared where shapes are, either.
     """
 
     columns: tuple[Column, ...]
@@ -134,6 +135,7 @@ class TableSchema:
     unlogged: bool = field(default=False, compare=False)
     invalid: InvalidValues | None = field(default=None, compare=False)
     soft_delete: bool = field(default=False, compare=False)
+    row_metadata: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def row_end(self) -> str | None:

@@ -22,7 +22,7 @@ from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
 from binlake.snapshot.chunks import Records, TableSnapshot
-from binlake.snapshot.retained import Retained
+from binlake.snapshot.own_files import SnapshotFiles
 from binlake.storage import storage_errors
 
 
@@ -77,9 +77,8 @@ def commit(
     _refuse_dates(table, records, copied)
     table.table_id = table_id(config.source.name, table.name, table.low)
     target = _target(config, table)
-    retained = Retained(session, table, records, target)
-    files = [file for chunk in copied for file in chunk.files]
-    data = NewTable(records.delta_schema(table), files, retained.write)
+    own = SnapshotFiles(session, table, records, target)
+    data = NewTable(records.delta_schema(table), own.copied(), own.retained)
     known_to_delta = attempts.given
     attempts.give()
     fault("commit begun")
@@ -95,10 +94,10 @@ def commit(
     except Exception as error:
         raise storage_errors.failed(f"writing the snapshot of {table.name} to {target.path} failed", error) from error
     fault("rows committed")
-    _prove_rows(target, table, retained.rows)
+    _prove_rows(target, table, own.rows)
     records.save(table, committed=True)
     if not known_to_delta:
-        attempts.remove_data(except_of=[*(chunk.attempt for chunk in table.chunks), retained.attempt])
+        attempts.remove_data(except_of=own.kept)
     attempts.forget()
     return result_of(config, table)
 

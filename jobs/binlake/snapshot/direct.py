@@ -22,7 +22,7 @@ from binlake.delta import plain_files
 from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, LakeError
 from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import LIVE_MARKS, own_columns
+from binlake.schema.lake_columns import COPIED, own_columns
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, restore, resultset
@@ -107,7 +107,7 @@ def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
 def _with_marks(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows that the server has, with the mirror's own columns behind the others."""
     own = [*schema][rows.num_columns :]
-    marks = [pa.repeat(pa.scalar(LIVE_MARKS[field.name], field.type), rows.num_rows) for field in own]
+    marks = [pa.repeat(pa.scalar(COPIED[field.name], field.type), rows.num_rows) for field in own]
     return pa.RecordBatch.from_arrays([*rows.columns, *marks], schema=schema)
 
 

@@ -28,6 +28,9 @@ from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, StagingError, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge.exchange import exchange
+from binlake.merge.own_values import WrittenInSql
+from binlake.merge.position_texts import boundary_text
+from binlake.metadata.metadata import now_us
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.lake_columns import mirror_columns
@@ -36,7 +39,7 @@ from binlake.snapshot import restore
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult, result_of
-from binlake.snapshot.retained import retained_rows
+from binlake.snapshot.own_files import as_written, retained_rows
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
 from binlake.snapshot.waves import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
@@ -204,9 +207,11 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
         }
         fault("commit begun")
         where = copied.keys.in_lake(kinds[copied.keys.column.name])
+        written = WrittenInSql.at_once(0, now_us(), boundary_text(*table.low.order))
+        rows = as_written(rows, table.schema, written)
         if table.schema.soft_delete:
             there = own.read.format("delta").load(log.path).where(where)
-            rows = rows.unionByName(retained_rows(there, rows, table.schema, columns))
+            rows = rows.unionByName(retained_rows(there, rows, table.schema, columns, written))
         version = exchange(
             own, log.path, where, rows, table.schema.key, note, records.check, rows_per_file=table.rows_per_file
         )

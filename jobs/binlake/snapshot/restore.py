@@ -16,7 +16,7 @@ from binlake.report import counted
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.schema.lake_columns import (
-    LIVE_MARKS,
+    COPIED,
     TWICE_REMEDY,
     lake_columns,
     named_twice,
@@ -77,7 +77,7 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
         # Data files are written as the schema says: nothing casts behind this.
         selected.append(f"CAST({value} AS {lake_column.delta}) AS {spark_quote(lake_column.name)}")
     for own in own_columns(schema):
-        mark = LIVE_MARKS[own.name]
+        mark = COPIED[own.name]
         selected.append(f"CAST({'NULL' if mark is None else str(mark).lower()} AS {own.delta}) AS {own.name}")
     return selected
 

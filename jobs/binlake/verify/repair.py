@@ -31,11 +31,12 @@ from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark, snapshot_command
 from binlake.faults import fault
-from binlake.merge import soft_delete
+from binlake.merge import own_values
+from binlake.merge.own_values import Written
+from binlake.merge.position_texts import boundary_text
 from binlake.metadata import watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, literal, now_us
-from binlake.schema.lake_columns import MOMENT
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.lake_rows import LakeRows
 from binlake.verify.result import TableRepair
@@ -185,7 +186,9 @@ class Repairs:
         control = self._held.control()
         version = int(lake.log.version()) + 1
         if correction.rows or correction.retired:
-            added = added_file(lake.path, _stored(correction, fields, began_us))
+            assert control.position is not None  # up to which the lake was compared
+            written = (control.batch, began_us, boundary_text(*control.position.order))
+            added = added_file(lake.path, _stored(correction, fields, written))
             fault("data file written")
             actions.append({"add": added})
         transaction = max(lake.log.transaction_version(log.app) or -1, overtaking(control.batch)) + 1
@@ -261,15 +264,16 @@ def _found(
                     yield file.path, int(numbers[place]), checksum
 
 
-def _stored(correction: Correction, fields: dict[str, Any], at_us: int) -> pa.Table:
+def _stored(correction: Correction, fields: dict[str, Any], written: tuple[int, int, str]) -> pa.Table:
     """Return the rows that come, and those that stay as deleted ones, with the columns that the table has, as data
-    files have them. at_us: when they are deleted."""
+    files have them. written: batch, time and position of the repair."""
     compared = correction.compared
-    rows = pa.Table.from_batches(correction.rows, compared.arrow)
-    if compared.schema.soft_delete:
-        retired = pa.Table.from_batches(correction.retired, compared.arrow)
-        at = pa.repeat(pa.scalar(at_us, pa.int64()).cast(MOMENT), retired.num_rows)
-        rows = pa.concat_tables([soft_delete.live(rows), soft_delete.deleted(retired, at)])
+
+    def with_own(batches: Sequence[pa.RecordBatch], *, deleted: bool) -> pa.Table:
+        part = pa.Table.from_batches(batches, compared.arrow)
+        return own_values.with_own(part, compared.schema, Written.at_once(*written, part.num_rows), deleted=deleted)
+
+    rows = pa.concat_tables([with_own(correction.rows, deleted=False), with_own(correction.retired, deleted=True)])
     places = {name: place for place, name in reversed(list(enumerate(rows.column_names)))}
     stored = [plain_tables.stored_field(item, rows.schema.field(places[name]).type) for name, item in fields.items()]
     return pa.Table.from_arrays([rows.column(places[name]) for name in fields], schema=pa.schema(stored))

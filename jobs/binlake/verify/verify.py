@@ -212,7 +212,8 @@ class _ChosenTables:
             mirrored = self._config.excluding(name, schema)
             if (known := recorded.get(name)) is None:
                 return mirrored
-            return replace(mirrored, kept=known.kept, untold=known.untold, soft_delete=known.soft_delete)
+            mirrored = replace(mirrored, soft_delete=known.soft_delete, row_metadata=known.row_metadata)
+            return replace(mirrored, kept=known.kept, untold=known.untold)
 
         return read_tables(source, wanted, as_mirrored)
 

@@ -156,6 +156,8 @@ def test_a_table_whose_deleted_rows_are_to_stay_or_go_from_here_on_is_copied_ane
         assert status == "resnapshot"
         assert why in reason
     assert stands(keeping, keeping, NAME) == ("following", "")
+    telling = config({"modes": [{"tables": "shop.t", "row_metadata": ["batch"]}]})
+    assert "other row_metadata" in stands(config(), telling, NAME)[1]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_a_table_whose_deleted_rows_are_to_stay_or_go_from_here_on_is_copied_ane
     [
         ((NAME,), (), {}, "it has no key"),
         ((Column("_DELETED_AT", "int"),), ("id",), {}, "'_DELETED_AT' has the name of one of the mirror's own"),
-        ((NAME,), ("id",), {"policies": {"on_unlogged_cascade": "derive"}}, "derived from a parent's"),
+        ((NAME,), ("id",), {"policies": {"on_unlogged_cascade": "derive"}}, "are derived from a parent's"),
     ],
 )
 def test_deleted_rows_that_can_not_stay(

@@ -64,7 +64,6 @@ def test_entries_that_contradict_are_refused_by_name() -> None:
         ([{"tables": "shop", "log": {}}], "no dot"),
         ([{"tables": "shop.a", "log": {"columns": "dbt"}}], "Extra inputs"),
         ([{"tables": "shop.a", "mirror": False, "log": {}}], "mirror: false can't be used yet"),
-        ([{"tables": "shop.a", "row_metadata": ["position"]}], "row_metadata can't be used yet"),
     ],
 )
 def test_what_makes_no_sense_is_refused(modes: list[dict[str, Any]], why: str) -> None:

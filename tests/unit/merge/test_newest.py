@@ -47,7 +47,7 @@ def newest_tables(
     step: Any = SimpleNamespace(schema=schema, files=files)
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
     config: Any = SimpleNamespace(invalid=FAIL)
-    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 1 << 30)
+    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, 1 << 30)
     assert found is not None
     return found
 
