@@ -400,7 +400,7 @@ class Metadata:
             fields = [pa.field(column, _kind_read(name, column, encoded)) for column in columns]
             return pa.Table.from_batches([], pa.schema(fields))  # as empty_table() would import pandas
         try:
-            with opened_tables.lent(location) as table:
+            with self._reading(name) as table:
                 lacking = [field.name for field in _lacking(name, table) if columns is None or field.name in columns]
                 here = [column for column in columns or () if column not in lacking]
                 text = {column for column in here if encoded and SCHEMAS[name].field(column).type == _TEXT}
@@ -410,6 +410,12 @@ class Metadata:
             return rows.select(columns) if columns else rows
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[DeltaTable]:
+        """Lend a metadata table, which is there, for a read."""
+        with opened_tables.lent(self.location(name)) as table:
+            yield table
 
     def count(self, name: str, predicate: str) -> int:
         """Return the number of rows that meet a predicate."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +70,13 @@ class RememberedMetadata(Metadata):
                 known.answers.popitem(last=False)
             return [dict(row) for row in known.answers[question]]
 
-    def _opened(self, name: str) -> DeltaTable:
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[DeltaTable]:
         self.reads += 1
         if name not in self._known:
             table = opened_tables.opened(self.location(name))
             self._known[name] = _Remembered(table, files.stat(self._commit(name, table.version())))
-        return self._known[name].table
+        yield self._known[name].table
 
     def _is_newest(self, name: str, known: _Remembered) -> bool:
         version = known.table.version()
