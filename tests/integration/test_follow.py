@@ -13,13 +13,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from binlake import pipeline
 from binlake.lake.opened_lake import place_of
 from binlake.metadata import followers, lease
 from binlake.metadata.followers import FollowerStatus
 from binlake.report import Report
 from binlake.source.server import Source
-from mirror import Mirror, sync_alone
+from mirror import Mirror, in_the_soak, sync_alone
 from servers import die_with_parent
 from writers import writing
 
@@ -88,6 +90,7 @@ def transfers(mirror: Mirror) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("server", ["mysql", *in_the_soak("mariadb")], indirect=True)
 def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mirror, tmp_path: Path) -> None:
     for table in TABLES:
         rows = ", ".join(f"({account}, 100)" for account in range(5))

@@ -17,15 +17,10 @@ from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
-from mirror import Mirror, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, Mirror, by_spark_in_the_soak, on_mariadb, on_mysql, sync_alone
 
 Row = dict[str, Any]
-WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
 ROW_METADATA = ("batch", "committed", "position")
-both_ways = pytest.mark.parametrize(
-    "way",
-    [pytest.param(WAYS[0], id="in process"), pytest.param(WAYS[1], id="by Spark", marks=pytest.mark.soak)],
-)
 
 
 def keeping(mirror: Mirror, *tables: str, **modes: Any) -> None:
@@ -81,7 +76,7 @@ LEFT = [(1, "a", True), (2, "back", False), (3, "last", True), (4, "brief", True
 
 
 @on_mysql
-@both_ways
+@by_spark_in_the_soak
 def test_deleted_rows_stay_with_their_last_values(followed: Mirror, way: dict[str, int]) -> None:
     assert rows(followed, "t", "id", "v") == [(1, "a", False), (2, "b", False)]
     followed.options["merge"] = way
