@@ -302,8 +302,8 @@ def test_a_table_that_is_written_meanwhile_is_read_as_it_was(mirror: Mirror, cha
     mirror.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     mirror.copy("t")
     with Source.open(mirror.endpoint) as source:
-        hashes = TableHashes(read_schema(source, mirror.name("t")), 1)
-    then = LakeSide(mirror.spark, mirror.path("t"))
+        schema = read_schema(source, mirror.name("t"))
+    hashes, then = TableHashes(schema, 1), LakeSide(mirror.spark, mirror.path("t"), schema)
     before = then.aggregate(hashes)
     mirror.spark.sql(change.format(mirror.delta("t")))
     assert then.aggregate(hashes) == before
