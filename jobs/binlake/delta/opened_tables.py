@@ -23,12 +23,17 @@ _LENT_TIMES, _KEPT_SECONDS = 100, 60.0
 """How often an open table is lent, as its log in memory grows with each commit, and how long it is kept in between."""
 
 
+_Commit = tuple[int, int, int]
+"""Inode, time and size of the file of a commit."""
+
+
 class _Kept(NamedTuple):
-    """An open table that nobody uses. lent: how often it was. since: by the monotonic clock."""
+    """An open table that nobody uses. lent: how often it was. since: by the monotonic clock. commit: its newest."""
 
     table: DeltaTable
     lent: int
     since: float
+    commit: _Commit | None
 
 
 _Place = tuple[int, str, tuple[tuple[str, str], ...]]
@@ -46,19 +51,32 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
 def lent(path: str) -> Iterator[DeltaTable]:
     """Lend a table at its newest version, which nobody else has meanwhile.
 
-    A table that was lent before is only brought up to date, which costs a tenth. One whose use failed isn't kept.
+    A table that was lent before is only brought up to date, which costs a tenth. One whose use failed isn't kept, nor
+    one in a store: there it would cost as much to see that the table wasn't removed and made anew meanwhile.
     Raises what deltalake raises, and ConfigurationError.
     """
     place: _Place = (os.getpid(), path, tuple(sorted((stores.storage_options(path) or {}).items())))
     kept = _taken(place)
-    if kept is None:
-        kept = _Kept(opened(path), 0, 0.0)
+    if kept is None or kept.commit != _newest_commit(path, kept.table):
+        kept = _Kept(opened(path), 0, 0.0, None)
     else:
         kept.table.update_incremental()
     yield kept.table
-    if kept.lent < _LENT_TIMES:
+    commit = _newest_commit(path, kept.table)
+    if commit and kept.lent < _LENT_TIMES:
         with _keeping:
-            _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic()))
+            _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic(), commit))
+
+
+def _newest_commit(path: str, table: DeltaTable) -> _Commit | None:
+    """Return the commit of an open table's version; None where it isn't there, or the table is in a store."""
+    if "://" in path:
+        return None
+    try:
+        found = os.stat(f"{path}/_delta_log/{table.version():020}.json")
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _taken(place: _Place) -> _Kept | None:
