@@ -88,20 +88,10 @@ def _taken(place: _Place) -> _Kept | None:
     return fresh[-1] if fresh else None
 
 
-def _forget(path: str) -> None:
-    """Keep no table at a path, as there is none."""
-    with _keeping:
-        for place in [place for place in _kept if place[1] == path]:
-            del _kept[place]
-
-
 def is_table(path: str) -> bool:
     """Tell whether a table is at a path. Raises LakeError where that can't be found out."""
     try:
-        if DeltaTable.is_deltatable(path, stores.storage_options(path)):
-            return True
-        _forget(path)
-        return False
+        return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
     except (DeltaError, OSError) as error:
         raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
 
