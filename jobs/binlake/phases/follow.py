@@ -25,7 +25,7 @@ from binlake.metadata.metadata import metadata_of, now_us
 from binlake.metadata.record import RunReport
 from binlake.phases import snapshots
 from binlake.position import Position
-from binlake.report import Report
+from binlake.report import Report, counted
 from binlake.source.folder import Folder
 from binlake.source.log import Log, Origin, open_log
 
@@ -83,7 +83,8 @@ class Followed:
     def headline(self) -> str:
         if not self.batches:
             return "no batch"
-        return f"{self.batches:,} batches, {self.mutations:,} mutations, up to {Position.parse(self.position).short}"
+        carried = f"{counted(self.batches, 'batch')}, {counted(self.mutations, 'mutation')}"
+        return f"{carried}, up to {Position.parse(self.position).short}"
 
 
 class _EndAskedFor(Exception):
