@@ -57,6 +57,9 @@ class Rig:
         self.batches = 0
 
     def carry(self, held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
+        log = FolderLog(Folder(self.log))
+        file, offset, _ = log.head()  # before the batch counts: what makes the log grow waits for the count
+        position = str(Position(log.server_identity, file, offset, 0))
         self.batches += 1
         if self.answers:
             answer = self.answers.pop(0)
@@ -64,10 +67,13 @@ class Rig:
                 raise answer
             answer()
         between()
-        log = FolderLog(Folder(self.log))
-        file, offset, _ = log.head()
-        position = str(Position(log.server_identity, file, offset, 0))
         return RunReport(self.batches, position, "", 3, 0, (), (("plan", 0.1),))
+
+    def grow(self, file: str = "mysql-plain.000002") -> None:
+        """Let the log get another file, whole from its first moment on."""
+        whole = self.log.parent / f"copied-{file}"
+        shutil.copy(LOG, whole)
+        whole.rename(self.log / file)
 
     def follow(self, pace: FollowPace = BRISK, settings: Callable[[], PipelineConfig] | None = None) -> Followed:
         report, origin = Report(self.said), Folder(self.log)
@@ -93,7 +99,7 @@ class Rig:
 
     def grow_once(self, is_so: Callable[[], bool]) -> threading.Thread:
         """Let the log get another file once something is so."""
-        return self.once(is_so, lambda: shutil.copy(LOG, self.log / "mysql-plain.000002"))
+        return self.once(is_so, self.grow)
 
 
 @pytest.fixture
@@ -182,7 +188,7 @@ def test_others_get_the_lease_between_two_batches(rig: Rig) -> None:
     def grow() -> None:
         number = 2
         while not over.wait(0.01):
-            shutil.copy(LOG, rig.log / f"mysql-plain.{number:06}")
+            rig.grow(f"mysql-plain.{number:06}")
             number += 1
 
     growing = threading.Thread(target=grow)
