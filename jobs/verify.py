@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def work(run: script.Job) -> "VerifyReport":
     asked = run.arguments
     found = pipeline.verify(
-        run.config, run.origin, run.session, run.report, tables=asked.tables, changed=asked.changed, run=asked.run
-    )
+        run.config, run.origin, run.session, run.report, tables=asked.tables, changed=asked.changed, run=asked.run,
+        replica=run.replica,
+    )  # fmt: skip
     run.report.say(found.to_text())
     found.refuse_unequal()
     return found

@@ -43,8 +43,9 @@ from binlake.phases.verification import self_test as self_test
 from binlake.phases.verification import verify_lake as verify_lake
 from binlake.position import Position
 from binlake.report import Report
+from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
-from binlake.source.log import Origin, opened, server_of
+from binlake.source.log import Origin, opened
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
 
@@ -220,16 +221,19 @@ def verify(
     changed: bool = False,
     seconds: float | None = None,
     run: str | None = None,
+    replica: Endpoint | None = None,
 ) -> VerifyReport:
     """Compare every value of the lake with a consistent read of the server, at the position of that read.
 
-    by: overrides the YAML's ``verify.by``. changed: compare what may have changed since it was compared, and a share of
-    the rest. seconds: stop once so many have passed; the next verification goes on there.
+    replica: read in the server's place, which isn't locked then. by: overrides the YAML's ``verify.by``. changed:
+    compare what may have changed since it was compared, and a share of the rest. seconds: stop once so many have
+    passed; the next verification goes on there.
     """
 
     chosen = verification.chosen_way(config, by, by_chunks=changed or seconds is not None)
-    server = server_of(origin, "verify")
+    server = verification.ComparedServer.of(origin, replica, "verify")
     snapshots.snapshot_asked(config, origin, session, report, run)
+    server.wait_for_lake(metadata_of(config))
     with ExitStack() as standing_still:
         held = standing_still.enter_context(lease.held(metadata_of(config)))
 
@@ -237,8 +241,8 @@ def verify(
             _carry(held, config, origin, session, report, Limit(stop_at=position), run)
 
         return verification.compare(
-            chosen, server, session, report, catch_up, standing_still.close, tables=tables, run=run, changed=changed,
-            seconds=seconds,
+            chosen, server.endpoint, server.place(held, catch_up), session, report, catch_up, standing_still.close,
+            tables=tables, run=run, changed=changed, seconds=seconds,
         )  # fmt: skip
 
 
@@ -253,19 +257,24 @@ def repair(
     dry_run: bool = False,
     keep_values: bool = False,
     run: str | None = None,
+    replica: Endpoint | None = None,
 ) -> VerifyReport:
     """Compare the lake with the server, and put right the rows that differ, in one commit for each table.
 
-    dry_run: nothing is put right. keep_values: the lake's former values are noted, too.
+    dry_run: nothing is put right. keep_values: the lake's former values are noted, too. replica: as of ``verify``.
     """
+    server = verification.ComparedServer.of(origin, replica, "repair")
+    server.wait_for_lake(metadata_of(config))
     with lease.held(metadata_of(config)) as held:
 
         def catch_up(position: Position) -> None:
             _carry(held, config, origin, session, report, Limit(stop_at=position), run)
 
-        by_read, server = config.verified_by("read"), server_of(origin, "repair")
-        asked = verification.RepairAsked(held, dry_run, keep_values)
-        return verification.compare(by_read, server, session, report, catch_up, tables=tables, run=run, repair=asked)
+        by_read, asked = config.verified_by("read"), verification.RepairAsked(held, dry_run, keep_values)
+        return verification.compare(
+            by_read, server.endpoint, server.place(held, catch_up), session, report, catch_up,
+            tables=tables, run=run, repair=asked,
+        )  # fmt: skip
 
 
 @noted("replay")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pymysql
     from pymysql.cursors import Cursor
 
+    from binlake.config import PipelineConfig
     from binlake.source.connection import Endpoint
     from binlake.source.log import Origin
 
@@ -70,6 +71,11 @@ class BinlakeHook(BaseHook):
         from binlake.source.log import folder_of
 
         return folder_of(self.connection_id) or self.endpoint()
+
+    @classmethod
+    def replica_of(cls, config: PipelineConfig) -> Endpoint | None:
+        """Return the server that a verification reads in the source's place; None where it reads the source itself."""
+        return cls(config.verify.connection).endpoint() if config.verify.connection else None
 
     def get_conn(self) -> pymysql.Connection[Cursor]:
         """Return a control connection: utf8mb4, UTC, autocommit."""

@@ -224,7 +224,8 @@ def _follow(steps: Steps) -> DAG:
 
 
 def _verify(steps: Steps) -> DAG:
-    asked = None if steps.config.source.is_files else steps.config.verify.schedule
+    verify = steps.config.verify
+    asked = verify.schedule if verify.connection or not steps.config.source.is_files else None
     schedule = timetable_of(asked, "verify.schedule", steps.file)
     params = {
         "tables": _tables(steps.config, "all"),

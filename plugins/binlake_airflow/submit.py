@@ -95,6 +95,7 @@ class Handover:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="binlake-"))
         self._connection = self._folder / "connection.json"
+        self._replica = self._folder / "replica.json"
         self._lake = self._folder / "lake.json"
         self._outcome = self._folder / "outcome.json"
         self._submitter = self._folder / "submitter"
@@ -107,6 +108,13 @@ class Handover:
         if isinstance(origin, Endpoint):
             write_file(origin, str(self._connection))
 
+    def put_replica(self, config: PipelineConfig) -> None:
+        """Write the connection of the replica that a verification reads, if it has one."""
+        from binlake.source.connection import write_file
+
+        if replica := BinlakeHook.replica_of(config):
+            write_file(replica, str(self._replica))
+
     def put_lake(self, config: PipelineConfig) -> None:
         """Write the account of the lake's connection for the job, if it has one."""
         if config.lake.connection:
@@ -114,13 +122,17 @@ class Handover:
 
     @property
     def environment(self) -> dict[str, str]:
+        from binlake.source.connection import REPLICA_FILE
+
         lake = {accounts.CONNECTION_FILE: str(self._lake)} if self._lake.exists() else {}
+        replica = {REPLICA_FILE: str(self._replica)} if self._replica.exists() else {}
         held = {submitter.LOCK_FILE: str(self._submitter)} if self._held else {}
         return {
             "BINLAKE_CONNECTION_FILE": str(self._connection),
             "BINLAKE_OUTCOME_FILE": str(self._outcome),
             **held,
             **lake,
+            **replica,
         }
 
     def outcome(self) -> dict[str, Any]:
@@ -182,6 +194,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         try:
             self._handover.put(BinlakeHook(config.source.connection).origin())
             self._handover.put_lake(config)
+            if self.job == "verify":
+                self._handover.put_replica(config)
             try:
                 super().execute(context)
             except AirflowException:

@@ -80,8 +80,9 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
             report, run = TaskReport(self.log), run_key(context)
             try:
                 found = pipeline.verify(
-                    config, origin, no_session, report, tables=tables or None, changed=changed, run=run
-                )
+                    config, origin, no_session, report, tables=tables or None, changed=changed, run=run,
+                    replica=BinlakeHook.replica_of(config),
+                )  # fmt: skip
             except SparkNeeded as left:
                 self.log.info("%s", left)
             else:
@@ -130,7 +131,10 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
             raise UsageError("verify.repair is never", remedy="set it to ask or auto in the YAML")
         report = TaskReport(self.log)
         session = SessionOnDemand("binlake repair", config, report)
-        found = pipeline.repair(config, origin, session, report, tables=tables or None, run=run_key(context))
+        found = pipeline.repair(
+            config, origin, session, report, tables=tables or None, run=run_key(context),
+            replica=BinlakeHook.replica_of(config),
+        )  # fmt: skip
         self.log.info("%s", found.to_text())
         found.refuse_unrepaired()
         return found.to_json()

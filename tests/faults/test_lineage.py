@@ -19,6 +19,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source import lineage
 from mirror import Mirror
+from replication import catch_up, replicate
 from servers import KINDS, Server
 
 if TYPE_CHECKING:
@@ -59,28 +60,8 @@ def replica(primary: Server) -> Iterator[Server]:
     """Follows the primary from its first transaction on, and writes a log of its own."""
     with Server(primary.kind, server_id=2, log_slave_updates=True) as server:
         server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")  # its files count otherwise than the primary's
-        if primary.kind == "mysql":
-            server.execute(
-                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {primary.port}, "
-                "SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1",
-                "START REPLICA",
-            )
-        else:
-            server.execute(
-                f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = 'root', "
-                "MASTER_SSL = 0, MASTER_USE_GTID = slave_pos",  # 11.4 asks for a certificate unless it is said
-                "START SLAVE",
-            )
+        replicate(server, primary)
         yield server
-
-
-def catch_up(replica: Server, primary: Server) -> None:
-    if primary.kind == "mysql":
-        executed = primary.variable("gtid_executed").replace("\n", "")
-        assert replica.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)") == [(0,)]
-    else:
-        executed = primary.variable("gtid_binlog_pos")
-        assert replica.execute(f"SELECT MASTER_GTID_WAIT('{executed}', 30)") == [(0,)]
 
 
 def promote(replica: Server) -> None:

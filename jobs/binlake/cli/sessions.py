@@ -11,6 +11,7 @@ from binlake.report import Report
 from binlake.spark.on_demand import SessionOnDemand
 
 if TYPE_CHECKING:
+    from binlake.source.connection import Endpoint
     from binlake.source.log import Origin
 
 
@@ -53,3 +54,9 @@ def origin_of(config: PipelineConfig) -> Origin:
     from binlake.source import log
 
     return log.origin(config.source.connection)
+
+
+def replica_of(config: PipelineConfig) -> Endpoint | None:
+    from binlake.source import log
+
+    return log.replica(config.verify.connection)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.cli import printing, replay_arguments
-from binlake.cli.sessions import catalog_session_of, origin_of, report_of, session_of
+from binlake.cli.sessions import catalog_session_of, origin_of, replica_of, report_of, session_of
 from binlake.config import PipelineConfig
 from binlake.config.pipeline_config import YamlOnDisk
 from binlake.errors import TableError, UsageError
@@ -105,7 +105,7 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     else:
         result = pipeline.verify(
             config, origin_of(config), session_of("verify", config, report), report, tables=arguments.tables,
-            by=arguments.by, changed=arguments.changed, seconds=arguments.duration,
+            by=arguments.by, changed=arguments.changed, seconds=arguments.duration, replica=replica_of(config),
         )  # fmt: skip
     if arguments.json:
         printing.as_json(result.to_json())
@@ -121,6 +121,7 @@ def repair(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     result = pipeline.repair(
         config, origin_of(config), session_of("repair", config, report), report,
         tables=arguments.tables, dry_run=arguments.dry_run, keep_values=arguments.keep_values,
+        replica=replica_of(config),
     )  # fmt: skip
     if arguments.json:
         printing.as_json(result.to_json())

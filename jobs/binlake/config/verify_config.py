@@ -23,6 +23,7 @@ def _is_share(share: str) -> str:
 class VerifyConfig(Section):
     """How the lake is compared with the server.
 
+    connection: an Airflow connection's id, of a replica that is read in the source's place; None for the source itself.
     by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
     at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
     limit. max_threads_running: nothing begins to be read while more other threads run on the server; None for no limit.
@@ -31,6 +32,7 @@ class VerifyConfig(Section):
     repair: whether the verify DAG puts differing rows right: when somebody asks for it, by itself, or never.
     """
 
+    connection: Annotated[str, Field(min_length=1)] | None = None
     by: VerifyWay = "read"
     connections: Annotated[int, Field(ge=1, le=64)] | None = None
     rows_per_second: Annotated[int, Field(ge=1)] | None = None

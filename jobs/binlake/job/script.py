@@ -25,6 +25,7 @@ from binlake.errors import BinlakeError
 from binlake.job import submitter
 from binlake.report import Report
 from binlake.source import log
+from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
 from binlake.spark.on_demand import SessionOnDemand
 
@@ -45,6 +46,10 @@ class Job:
     @cached_property
     def origin(self) -> Origin:
         return log.origin(self.config.source.connection)
+
+    @property
+    def replica(self) -> Endpoint | None:
+        return log.replica(self.config.verify.connection)
 
     @cached_property
     def session(self) -> SessionOnDemand:

@@ -32,6 +32,8 @@ WRITE_TIMEOUT = 60
 
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection; Airflow passes it so to a Spark job."""
+REPLICA_FILE = "BINLAKE_REPLICA_CONNECTION_FILE"
+"""The same for the replica that is compared in the source's place."""
 
 _SCHEMES = ("mysql", "mariadb")
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
@@ -217,10 +219,10 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
     )
 
 
-def from_environment(connection: str) -> Endpoint:
-    """Read the endpoint from the file that ``BINLAKE_CONNECTION_FILE`` names, else from ``AIRFLOW_CONN_{ID}``."""
-    if path := os.environ.get(CONNECTION_FILE):
-        return _from_file(path)
+def from_environment(connection: str, file_variable: str = CONNECTION_FILE) -> Endpoint:
+    """Read the endpoint from the file that a variable names, else from ``AIRFLOW_CONN_{ID}``."""
+    if path := os.environ.get(file_variable):
+        return _from_file(path, file_variable)
     variable = variable_of(connection)
     text = os.environ.get(variable)
     if not text:
@@ -258,16 +260,16 @@ def write_file(where: Endpoint, path: str) -> None:
         json.dump(fields, file)
 
 
-def _from_file(path: str) -> Endpoint:
+def _from_file(path: str, variable: str) -> Endpoint:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
         raise ConfigurationError(
             f"can't read the connection's file {path}: {error.strerror}",
-            remedy=f"unset {CONNECTION_FILE}, or let it name a file with Airflow's JSON form of the connection",
+            remedy=f"unset {variable}, or let it name a file with Airflow's JSON form of the connection",
         ) from None
-    return parse_airflow_connection(text, name=CONNECTION_FILE)
+    return parse_airflow_connection(text, name=variable)
 
 
 @cache

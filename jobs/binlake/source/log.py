@@ -12,7 +12,7 @@ from binlake.binlog.transport import Transport
 from binlake.config import SourceConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour
-from binlake.source.connection import Endpoint, from_environment
+from binlake.source.connection import REPLICA_FILE, Endpoint, from_environment
 from binlake.source.folder import Folder, FolderLog
 from binlake.source.server import Source
 
@@ -98,6 +98,11 @@ def origin(connection: str) -> Origin:
     Raises ConfigurationError.
     """
     return folder_of(connection) or from_environment(connection)
+
+
+def replica(connection: str | None) -> Endpoint | None:
+    """Return the server that ``verify.connection`` of the YAML names; None without one. Raises ConfigurationError."""
+    return from_environment(connection, REPLICA_FILE) if connection else None
 
 
 def folder_of(connection: str) -> Folder | None:

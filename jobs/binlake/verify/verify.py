@@ -34,6 +34,7 @@ from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
+from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source, error_code
 from binlake.spark.starting import SessionAsked, SessionFactory
 from binlake.verify import unfinished
@@ -77,15 +78,17 @@ def verify(
     run: str | None = None,
     changed: bool = False,
     seconds: float | None = None,
+    place: ReadPlace = own_place,
 ) -> VerifyReport:
     """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
     The lake must stand still from here until ``go_on`` is called, but for ``catch_up``. repairs: puts right what
     differs; it wants tables that are compared by reading. changed: compare only the chunks that may have changed since
     they were compared, and a share of the others. seconds: begin no further part once so many have passed. What a
-    verification that didn't come to its end has compared isn't compared again, unless it may have changed since. Raises
-    UsageError if no table matches, SourceError if the server can't be read, and what ``catch_up`` raises. Differences
-    are no errors.
+    verification that didn't come to its end has compared isn't compared again, unless it may have changed since. place:
+    reads where the server is in the log that the lake follows, of which it may be a replica. Raises UsageError if no
+    table matches, SourceError if the server can't be read, and what ``catch_up`` and ``place`` raise. Differences are
+    no errors.
     """
     began, began_us, asked = time.monotonic(), now_us(), SessionAsked(session)
     chosen = _ChosenTables(config, metadata, tables)
@@ -101,6 +104,7 @@ def verify(
             list(before),
             count=comparison.workers,
             under_lock=lambda view: comparison.read_under_lock(view, before),
+            place=place,
         ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
             tables_now = {

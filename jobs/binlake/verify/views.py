@@ -10,13 +10,12 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
-from binlake.binlog.integrity import format_description
 from binlake.errors import SourceError
-from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.snapshot import jdbc
 from binlake.source.connection import Endpoint
 from binlake.source.locks import read_lock
+from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source
 
 STATEMENT_TIMEOUT = 24 * 3600
@@ -83,11 +82,13 @@ class ReadViews:
         *,
         count: int,
         under_lock: Callable[[Source], None],
+        place: ReadPlace = own_place,
     ) -> None:
         """Open the transactions, ``count`` of them for reading all rows.
 
-        under_lock: called with a connection while the lock is held, for engines without read views.
-        Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had.
+        under_lock: called with a connection while the lock is held, for engines without read views. place: reads where
+        the server is. Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had, and
+        what ``place`` raises.
         """
         self._endpoint = endpoint
         with ExitStack() as stack:
@@ -104,10 +105,9 @@ class ReadViews:
                     source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                     source.execute(f"SAVEPOINT {_SAVEPOINT}")
                 under_lock(sources[0])
-                file, offset, gtid_set = control.head()
+                position = place(control)
             self.lock_ms = round(held.ms)
-            created = format_description(control.transport(), file)
-            self.position = Position(control.server_identity, file, offset, created, gtid_set)
+            self.position = position()
             control.close()
             stack.pop_all()
         self.reading = ViewPool(sources[:count])
