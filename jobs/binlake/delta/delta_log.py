@@ -23,6 +23,9 @@ from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
 
 APPLICATIONS = "binlake:"
+FENCE = "binlake-snapshot"
+"""The application id of snapshots' fences (merge/lake_table.py): its version tells which batches a snapshot has
+overtaken at its path."""
 STEPS_PER_BATCH = 1 << 20
 _OVERTAKEN = STEPS_PER_BATCH // 2
 """Version, within a batch's, of snapshots that overtake the batch."""
@@ -132,6 +135,12 @@ class LakeLog:
             if life not in lives and (life or operation not in _LEAVE_ROWS):
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
         return newest
+
+    def overtaken(self) -> SnapshotUnfinished:
+        """Return the error of a life that comes to the path behind the fence of a snapshot."""
+        return SnapshotUnfinished(
+            f"{self.path}: a snapshot was committed over a batch that was begun before", remedy=SNAPSHOTTED_BY_ITSELF
+        )
 
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")

@@ -54,6 +54,13 @@ def delta_type(kind: str) -> Any:
     return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _TYPES[kind]
 
 
+def spark_type(kind: Any) -> str:
+    """Return a type of Delta's schema as Spark SQL writes it. Raises StopIteration for what isn't the registry's."""
+    if isinstance(kind, str) and kind.startswith("decimal("):
+        return kind.upper()
+    return next(name for name, known in _TYPES.items() if known == kind)
+
+
 @dataclass(frozen=True)
 class DeltaSchema:
     """A new table's schema, the same for all who make it of the same columns under one ``identity``, physical names

@@ -44,7 +44,7 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.faults import fault
-from binlake.merge import own_values, reshape_in_process
+from binlake.merge import move_in_process, own_values, reshape_in_process
 from binlake.merge.beside import BesideWork
 from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
@@ -358,16 +358,18 @@ class _Group:
         spark = partial(self._session, progress, step)
         match step:
             case CreateStep(schema):
-                _writable(progress.target).create(
-                    spark("new tables are made by Delta's own writer"), mirror_columns(schema, invalid), version, note
-                )
-            case ReshapeStep():
-                columns = lake_columns_after(step, invalid)
+                columns = mirror_columns(schema, invalid)
                 try:
-                    reshape_in_process.reshape(progress.target, columns, self._config, version=version, note=note)
+                    move_in_process.create(progress.target, columns, self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    _writable(progress.target).create(spark(str(left)), columns, version, note)
+            case ReshapeStep():
+                reshaped = lake_columns_after(step, invalid)
+                try:
+                    reshape_in_process.reshape(progress.target, reshaped, self._config, version=version, note=note)
                 except LeftToSpark as left:
                     widen = self._config.type_widening
-                    _writable(progress.target).reshape(spark(str(left)), columns, version, note, widen=widen)
+                    _writable(progress.target).reshape(spark(str(left)), reshaped, version, note, widen=widen)
             case TruncateStep(committed_us=None):
                 try:
                     reshape_in_process.truncate(progress.target, self._config, version=version, note=note)
@@ -382,12 +384,18 @@ class _Group:
                     marks = own_in_sql(progress.life.schema, WrittenInSql.at_once(*what), "true")
                     _writable(progress.target).update(spark(str(left)), own_values.LIVE, marks, version, note)
             case MoveStep(old, new):
-                moved_note = self._note_with(note, moved_from=str(old))
-                session = spark("a renamed table's rows are copied by Delta's own writer")
-                _writable(progress.at(new)).move_from(session, progress.at(old), progress.life.id, version, moved_note)
+                note = self._note_with(note, moved_from=str(old))
+                here, there, life = progress.at(new), progress.at(old), progress.life.id
+                try:
+                    move_in_process.move(here, there, life, self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    _writable(here).move_from(spark(str(left)), there, life, version, note)
             case LeaveStep(old, new):
-                session = spark("a renamed table's old rows are removed by Delta's own writer")
-                _writable(progress.at(old)).leave(session, version, self._note_with(note, moved_to=str(new)))
+                note = self._note_with(note, moved_to=str(new))
+                try:
+                    reshape_in_process.truncate(progress.at(old), self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    _writable(progress.at(old)).leave(spark(str(left)), version, note)
             case MergeStep():
                 self._refuse_lost(progress.life, step)
                 merge_epoch(spark, progress.target, progress.life, step, self._config, version=version, note=note)

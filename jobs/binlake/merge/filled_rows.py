@@ -1,4 +1,4 @@
-"""The rows of a small plain table with constants in new columns, written anew without Spark."""
+"""The rows of a small plain table, read and written anew without Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyroaring import BitMap64
 
@@ -15,6 +16,7 @@ from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
+from binlake.merge import casts
 from binlake.merge.reshape import ReshapedColumn
 from binlake.storage import parquet_files
 
@@ -28,7 +30,8 @@ _UNPACKED = 8
 def filled(
     path: str, log: DeltaTable, fields: Sequence[dict[str, Any]], columns: Sequence[ReshapedColumn], room: int
 ) -> list[DeltaAction]:
-    """Write all rows of a table into one data file of other columns; return the actions that put it in their place.
+    """Write all rows of a table into one data file of other columns and values; return the actions that put it in their
+    place.
 
     fields: of Delta's schema afterwards, one for each column. room: bytes of data files up to which it is done here.
     Raises LeftToSpark, OSError.
@@ -73,22 +76,56 @@ def replacing(path: str, adds: Sequence[DeltaAction], rows: pa.Table) -> list[De
     return actions
 
 
+def is_filled(column: ReshapedColumn) -> bool:
+    """Tell whether a column's values are known without Spark, where its rows are written anew."""
+    if column.value is not None and column.constant is None:
+        return False
+    return column.arrow_before is None or casts.is_known(column.arrow_before, column.arrow)
+
+
 def _filled(rows: pa.Table, schema: pa.Schema, columns: Sequence[ReshapedColumn]) -> pa.Table:
     """Return the rows of a data file under the new columns. Raises LeftToSpark."""
-    arrays: list[Any] = []
-    for field, column in zip(schema, columns, strict=True):
-        if column.constant is not None:
-            arrays.append(pa.repeat(column.constant, rows.num_rows))
-        elif field.name not in rows.column_names:  # written before the column came
-            arrays.append(pa.nulls(rows.num_rows, field.type))
-        elif rows[field.name].type != field.type:
-            raise LeftToSpark(f"column {column.name!r} has another type in a data file")
-        else:
-            arrays.append(rows[field.name])
+    arrays = [_values(rows, field, column) for field, column in zip(schema, columns, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _values(rows: pa.Table, field: pa.Field, column: ReshapedColumn) -> Any:
+    """Return a column of a data file as it is under the new columns. Raises LeftToSpark."""
+    if column.origin is None or field.name not in rows.column_names:  # else written before the column came
+        return pa.nulls(rows.num_rows, field.type) if column.constant is None else pa.repeat(column.constant, len(rows))
+    values = rows[field.name]
+    if values.type != (column.arrow_before or field.type):
+        raise LeftToSpark(f"column {column.name!r} has another type in a data file")
+    if values.type != field.type:
+        values = casts.cast(values, field.type)
+    if column.constant is not None:
+        values = pc.fill_null(values, column.constant)
+    return pc.binary_join_element_wise(values, column.suffix, "") if column.suffix else values
 
 
 def _without(rows: pa.Table, gone: BitMap64) -> pa.Table:
     kept = np.ones(rows.num_rows, np.bool_)
     kept[np.fromiter(gone, np.int64, len(gone))] = False
     return rows.filter(pa.array(kept))
+
+
+def together(log: DeltaTable, parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of data files with the columns that the table has. Raises LeftToSpark."""
+    declared = pa.schema(log.schema().to_arrow())
+    fields = []
+    for field in plain_tables.fields_of(log):
+        name = plain_tables.stored_field(field, pa.null()).name
+        kinds = {part.schema.field(name).type for part in parts if name in part.column_names}
+        kind = kinds.pop() if kinds else declared.field(field["name"]).type
+        if kinds or (pa.types.is_timestamp(kind) and kind.unit != "us"):
+            raise LeftToSpark(f"column {field['name']!r} isn't stored in one type as it is written here")
+        fields.append(plain_tables.stored_field(field, kind))
+    schema = pa.schema(fields)
+    return pa.concat_tables([schema.empty_table(), *(_with_columns(part, schema) for part in parts)])
+
+
+def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

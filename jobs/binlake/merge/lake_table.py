@@ -42,9 +42,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta.attempts import DataFile
-from binlake.delta.delta_log import APPLICATIONS, LakeLog, overtaking
+from binlake.delta.delta_log import APPLICATIONS, FENCE, LakeLog, overtaking
 from binlake.delta.delta_schema import DeltaSchema, needs_column_mapping, table_properties
-from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.errors import LakeTableChanged, SchemaMismatch
 from binlake.merge import in_process
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
@@ -64,8 +64,6 @@ CONFLICTS = (
     ProtocolChangedException,
 )
 """Somebody committed meanwhile: the same step can be tried again."""
-_FENCE = "binlake-snapshot"
-"""The fence's application id: its version tells which batches a snapshot has overtaken at its path."""
 _FENCES = 3
 """Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -87,7 +85,7 @@ class NewTable:
 
 def _is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
     ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
-    return min([recorded.get(_FENCE, -1), *ours]) >= fence
+    return min([recorded.get(FENCE, -1), *ours]) >= fence
 
 
 class LakeTable(LakeLog):
@@ -165,7 +163,7 @@ class LakeTable(LakeLog):
             check()
             versions = transaction.versions()
             ours = {app: max(fence, versions[app]) for app in versions if app.startswith(APPLICATIONS)}
-            transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
+            transaction.commit({**ours, FENCE: fence}, metadata=transaction.metadata)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """Write the whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished where a
@@ -176,11 +174,8 @@ class LakeTable(LakeLog):
         claim = {"life": note["binlake"]["life"], "claims": version}
         with self._optimistic(session, {"binlake": claim}) as transaction:
             recorded = transaction.version(self.app)
-            if recorded < version and transaction.version(_FENCE) >= version:
-                raise SnapshotUnfinished(
-                    f"{self.path}: a snapshot was committed over a batch that was begun before",
-                    remedy=SNAPSHOTTED_BY_ITSELF,
-                )
+            if recorded < version and transaction.version(FENCE) >= version:
+                raise self.overtaken()
             if recorded < version - 1:
                 transaction.commit({self.app: version - 1})
         self.overwrite(session, rows, version, note)

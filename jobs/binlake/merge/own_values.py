@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.plain_tables import OwnCommit
-from binlake.errors import LeftToSpark
-from binlake.merge.filled_rows import files_to_replace, replacing, rows_of
+from binlake.merge.filled_rows import files_to_replace, replacing, rows_of, together
 from binlake.names import spark_string
 from binlake.schema.lake_columns import BATCH, COMMITTED, DELETED, DELETED_AT, MOMENT, POSITION, own_columns
 from binlake.schema.table import TableSchema
@@ -95,7 +92,7 @@ def mark_all(table: LakeLog, config: PipelineConfig, written: Written, *, versio
         return
     plain_tables.check_is_plain(log)
     adds = files_to_replace(table.path, log, config.merge.without_spark_bytes)
-    rows = _together(log, list(rows_of(table.path, adds)))
+    rows = together(log, list(rows_of(table.path, adds)))
     moment = written.committed_us[0].cast(MOMENT)
     values = {
         DELETED: pa.scalar(True), DELETED_AT: moment, BATCH: pa.scalar(written.batch, pa.int64()), COMMITTED: moment,
@@ -109,25 +106,3 @@ def mark_all(table: LakeLog, config: PipelineConfig, written: Written, *, versio
             rows = rows.set_column(place, rows.schema.field(place), column)
     own = OwnCommit("UPDATE", version, note, {"predicate": LIVE}, {"numRemovedFiles": len(adds)})
     plain_tables.commit(table, log, own, replacing(table.path, adds, rows))
-
-
-def _together(log: DeltaTable, parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of data files with the columns that the table has. Raises LeftToSpark."""
-    if not parts:
-        return pa.table({})
-    fields = []
-    for field in plain_tables.fields_of(log):
-        name = plain_tables.stored_field(field, pa.null()).name
-        kinds = {part.schema.field(name).type for part in parts if name in part.column_names}
-        if len(kinds) != 1 or any(pa.types.is_timestamp(kind) and kind.unit != "us" for kind in kinds):
-            raise LeftToSpark(f"column {field['name']!r} isn't stored in one type as it is written here")
-        fields.append(plain_tables.stored_field(field, kinds.pop()))
-    schema = pa.schema(fields)
-    return pa.concat_tables(_with_columns(part, schema) for part in parts)
-
-
-def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,6 @@ from binlake.ddl.defaults import is_impossible_date
 from binlake.delta.delta_schema import delta_field
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
-from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn, lake_columns, own_columns
 from binlake.schema.table import Column
@@ -26,9 +27,9 @@ from binlake.schema.table import Column
 class ReshapedColumn:
     """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
 
-    arrow: the column's type in data files. suffix: what kept texts of invalid dates have behind them now. value: what
-    all rows have in a new column, and those with NULL in one that was there, in Spark SQL. constant: the same of a new
-    column, where it is known without Spark.
+    arrow: the column's type in data files; arrow_before: that of its origin. suffix: what kept texts of invalid dates
+    have behind them now. value: what all rows have in a new column, and those with NULL in one that was there, in Spark
+    SQL. constant: the same, where it is known without Spark.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ReshapedColumn:
     suffix: str = ""
     value: str | None = None
     constant: pa.Scalar | None = None
+    arrow_before: pa.DataType | None = None
 
     @property
     def is_written(self) -> bool:
@@ -70,7 +72,7 @@ def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[Reshap
             columns.append(_side_column(lake_column, old, text))
         else:
             new = _reshaped(lake_column, old, value=_value(lake_column.source, before.get((origin, "text")), text))
-            if text is not None and old is None and new.value is not None:
+            if text is not None and new.value is not None and (origin, "text") not in before:
                 new = replace(new, constant=constant(lake_column, text))
             columns.append(new)
     for own in own_columns(step.after):
@@ -92,19 +94,20 @@ def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | N
 def _side_column(side: LakeColumn, old: LakeColumn | None, text: str | None) -> ReshapedColumn:
     """Return the column that keeps the texts of invalid dates."""
     if old is None:
-        kept = spark_string(text) if text is not None and is_impossible_date(side.source, text) else None
-        return _reshaped(side, None, value=kept)
+        if text is None or not is_impossible_date(side.source, text):
+            return _reshaped(side, None)
+        return replace(_reshaped(side, None, value=spark_string(text)), constant=pa.scalar(text, side.arrow))
     return _reshaped(side, old, suffix=conversion(old.source, side.source, strict=True).date_suffix)
 
 
 def _reshaped(column: LakeColumn, old: LakeColumn | None, suffix: str = "", value: str | None = None) -> ReshapedColumn:
-    name, kind = (old.name, old.delta) if old else (None, None)
-    return ReshapedColumn(column.name, column.delta, name, kind, column.arrow, suffix, value)
+    name, kind, arrow = (old.name, old.delta, old.arrow) if old else (None, None, None)
+    return ReshapedColumn(column.name, column.delta, name, kind, column.arrow, suffix, value, arrow_before=arrow)
 
 
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
-_NUMBERS = frozenset({*INTEGER_BITS, "decimal"})
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+_FLOATING = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?", re.ASCII)
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 """The digits before the point of a DECIMAL into which Delta widens an integer."""
@@ -151,21 +154,63 @@ def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedCol
 
 
 def constant(column: LakeColumn, text: str) -> pa.Scalar | None:
-    """Return the server's constant as the lake has it; None for types whose texts aren't read here.
+    """Return a server's constant, of a TIMESTAMP in UTC, as the lake has it: what ``default_expression`` is by Spark.
 
-    text: of a whole number, a DECIMAL, a text, an ENUM or SET, as the server writes it.
+    None for lists, and for texts that aren't as the server writes them.
     """
-    if column.source.type in _TEXTS and pa.types.is_string(column.arrow):
-        return pa.scalar(text, column.arrow)
-    if column.source.type not in _NUMBERS or _NUMBER.fullmatch(text) is None:
-        return None
-    number = Decimal(text)
     try:
-        if pa.types.is_integer(column.arrow):
-            return pa.scalar(int(number), column.arrow) if number == int(number) else None
-        return pa.scalar(number, column.arrow) if pa.types.is_decimal(column.arrow) else None
-    except (pa.ArrowInvalid, OverflowError):  # it doesn't fit, whatever the server made of it
+        value = _value_of(column.source, column.arrow, text)
+        return None if value is None else pa.scalar(value, column.arrow)
+    except (ValueError, ArithmeticError):  # it doesn't fit, whatever the server made of it
         return None
+
+
+def _value_of(column: Column, arrow: pa.DataType, text: str) -> Any:
+    """Return the constant as a value that Arrow takes. Raises ValueError, ArithmeticError."""
+    if column.type == "bit":
+        number = _bits(text)
+        return bool(number) if pa.types.is_boolean(arrow) else number.to_bytes(_bytes_of_bits(column))
+    if column.type == "time":
+        return _microseconds(text)
+    if pa.types.is_string(arrow):
+        return text
+    if pa.types.is_binary(arrow):
+        return _stored_bytes(column, text)
+    if pa.types.is_temporal(arrow):
+        return _moment(arrow, text)
+    if pa.types.is_floating(arrow):
+        # Arrow rounds once to either size; Python would round a FLOAT twice.
+        value = pa.scalar(text).cast(arrow).as_py() if _FLOATING.fullmatch(text) else None
+        return value if value is not None and isfinite(value) else None
+    if _NUMBER.fullmatch(text) is None or pa.types.is_nested(arrow):
+        return None
+    decimal = Decimal(text)
+    if pa.types.is_decimal(arrow):
+        return decimal
+    return int(decimal) if decimal == int(decimal) else None
+
+
+def _moment(arrow: pa.DataType, text: str) -> date | datetime | None:
+    is_date = pa.types.is_date(arrow)
+    match = _MOMENT.fullmatch(text)
+    if match is None or is_date != (match[1] is None):
+        return None
+    if is_date:
+        return date.fromisoformat(text)
+    return datetime.fromisoformat(text).replace(tzinfo=UTC if arrow.tz else None)
+
+
+def _bits(text: str) -> int:
+    return int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
+
+
+def _bytes_of_bits(column: Column) -> int:
+    return ((column.length or 1) + 7) // 8
+
+
+def _stored_bytes(column: Column, text: str) -> bytes:
+    data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
+    return data.ljust(column.length or 0, bytes(1)) if column.type == "binary" else data
 
 
 def default_expression(column: Column, text: str) -> str:
@@ -174,15 +219,14 @@ def default_expression(column: Column, text: str) -> str:
     if column.type == "timestamp":
         return f"CAST({spark_string(text + '+00:00')} AS {kind})"
     if column.type == "bit":
-        number = int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
+        number = _bits(text)
         if kind == "BOOLEAN":
             return "true" if number else "false"
-        return f"X'{number:0{2 * (((column.length or 1) + 7) // 8)}X}'"
+        return f"X'{number:0{2 * _bytes_of_bits(column)}X}'"
     if column.type == "time":
         return f"{_microseconds(text)}L"
     if kind == "BINARY":
-        data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
-        return f"X'{(data.ljust(column.length or 0, bytes(1)) if column.type == 'binary' else data).hex()}'"
+        return f"X'{_stored_bytes(column, text).hex()}'"
     return f"CAST({spark_string(text)} AS {kind})"
 
 

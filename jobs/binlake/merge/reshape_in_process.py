@@ -1,14 +1,16 @@
-"""Other columns over a plain table's rows, and none of its rows, in one Delta commit without Spark.
+"""Other columns over a plain table's rows in one Delta commit without Spark.
 
-Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. Where new
-columns have a constant in old rows, the rows of a small table are written anew in the same commit. The commit says what
-``lake_table.py`` says with Spark, column mapping and the protocol's features included where a table first needs them.
-It takes the place behind the version that was read, or none.
+Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. Where
+columns have a constant in old rows, or get a type that Delta writes otherwise, the rows of a small table are written
+anew in the same commit. The commit says what ``lake_table.py`` says with Spark, column mapping and the protocol's
+features included where a table first needs them. It takes the place behind the version that was read, or none.
 
 | left to Spark | because |
 |---|---|
-| values that become others: a type that Delta writes otherwise | each value is cast as Spark casts it |
-| constants of other types than whole numbers, DECIMALs and texts, or in large tables | every row is written anew |
+| values of large tables that become others | every row is written anew |
+| a type that becomes another in a way that casts.py doesn't know | only Spark's CAST is proved to be the server's |
+| values that don't fit into a column's new type | Spark refuses them, by name |
+| wider types under ``type_widening`` | Delta's own writer keeps their history |
 | tables with constraints, change data feeds, partitions, widened types … | Delta's own writer knows what they ask |
 | tables of a protocol before table features | Spark upgrades them |
 | stores on which two writers can't be kept apart | no commit there is conditional |
@@ -30,12 +32,12 @@ from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, needs_column_mapping
+from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, delta_type, needs_column_mapping
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
-from binlake.merge.filled_rows import filled
-from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields
+from binlake.merge.filled_rows import filled, is_filled
+from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 
 _TABLE_FEATURES = (3, 7)
 """Versions of a protocol's reader and writer parts whose features are named one by one."""
@@ -67,8 +69,18 @@ class _Columns:
         before = self
         if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
             before = self.mapped()
-        after = reshaped_fields(before.fields, columns)
+        after = [
+            {**field, "type": delta_type(column.kind)} if column.kind_before != column.kind else field
+            for field, column in zip(reshaped_fields(before.fields, columns), columns, strict=True)
+        ]
         return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
+
+    def anew(self, fields: _Fields) -> _Columns:
+        """Return columns that have nothing of those that were there, whatever their names."""
+        before = self
+        if not self.are_mapped and needs_column_mapping([field["name"] for field in fields]):
+            before = self.mapped()
+        return before._numbered(fields) if before.are_mapped else _Columns(fields, before.settings)
 
     def _numbered(self, fields: _Fields) -> _Columns:
         """Give new fields numbers that no field had before, and names of their own in data files."""
@@ -91,20 +103,25 @@ def reshape(
     meanwhile, or where the answer to our own commit got lost: the table's recorded version tells which; LakeError,
     OSError.
     """
-    if written := [column.name for column in columns if column.is_written and column.constant is None]:
-        raise LeftToSpark(f"all rows get other values in {', '.join(written)}")
+    written = [column for column in columns if column.is_written]
+    if others := [column.name for column in written if not is_filled(column)]:
+        raise LeftToSpark(f"all rows get other values in {', '.join(others)}")
+    if written and config.type_widening and all(widens(column) for column in written):
+        raise LeftToSpark("Delta's type widening is asked for")
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
         return
-    _check(log, table.path, config)
+    check(log, table.path, config)
     actions, fields = reshaping(log, table.path, columns)
     operation = "Manual Update"
-    if any(column.constant is not None for column in columns):
+    if written:
         room = config.merge.without_spark_bytes
         try:
             rewritten = filled(table.path, log, fields, columns, room)
         except LeftToSpark as left:
-            raise LeftToSpark(f"all rows get another value, and {left}") from None
+            raise LeftToSpark(
+                f"all rows get other values in {', '.join(c.name for c in written)}, and {left}"
+            ) from None
         operation, actions = "WRITE", [*actions, *rewritten]
     plain_tables.commit(table, log, OwnCommit(operation, version, note, {}, {}), actions)
 
@@ -122,19 +139,26 @@ def reshaping(
     return [*_protocol(log, after), _metadata(log, after)], after.fields
 
 
+def replacing(log: DeltaTable, fields: list[dict[str, Any]]) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
+    """Return the actions that give a table other columns without a value, and Delta's fields then. fields: their names
+    and types."""
+    after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).anew(fields)
+    return [*_protocol(log, after), _metadata(log, after)], after.fields
+
+
 def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:
     """Take all rows away, in one commit without data files; raises what ``reshape`` does."""
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
         return
-    _check(log, table.path, config)
+    check(log, table.path, config)
     paths = pa.table(log.get_add_actions())["path"].to_pylist()
     gone = plain_tables.actions_of(log, table.path, paths)
     own_commit = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
     plain_tables.commit(table, log, own_commit, [plain_tables.removed(add) for add in gone])
 
 
-def _check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
+def check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
     """Raise LeftToSpark where this process doesn't change the table's metadata."""
     plain_tables.check_is_wanted(path, config)
     protocol = log.protocol()
