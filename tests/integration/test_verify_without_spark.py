@@ -19,6 +19,7 @@ import pytest
 
 from begun_alone import begin_alone
 from binlake import pipeline
+from binlake.config.table_modes import BesideMode
 from binlake.delta import delta_actions, opened_tables, plain_tables
 from binlake.delta.plain_files import added_file
 from binlake.errors import CheckFailed, ConnectionFailed, UsageError
@@ -148,6 +149,10 @@ def test_keys_of_any_type_pair(alone: Mirror, key: str, values: tuple[str, ...])
     put(alone, "t", table.set_column(1, "v", pa.array([1000, *table["v"].to_pylist()[1:]], pa.int32())))
     (row,) = result(alone, "t").rows
     assert (row.kind, row.columns) == ("changed", ("v",))
+
+
+def sync(mirror: Mirror) -> None:
+    pipeline.sync(mirror.config, mirror.origin, _no_spark, Report())
 
 
 def repair(mirror: Mirror, **options: Any) -> VerifyReport:
@@ -335,6 +340,69 @@ def test_a_table_that_only_delta_can_read_is_hashed(alone: Mirror) -> None:
 ROWS = (
     "INSERT INTO {} WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900) SELECT n, 'v' FROM s"
 )
+
+
+def beside(mirror: Mirror, table: str, mode: BesideMode) -> list[dict[str, Any]]:
+    rows = query(mirror.config.beside_path(TableName(mirror.database, table), mode)).to_pylist()
+    return sorted(rows, key=lambda row: row["position" if mode == "log" else "from_position"])
+
+
+@pytest.fixture
+def unlogged(alone: Mirror) -> Mirror:
+    """A table with a history and a log, of which the server has other rows than its log told."""
+    alone.modes = [{"tables": f"{alone.database}.t", "history": {}, "log": {}}]
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    begin_alone(alone)
+    alone.execute("INSERT INTO t VALUES (3, 'c')")
+    sync(alone)
+    alone.execute(
+        "SET sql_log_bin = 0",
+        "UPDATE t SET v = 'unlogged' WHERE id = 1",
+        "DELETE FROM t WHERE id = 2",
+        "INSERT INTO t VALUES (4, 'unlogged')",
+    )
+    return alone
+
+
+@on_mysql
+def test_the_tables_beside_a_mirror_get_what_a_repair_put_right(unlogged: Mirror) -> None:
+    repair(unlogged).refuse_unrepaired()
+    (place,) = {row["to_position"] for row in beside(unlogged, "t", "history") if not row["is_current"]}
+    versions = [
+        (row["id"], row["v"], row["is_current"], row["from_position"] == place)
+        for row in beside(unlogged, "t", "history")
+    ]
+    assert sorted(versions) == [
+        (1, "a", False, False), (1, "unlogged", True, True), (2, "b", False, False), (3, "c", True, False),
+        (4, "unlogged", True, True),
+    ]  # fmt: skip
+    log = [row for row in beside(unlogged, "t", "log") if row["operation"] == "repair"]
+    images = [(row["before_id"], row["before_v"], row["after_id"], row["after_v"]) for row in log]
+    assert sorted(images, key=str) == [
+        (1, "a", 1, "unlogged"), (2, "b", None, None), (None, None, 4, "unlogged"),
+    ]  # fmt: skip
+    assert len({row["position"] for row in log} | {place}) == 4
+    unlogged.execute("SET sql_log_bin = 0", "DELETE FROM t WHERE id = 4")
+    repair(unlogged).refuse_unrepaired()
+    unlogged.execute("UPDATE t SET v = 'logged' WHERE id = 3")
+    sync(unlogged)
+    log = beside(unlogged, "t", "log")
+    assert [row["operation"] for row in log] == ["insert", *["repair"] * 4, "update"]
+    assert len({row["position"] for row in log}) == len(log)
+    assert current(unlogged) == [(1, "unlogged"), (3, "logged")]
+
+
+def current(mirror: Mirror) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["v"]) for row in beside(mirror, "t", "history") if row["is_current"])
+
+
+@on_mysql
+def test_the_next_batch_makes_good_what_a_repair_left_of_a_history(unlogged: Mirror) -> None:
+    with unlogged.cut_off_at("rows committed"):
+        repair(unlogged)
+    unlogged.execute("UPDATE t SET v = 'logged' WHERE id = 3")
+    sync(unlogged)
+    assert current(unlogged) == [(1, "unlogged"), (3, "logged"), (4, "unlogged")]
 
 
 @pytest.fixture

@@ -322,7 +322,7 @@ class TableSteps:
         return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
 
 
-Happened = Literal["begin", "create", "alter", "truncate", "drop", "rename", "anew", "gap", "end"]
+Happened = Literal["begin", "create", "alter", "truncate", "drop", "rename", "anew", "gap", "repair", "end"]
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,8 @@ class EventBeside:
     """A statement or a gap of a table's log.
 
     what: gap says that what changed there isn't known row by row; anew, that the mirror is copied anew, though the log
-    goes on; begin, that what was before wasn't read; end, that the batch ends there.
+    goes on; begin, that what was before wasn't read; repair, that rows of the mirror were put right; end, that the
+    batch ends there.
     file, offset, number: its place in the log, and which of several of one statement it is.
     committed_us, gtid: None where they aren't known.
     renamed: the columns that have new names since, as (old, new).

@@ -72,6 +72,11 @@ def is_in_step(table: LakeLog) -> bool:
     return table.recorded() > _by_another_id(table, "-gap").recorded()
 
 
+def newest_version(table: LakeLog) -> int:
+    """Return the newest transaction version of a history's steps, those that left it out of step included."""
+    return max(table.recorded(), _by_another_id(table, "-gap").recorded())
+
+
 def _by_another_id(table: LakeLog, which: str) -> LakeLog:
     """Return a history's log as another of its application ids has it."""
     mode, _, source = table.app.partition(":")

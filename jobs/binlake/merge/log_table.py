@@ -2,12 +2,13 @@
 
 | column                    | holds |
 |---------------------------|-------|
-| operation                 | insert, update, delete; truncate, drop, rename; gap: changes that aren't known by row |
+| operation                 | insert, update, delete; truncate, drop, rename; gap: changes that aren't known by row;
+|                           | repair: the mirror's row was put right |
 | committed                 | when the transaction committed |
 | batch                     | the batch that brought it |
 | position                  | its place in the log: see position_texts.py |
 | gtid                      | the transaction's; NULL without GTID |
-| detail                    | of a rename the other name, of a gap the reason |
+| detail                    | of a rename the other name, of a gap the reason, of a repair its id |
 | before_{name}             | the mirror's columns before the mutation; NULL in an insert |
 | after_{name}              | the same after it; NULL in a delete |
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from binlake.batch.steps import BesideStep, EventBeside, MergeStep, RowsBeside
 from binlake.binlog.border import DELETE, INSERT, UPDATE
@@ -169,20 +171,42 @@ def _rows_by_spark(
 
 def _event_rows(event: EventBeside, batch: int) -> BesideRows:
     """Return the row of something else that happened to the table."""
-    at = None if event.committed_us is None else _EPOCH + timedelta(microseconds=event.committed_us)
-    place = [np.array([number], np.int64) for number in (event.file, event.offset, event.number)]
-    (position,) = mutation_texts(*place).to_pylist()
-    values: Mapping[str, Any] = {
-        "operation": event.what, "committed": at, "batch": batch, "position": position, "gtid": event.gtid,
-        "detail": event.detail or None,
-    }  # fmt: skip
+    values = _own_values(event, batch, np.array([event.number], np.int64))
+    table = pa.table({column.name: values[column.name] for column in _OWN})
     kinds = ", ".join(f"{column.name} {column.kind}" for column in _OWN)
-    return BesideRows(
-        _OWN,
-        _REPEATING,
-        lambda: pa.table({column.name: pa.array([values[column.name]], column.arrow) for column in _OWN}),
-        lambda session: session.createDataFrame([tuple(values.values())], kinds),
-    )
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return BesideRows(_OWN, _REPEATING, lambda: table, lambda session: session.createDataFrame(rows, kinds))
+
+
+def write_repaired(
+    event: EventBeside, schema: TableSchema, before: pa.Table, after: pa.Table, commit: BesideCommit
+) -> None:
+    """Add a row for each row of the mirror that was put right.
+
+    event: what the rows have in common; its number is that of the first. before, after: rows of the mirror, with its
+    columns, in the same places; all NULL where there was none.
+    """
+    columns = lake_columns(schema, commit.config.invalid)
+    wanted = (*_OWN, *_image_columns(columns))
+    _reshape(commit, wanted, ())
+    numbers = np.arange(event.number, event.number + before.num_rows, dtype=np.int64)
+    rows = _own_values(event, commit.batch, numbers)
+    for image, values in zip(_IMAGES, (before, after), strict=True):
+        rows |= {f"{image}_{column.name}": values[column.name].cast(column.arrow) for column in columns}
+    table = pa.table(rows)
+    commit.append(BesideRows(wanted, _REPEATING, lambda: table, lambda session: session.createDataFrame(table)))
+
+
+def _own_values(event: EventBeside, batch: int, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return a log's own columns of rows of one event, which have these numbers in it."""
+    at = None if event.committed_us is None else _EPOCH + timedelta(microseconds=event.committed_us)
+    place = [np.full(len(numbers), number, np.int64) for number in (event.file, event.offset)]
+    values: Mapping[str, Any] = {
+        "operation": event.what, "committed": at, "batch": batch, "gtid": event.gtid, "detail": event.detail or None,
+    }  # fmt: skip
+    kinds = {column.name: column.arrow for column in _OWN}
+    own = {name: pa.repeat(pa.scalar(value, kinds[name]), len(numbers)) for name, value in values.items()}
+    return {**own, "position": mutation_texts(place[0], place[1], numbers)}
 
 
 def _reshape(commit: BesideCommit, wanted: Sequence[BesideColumn], renamed: Sequence[tuple[str, str]]) -> None:

@@ -107,7 +107,7 @@ def compare(
     metadata, repairs = metadata_of(config), None
     if repair:
         metadata = repair.held.metadata
-        repairs = Repairs(repair.held, config, dry_run=repair.dry_run, keep_values=repair.keep_values)
+        repairs = Repairs(repair.held, config, session, dry_run=repair.dry_run, keep_values=repair.keep_values)
     return verify(
         config, server, session, metadata, catch_up, go_on, tables=tables, report=report, repairs=repairs, run=run,
         changed=changed, seconds=seconds, place=place,

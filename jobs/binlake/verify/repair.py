@@ -37,8 +37,10 @@ from binlake.merge.position_texts import boundary_text
 from binlake.metadata import watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.spark.starting import SessionFactory
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.lake_rows import LakeRows
+from binlake.verify.repaired_beside import RepairedBeside, RepairedRows
 from binlake.verify.result import TableRepair
 from binlake.verify.row_pairs import Checksum, Collected, RowDifference, changed_columns
 
@@ -59,14 +61,17 @@ class Correction:
     """What puts a table right.
 
     gone: how many rows of the lake go, by the checksum of the key; of the whole row without a key. rows: the server's,
-    which come. retired: the lake's, which go, and stay as deleted ones. put: checksums of the keys of both, where
-    deleted rows stay. notes: of each difference its kind, key, columns and, if asked for, the lake's values, as JSON.
+    which come. before, after: the rows of both sides that are put right, place by place. retired: the lake's, which go,
+    and stay as deleted ones. put: checksums of the keys of both, where deleted rows stay. notes: of each difference its
+    kind, key, columns and, if asked for, the lake's values, as JSON.
     """
 
     compared: ComparedColumns
     keep_values: bool
     gone: Counter[Checksum] = field(default_factory=Counter)
     rows: list[pa.RecordBatch] = field(default_factory=list)
+    before: list[pa.RecordBatch] = field(default_factory=list)
+    after: list[pa.RecordBatch] = field(default_factory=list)
     retired: list[pa.RecordBatch] = field(default_factory=list)
     put: set[Checksum] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
@@ -101,9 +106,25 @@ class Correction:
             raise Unrepairable(f"more than {MOST_ROWS:,} rows differ")
         if coming:
             self.rows += ours.rows.take(pa.array(coming, pa.int64())).to_batches()
+        pairs = [pair for difference in differing for pair in self._pairs(difference)]
+        self.before += theirs.rows.take(pa.array([there for _, there in pairs], pa.int64())).to_batches()
+        self.after += ours.rows.take(pa.array([here for here, _ in pairs], pa.int64())).to_batches()
         if self.compared.schema.soft_delete:
             self.put |= {ours.keys[place] for place in coming} | {theirs.keys[place] for place in retired}
             self.retired += theirs.rows.take(pa.array(retired, pa.int64())).to_batches() if retired else []
+
+    def _pairs(self, difference: RowDifference) -> list[tuple[int | None, int | None]]:
+        """Return (place of the server's row, place of the lake's) of each row that is put right; None for no row."""
+        if not self.keyed:
+            there = difference.theirs[0] if difference.theirs else None
+            return [(None if difference.theirs else difference.ours, there)] * difference.count
+        places: Sequence[int | None] = difference.theirs or (None,)
+        return [(difference.ours, places[0]), *((None, place) for place in places[1:])]
+
+    @property
+    def repaired(self) -> RepairedRows:
+        before, after = (pa.Table.from_batches(rows, self.compared.arrow) for rows in (self.before, self.after))
+        return RepairedRows(before, after)
 
     def _note(
         self, difference: RowDifference, columns: Sequence[str], ours: Collected, theirs: Collected
@@ -131,10 +152,14 @@ def _as_text(value: Any) -> str:
 
 
 class Repairs:
-    """The repairs of one run. held: the source's lease, under which the lake was brought to the position compared."""
+    """The repairs of one run. held: the source's lease, under which the lake was brought to the position compared.
+    session: for large tables beside mirrors."""
 
-    def __init__(self, held: Lease, config: PipelineConfig, *, dry_run: bool, keep_values: bool) -> None:
+    def __init__(
+        self, held: Lease, config: PipelineConfig, session: SessionFactory, *, dry_run: bool, keep_values: bool
+    ) -> None:
         self._held = held
+        self._session = session
         self._config = config
         self._dry_run = dry_run
         self._keep_values = keep_values
@@ -194,10 +219,12 @@ class Repairs:
         transaction = max(lake.log.transaction_version(log.app) or -1, overtaking(control.batch)) + 1
         origin = {"source": self._config.source.name, "life": life.id, "batch": control.batch}
         note = {"binlake": {**origin, "position": str(control.position), "repair": self._repair}}
+        beside = RepairedBeside(self._held, self._config, life, self._repair, self._session)
         metrics = {"numTargetFilesAdded": sum("add" in action for action in actions)}
         own = OwnCommit("MERGE", transaction, note, {}, metrics)
         with self._writing:
             self._note(life, version, control.batch, str(control.position), correction)
+            beside.begin()
         self._held.check()
         try:
             plain_tables.commit(log, lake.log, own, actions)
@@ -209,6 +236,7 @@ class Repairs:
         fault("rows committed")
         with self._writing:
             watermarks.at_version(self._held.metadata, life.id, version, began_us=began_us)
+            beside.end(version, correction.repaired, began_us)
         return version
 
     def _marked(self, compared: ComparedColumns, lake: LakeRows, correction: Correction) -> list[DeltaAction]:
