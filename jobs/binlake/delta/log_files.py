@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -55,7 +56,12 @@ class LogFiles:
 
     def base(self, version: int) -> int:
         """Return the newest checkpoint at or before a version; -1 where there is none."""
-        return max((checkpoint for checkpoint in self.checkpoints if checkpoint <= version), default=-1)
+        place = bisect_right(self._bases, version)
+        return self._bases[place - 1] if place else -1
+
+    @cached_property
+    def _bases(self) -> list[int]:
+        return sorted(self.checkpoints)
 
     def stood_at(self, time: float) -> int:
         """Return the version that stood at a time, seconds since 1970, as far as the log reaches back."""
@@ -73,12 +79,10 @@ class LogFiles:
         to a kept version.
         """
         base = max(0, self.base(stood))
-        return tuple(
-            file
-            for file in self.files
-            if _version(file) < base
-            and not any(max(0, self.base(version)) <= _version(file) <= version for version in kept)
-        )
+        leading: set[int] = set()
+        for version in kept:
+            leading.update(range(max(0, self.base(version)), version + 1))
+        return tuple(file for file in self.files if _version(file) < base and _version(file) not in leading)
 
     def needed_by(self, version: int) -> set[str] | None:
         """Return the names of the files that a version needs, without their folders; None where its log isn't whole.
@@ -110,6 +114,12 @@ class LogFiles:
                 if action := entry.get("add") or entry.get("remove"):
                     named |= _names(action)
         return named
+
+    def removed_by(self, gone: Collection[StoredFile]) -> set[str]:
+        """Return the names of the files that the commits among these files of the log removed. Raises LakeError."""
+        commits = [_version(file) for file in gone if _COMMIT.fullmatch(file.name)]
+        actions = (entry["remove"] for number in commits for entry in self._actions(number) if entry.get("remove"))
+        return {name for action in actions for name in _names(action)}
 
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
         for line in files.read_text(f"{self.table_path}/_delta_log/{version:020}.json").splitlines():

@@ -20,22 +20,18 @@ from binlake.config import MaintainConfig
 from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
-from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError
 from binlake.metadata import table_versions
-from binlake.metadata.metadata import SCHEMAS, Metadata, literal, now_us
+from binlake.metadata.metadata import SCHEMAS, TOMBSTONE_SECONDS, Metadata, literal, now_us
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
 
-_LOG_MINUTES, _FEWEST_COMMITS = 5, 200
-"""Age in minutes of the commits that leave the log of a metadata table while the source is followed, and how many it
-must have: each look at a table lists its log, and a batch looks at them some fifty times."""
 _FEWEST = 8
 """Fewest data files of a metadata table that are worth a rewrite."""
-_OTHERS_WRITE = ("feeds", "pins", "followers")
+OTHERS_WRITE = ("feeds", "pins", "followers")
 """Tables with few rows whose writers don't hold the lease: what conflicts there is tried again next time."""
-_KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
-_BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
+TOMBSTONES, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_BY_DEFAULT = {TOMBSTONES: 168, _LOGGED: 720}
 """Delta's default retention, in hours."""
 
 
@@ -63,7 +59,7 @@ def retention(current: Mapping[str, str], *, history_hours: float, log_hours: fl
     """
     return {
         key: interval(hours)
-        for key, hours in {_KEPT: history_hours, _LOGGED: log_hours}.items()
+        for key, hours in {TOMBSTONES: history_hours, _LOGGED: log_hours}.items()
         if current.get(key, interval(_BY_DEFAULT[key])) != interval(hours)
     }
 
@@ -74,28 +70,9 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
     there = [name for name in SCHEMAS if opened_tables.is_table(metadata.location(name))]
     done: list[MetadataUpkeep] = []
     for name in there:
-        with suppress(LakeError) if name in _OTHERS_WRITE else nullcontext():
+        with suppress(LakeError) if name in OTHERS_WRITE else nullcontext():
             done.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
     return done
-
-
-def shorten_logs(metadata: Metadata) -> int:
-    """Delete what no version of the last minutes needs of the metadata tables' logs; return how many files went.
-
-    A process that sleeps for longer between its look at a table and its commit writes a version that a checkpoint has
-    passed, which nobody reads. It has lost its lease by then, and finds out before it writes anything else. Data files
-    stay, so that such a commit names none that is gone. Raises LakeError.
-    """
-    before, gone = time.time() - _LOG_MINUTES * 60, 0
-    for name in SCHEMAS:
-        log_files = LogFiles.of(metadata.location(name))
-        if len(log_files.commits) < _FEWEST_COMMITS:
-            continue
-        for file in log_files.expired(log_files.stood_at(before), ()):
-            with suppress(LakeError):  # another run may have deleted it
-                files.remove_file(f"{metadata.location(name)}/_delta_log/{file.name}")
-            gone += 1
-    return gone
 
 
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
@@ -177,11 +154,11 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
     try:
         table = metadata.table(name)
         before = len(table.file_uris())
-        if before >= _FEWEST and name not in ("lease", *_OTHERS_WRITE):
+        if before >= _FEWEST and name not in ("lease", *OTHERS_WRITE):
             metadata.check()
             table.optimize.compact()
-        # Else each checkpoint tells of the files that were replaced in a week.
-        if properties := retention(table.metadata().configuration, history_hours=hours, log_hours=hours):
+        kept = min(hours, TOMBSTONE_SECONDS / HOUR_SECONDS)
+        if properties := retention(table.metadata().configuration, history_hours=kept, log_hours=hours):
             table.alter.set_table_properties(properties)
         table.cleanup_metadata()
         removed = _remove_replaced(metadata.location(name), table, hours)

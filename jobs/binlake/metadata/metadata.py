@@ -140,7 +140,13 @@ SCHEMAS: dict[str, pa.Schema] = {
 """Arrow schemas of the metadata tables. ``_us`` is microseconds since 1970 UTC; positions are text."""
 
 
-_PROPERTIES = {"delta.checkpointInterval": "10"}
+TOMBSTONE_SECONDS = 60
+"""For so long a checkpoint tells of files that were replaced. Nobody asks it: upkeep looks at commits and at the age of
+files. Of Delta's week a source that is followed would write 100,000 of them behind every tenth commit."""
+_PROPERTIES = {
+    "delta.checkpointInterval": "10",
+    "delta.deletedFileRetentionDuration": f"interval {TOMBSTONE_SECONDS} seconds",
+}
 """A sync opens these tables some thirty times, and each commit since the last checkpoint is read again: of the
 default's hundred that is 40 ms for each time, of ten it is 9."""
 

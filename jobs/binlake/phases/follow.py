@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.interrupts import Ending
-from binlake.metadata import expiry, followers, lease, watermarks
+from binlake.metadata import followers, lease, short_tables, watermarks
 from binlake.metadata.followers import Follower
 from binlake.metadata.held_row import LOOK_AGAIN
 from binlake.metadata.holder import Watch
@@ -234,13 +234,15 @@ class Following:
                 self._snapshots_at = 0.0
 
     def _sum_up(self) -> None:
-        """Say in one line what was carried in the last minute, and keep the logs of the metadata tables short."""
+        """Say in one line what was carried in the last minute, and keep the metadata tables short."""
         if time.monotonic() - self._summed_at < _SUMMED_EVERY:
             return
         summed, self._summed, self._summed_at = self._summed, Followed(), time.monotonic()
         if summed.batches:
             self._report.say(summed.headline)
-            expiry.shorten_logs(self._metadata)
+            with lease.held(self._metadata, by_turns=True) as held:
+                short_tables.put_together(held.metadata)
+            short_tables.shorten(self._metadata)
 
     def _snapshot_asked(self) -> None:
         """Snapshot the tables for which a batch or somebody asked. What can't be copied is tried again after growing

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.config import MaintainConfig
-from binlake.metadata import expiry, lease
 from binlake.metadata.expiry import MetadataUpkeep, keep_metadata, unfinished_snapshots
 from binlake.metadata.metadata import Metadata, now_us
 
@@ -123,23 +122,3 @@ def test_the_log_of_a_table_ends_somewhere(metadata: Metadata, tmp_path: Path) -
     assert max(counts[1:]) <= counts[0] + 30, counts
     checkpoint = pq.read_table(max(log.glob("*.checkpoint.parquet")), columns=["remove"])
     assert checkpoint["remove"].null_count == checkpoint.num_rows, "files that went aren't told of for a week"
-
-
-def test_the_logs_of_a_source_that_is_followed_are_kept_short(
-    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with lease.held(metadata) as held:
-        for _ in range(60):
-            held.update()
-    assert expiry.shorten_logs(metadata) == 0
-    monkeypatch.setattr(expiry, "_FEWEST_COMMITS", 50)
-    assert expiry.shorten_logs(metadata) == 0
-    monkeypatch.setattr(expiry, "_LOG_MINUTES", 0)
-    log = Path(metadata.location("lease")) / "_delta_log"
-    before = len(list(log.glob("*.json")))
-    gone = expiry.shorten_logs(metadata)
-    assert gone >= 50
-    assert len(list(log.glob("*.json"))) < before - 45
-    assert lease.read(metadata).token is None
-    with lease.held(metadata) as held:
-        held.check()

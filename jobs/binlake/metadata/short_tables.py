@@ -1,0 +1,75 @@
+"""Short tables: upkeep of the metadata tables while a source is followed, which writes them several times a second.
+
+Whoever looks at a table lists its log, opens its files' statistics, and replays the commits since a checkpoint. So the
+logs keep minutes, files that were replaced go with the commits that say so, and small files are put together.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from binlake.config.units import HOUR_SECONDS
+from binlake.delta import opened_tables
+from binlake.delta.log_files import LogFiles
+from binlake.errors import LakeError
+from binlake.metadata.expiry import OTHERS_WRITE, TOMBSTONES, interval
+from binlake.metadata.metadata import SCHEMAS, TOMBSTONE_SECONDS, Metadata
+from binlake.storage import files, storage_errors
+
+_LOG_MINUTES, _FEWEST_COMMITS = 5, 200
+"""Age in minutes of the commits that go, and how many a log must have."""
+_FEWEST_FILES, _SMALL = 32, 4 << 20
+"""Fewest small files that are put together, and bytes of those that aren't small: each row is written anew a few times,
+not every minute."""
+
+
+def shorten(metadata: Metadata) -> int:
+    """Delete what no version of the last minutes needs of the metadata tables' logs, and the data files that were
+    replaced before; return how many files went.
+
+    A process that sleeps for longer between its look at a table and its commit writes a version that a checkpoint has
+    passed, which nobody reads, or finds a file gone. It has lost its lease by then, and finds that out before it writes
+    anything else. Files that no commit has replaced stay: such a process may come to commit them. Raises LakeError.
+    """
+    before, gone = time.time() - _LOG_MINUTES * 60, 0
+    for name in SCHEMAS:
+        log_files = LogFiles.of(metadata.location(name))
+        if len(log_files.commits) < _FEWEST_COMMITS:
+            continue
+        expired = log_files.expired(log_files.stood_at(before), ())
+        replaced = sorted(log_files.removed_by(expired))
+        for path in (*replaced, *(f"_delta_log/{file.name}" for file in expired)):
+            with suppress(LakeError):  # another run may have deleted it
+                files.remove_file(f"{metadata.location(name)}/{path}")
+        gone += len(replaced) + len(expired)
+    return gone
+
+
+def put_together(metadata: Metadata) -> int:
+    """Put small files of the metadata tables together; return how many there were. The caller holds the lease.
+
+    What another process writes meanwhile is left for the next time. Raises LakeError, LeaseHeld.
+    """
+    return sum(_put_together(metadata, name) for name in SCHEMAS if opened_tables.is_table(metadata.location(name)))
+
+
+def _put_together(metadata: Metadata, name: str) -> int:
+    try:
+        with opened_tables.lent(metadata.location(name)) as table:
+            current = table.metadata().configuration.get(TOMBSTONES)
+            if current != (wanted := interval(TOMBSTONE_SECONDS / HOUR_SECONDS)):  # an older binlake made the table
+                metadata.check()
+                table.alter.set_table_properties({TOMBSTONES: wanted})
+            small = int(sum(size < _SMALL for size in table.get_add_actions()["size_bytes"].to_pylist()))
+            if small < _FEWEST_FILES or name in ("lease", *OTHERS_WRITE):
+                return 0
+            metadata.check()
+            table.optimize.compact(target_size=_SMALL)
+            return small
+    except CommitFailedError:
+        return 0
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"the upkeep of the metadata table {name} failed", error) from error
