@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
-from binlake.delta import opened_tables
+from binlake.delta import checkpoints
 from binlake.errors import StagingError
 from binlake.storage import files
 
@@ -96,7 +96,7 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
     version = log.version() + 1
     _write(table_path, version, actions)
     if version % int(log.metadata().configuration.get("delta.checkpointInterval", _CHECKPOINT_EACH)) == 0:
-        _checkpoint(table_path, version)
+        checkpoints.write_in_time(table_path, version)
 
 
 def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
@@ -111,11 +111,3 @@ def _write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> Non
         files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)
     except FileExistsError as error:
         raise CommitFailedError(f"version {version} of {table_path} is there already") from error
-
-
-def _checkpoint(table_path: str, version: int) -> None:
-    """Write a checkpoint, so that readers read less of the log. Where it fails the next one is tried again."""
-    try:
-        opened_tables.opened(table_path, version).create_checkpoint()
-    except (DeltaError, OSError):
-        return

@@ -44,6 +44,13 @@ class Disks(ArrowStorage):
                 temporary.unlink()
             raise
 
+    def replace(self, path: str, data: bytes) -> None:
+        folder, _, name = self.inner(path).rpartition("/")
+        try:
+            obstore.put(LocalStore(folder), name, data)
+        except BaseError as error:
+            raise OSError(f"writing {path} failed: {error}") from error
+
     def write_if_absent(self, path: str, data: bytes) -> None:
         folder, _, name = self.inner(path).rpartition("/")
         try:

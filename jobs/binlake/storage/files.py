@@ -115,6 +115,12 @@ def write_bytes(path: str, data: bytes) -> None:
         stream.write(data)
 
 
+def replace_bytes(path: str, data: bytes) -> None:
+    """Write a file that others may read, and that appears complete or not at all, over one that is there. Raises
+    OSError."""
+    storage_of(path).replace(path, data)
+
+
 def writes_if_absent(path: str) -> bool:
     """Tell whether ``write_if_absent`` lets one alone of several writers of a file below this path succeed.
 

@@ -87,6 +87,9 @@ class HdfsStorage(ArrowStorage):
     def write(self, path: str, data: bytes) -> None:
         self._write_and_rename(self.inner(path), data, overwrite=True)
 
+    def replace(self, path: str, data: bytes) -> None:
+        self._write_and_rename(self.inner(path), data, overwrite=True)
+
     def write_if_absent(self, path: str, data: bytes) -> None:
         self._write_and_rename(self.inner(path), data, overwrite=False)
 

@@ -34,6 +34,9 @@ class ObjectStorage(ArrowStorage):
         with self.open_new(path) as stream:
             stream.write(data)
 
+    def replace(self, path: str, data: bytes) -> None:
+        self.write(path, data)
+
     def write_if_absent(self, path: str, data: bytes) -> None:
         name = stores.container_and_name(path)[1]
         try:

@@ -43,6 +43,9 @@ class Storage(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Write a small private file that appears complete or not at all, over one that is there."""
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file that others may read, and that appears complete or not at all, over one that is there."""
+
     def write_if_absent(self, path: str, data: bytes) -> None:
         """Write a file that appears complete or not at all. Raises FileExistsError where one is there."""
 

@@ -1,0 +1,100 @@
+"""Checkpoints of Delta tables that are written once a second for weeks.
+
+A checkpoint tells of each file that was replaced within ``delta.deletedFileRetentionDuration``, so that Delta's own
+VACUUM leaves it. Of a table with a commit every 2 s these are 300,000 files after a week, in every checkpoint. VACUUM
+leaves a file for that long by its age, too. So checkpoints don't tell here of files that lived for less than an hour.
+Source: Delta's protocol, "Checkpoints" and "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from binlake.delta import opened_tables
+from binlake.errors import LakeError, StagingError
+from binlake.storage import files
+
+_HINT = "_delta_log/_last_checkpoint"
+_SECONDS, _COMMITS = 60, 50
+"""Seconds from one checkpoint to the next, unless so many commits lie between: one costs as much as reading a few
+hundred commits."""
+_BRIEF_SECONDS, _LOOKED_AT = 3600, 120
+"""Seconds for which a file may have lived to be brief, and how many newest commits are looked at for those."""
+_FEWEST = 8
+"""Fewest brief files for which a checkpoint is written anew."""
+_KEYS = ["remove.path", "remove.deletionVector.storageType", "remove.deletionVector.pathOrInlineDv",
+         "remove.deletionVector.offset"]  # fmt: skip
+
+_FileKey = tuple[Any, ...]
+"""What identifies a data file with its deletion vector."""
+
+
+def write_in_time(table_path: str, version: int) -> None:
+    """Write a checkpoint, so that readers read less of the log, unless one was written a moment ago. Where it fails the
+    next one is tried again."""
+    try:
+        last = files.stat(f"{table_path}/{_HINT}")
+        if last and time.time() - last.modified < _SECONDS and version - _told(table_path)["version"] < _COMMITS:
+            return
+        opened_tables.opened(table_path, version).create_checkpoint()
+        _shorten(table_path, version)
+    except (DeltaError, OSError, pa.ArrowException, LakeError, StagingError, ValueError, KeyError):
+        return
+
+
+def _shorten(table_path: str, version: int) -> None:
+    """Leave out of a checkpoint the brief files that were replaced."""
+    path = f"{table_path}/_delta_log/{version:020}.checkpoint.parquet"
+    with files.opened(path) as source:
+        removed = pq.ParquetFile(source).read(columns=_KEYS, use_threads=False)["remove"].to_pylist()
+    replaced = {place: _key(file) for place, file in enumerate(removed) if file and file["path"] is not None}
+    if len(replaced) < _FEWEST:
+        return
+    brief = _brief(table_path, version)
+    gone = [place for place, key in replaced.items() if key in brief]
+    if len(gone) < _FEWEST:
+        return
+    with files.opened(path) as source:
+        actions = pq.ParquetFile(source).read(use_threads=False)
+    kept = np.ones(actions.num_rows, np.bool_)
+    kept[gone] = False
+    sink = pa.BufferOutputStream()
+    pq.write_table(actions.filter(pa.array(kept)), sink)
+    data = sink.getvalue().to_pybytes()
+    files.replace_bytes(path, data)
+    if (told := _told(table_path))["version"] == version:
+        shorter = {**told, "size": int(kept.sum()), "sizeInBytes": len(data)}
+        files.replace_bytes(f"{table_path}/{_HINT}", json.dumps(shorter, separators=(",", ":")).encode())
+
+
+def _told(table_path: str) -> dict[str, Any]:
+    """Return what the log tells of the newest checkpoint."""
+    told: dict[str, Any] = json.loads(files.read_text(f"{table_path}/{_HINT}"))
+    return told
+
+
+def _brief(table_path: str, version: int) -> set[_FileKey]:
+    """Return the files that the newest commits up to a version added, as far as they are of the last hour."""
+    since = (time.time() - _BRIEF_SECONDS) * 1000
+    brief: set[_FileKey] = set()
+    for number in range(version, max(-1, version - _LOOKED_AT), -1):
+        text = files.read_text(f"{table_path}/_delta_log/{number:020}.json")
+        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        at = [action["commitInfo"].get("timestamp", 0) for action in actions if "commitInfo" in action]
+        if not at or at[0] < since:
+            break
+        brief |= {_key(action["add"]) for action in actions if "add" in action}
+    return brief
+
+
+def _key(action: Mapping[str, Any]) -> _FileKey:
+    vector = action.get("deletionVector") or {}
+    return action["path"], vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")

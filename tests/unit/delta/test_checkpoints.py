@@ -1,0 +1,93 @@
+"""Checkpoints stay small where files live for seconds, and tell of every other file that was replaced."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from binlake.delta import checkpoints, delta_actions
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.log_files import LogFiles
+
+
+def add() -> DeltaAction:
+    stats = json.dumps({"numRecords": 1})
+    fields = {"partitionValues": {}, "size": 9, "modificationTime": 1, "dataChange": True, "stats": stats}
+    return {"add": {"path": f"part-{uuid.uuid4()}.parquet", **fields}}
+
+
+def remove(added: DeltaAction) -> DeltaAction:
+    at = int(time.time() * 1000)
+    return {"remove": {"path": added["add"]["path"], "deletionTimestamp": at, "dataChange": True}}
+
+
+def info(hours_ago: float) -> DeltaAction:
+    return {"commitInfo": {"timestamp": int((time.time() - hours_ago * 3600) * 1000), "operation": "MERGE"}}
+
+
+def tombstones(table: Path) -> set[str]:
+    checkpoint = max((table / "_delta_log").glob("*.checkpoint.parquet"))
+    removed = pq.ParquetFile(checkpoint).read(columns=["remove.path"])["remove"].to_pylist()
+    return {action["path"] for action in removed if action and action["path"]}
+
+
+def commits(table: Path, actions: list[list[DeltaAction]]) -> None:
+    for change in actions:
+        delta_actions.commit(DeltaTable(str(table)), str(table), change)
+
+
+def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+    first = DeltaTable(str(table)).file_uris()[0].rpartition("/")[2]
+    old, brief = [add() for _ in range(4)], [add() for _ in range(30)]
+    commits(table, [[info(2), *old]])
+    commits(table, [[info(0), new, *([remove(before)] if before else [])] for before, new in
+                    zip([None, *brief[:-1]], brief, strict=True)])  # fmt: skip
+    commits(table, [[info(0), remove(old[0]), remove({"add": {"path": first}})]])
+    commits(table, [[info(0), add()] for _ in range(8)])
+    newest = DeltaTable(str(table))
+    assert newest.version() % 10 == 0
+    told = tombstones(table)
+    assert told > {old[0]["add"]["path"], first}, "who looks for files that may go must leave these"
+    assert len(told) < 2 + 8
+    there = {uri.rpartition("/")[2] for uri in newest.file_uris()}
+    assert len(there) == 4 + 8
+    assert {file["add"]["path"] for file in (*old[1:], brief[-1])} < there
+    assert LogFiles.of(str(table)).needed_by(newest.version()) == there
+    log = table / "_delta_log"
+    hint = json.loads((log / "_last_checkpoint").read_text())
+    checkpoint = max(log.glob("*.checkpoint.parquet"))
+    assert (hint["version"], hint["sizeInBytes"]) == (newest.version(), checkpoint.stat().st_size)
+    assert hint["size"] == pq.read_metadata(checkpoint).num_rows
+    assert stat.S_IMODE(checkpoint.stat().st_mode) == stat.S_IMODE(min(log.glob("*.json")).stat().st_mode)
+
+
+def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+    hourly = [add() for _ in range(20)]
+    commits(table, [[info(30 - number), new, *([remove(before)] if before else [])] for number, (before, new) in
+                    enumerate(zip([None, *hourly[:-1]], hourly, strict=True))])  # fmt: skip
+    assert tombstones(table) == {file["add"]["path"] for file in hourly[:-1]}
+
+
+def test_commits_of_seconds_have_few_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_COMMITS", 20)
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+    commits(table, [[info(0), add()] for _ in range(39)])
+    written = sorted(file.name[:20] for file in (table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert [int(name) for name in written] == [10, 30]
