@@ -7,8 +7,9 @@ Each commit of a life carries the application id ``binlake:{source}:{table id}``
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Self
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
 from binlake.delta import layout, opened_tables
-from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished
+from binlake.delta.log_files import LogFiles
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
 
@@ -68,9 +70,9 @@ class LakeLog:
         return cls(config.table_path(name), f"{APPLICATIONS}{config.source.name}:{life}")
 
     def log(self) -> DeltaTable:
-        """Open the table. Raises LakeError."""
+        """Open the table, to be read only. Raises LakeError."""
         try:
-            return opened_tables.opened(self.path)
+            return opened_tables.newest(self.path)
         except (DeltaError, OSError) as error:
             raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
 
@@ -117,13 +119,10 @@ class LakeLog:
         """
         if self.is_at(since):
             return since
-        log = self.log()
-        newest = int(log.version())
+        newest = self.version()
         if newest < since:
             raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
-        for commit in log.history(newest - since) if newest > since else ():
-            if int(commit["version"]) <= since:
-                continue
+        for commit in self.history(since):
             note = note_of(commit)
             operation, life = commit.get("operation", "an unknown operation"), note.get("life")
             if "snapshot" in note:  # of this life, too: a woken run repeats the snapshot that another took up
@@ -142,12 +141,27 @@ class LakeLog:
             f"{self.path}: a snapshot was committed over a batch that was begun before", remedy=SNAPSHOTTED_BY_ITSELF
         )
 
+    def history(self, since: int = -1) -> Iterator[dict[str, Any]]:
+        """Yield what each commit behind a version tells of itself, with its ``version``, the newest first.
+
+        Where upkeep removed commits between kept ones, those that are there are told. deltalake counts down from the
+        newest version, and gives those behind such a gap the numbers of others. Raises LakeError.
+        """
+        newest = self.version()
+        for version in range(newest, since, -1):
+            if (told := _told(self.path, version)) is None:
+                older = LogFiles.of(self.path).commits
+                rest = (_told(self.path, number) for number in sorted(older, reverse=True) if since < number < version)
+                yield from (told for told in rest if told is not None)
+                return
+            yield told
+
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
 
     def last_own_version(self, life: str) -> int:
         """Return the newest Delta version that a step of this life committed, as far as the newest commits show."""
-        for commit in self.log().history(_LOOKED_AT):
+        for commit in islice(self.history(), _LOOKED_AT):
             note = note_of(commit)
             if note.get("life") == life and "step" in note:
                 return int(commit["version"])
@@ -155,7 +169,7 @@ class LakeLog:
 
     def last_change(self) -> dict[str, Any]:
         """Return the newest commit, as Delta's history has it, that is no upkeep."""
-        newest = self.log().history(_LOOKED_AT)
+        newest = list(islice(self.history(), _LOOKED_AT))
         return next((commit for commit in newest if commit.get("operation") not in _UPKEEP), newest[0])
 
     def last_version_of(self, life: str) -> int:
@@ -165,7 +179,7 @@ class LakeLog:
         Raises LakeTableChanged when the history doesn't reach back so far.
         """
         candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
-        for commit in self.log().history():
+        for commit in self.history():
             committer = note_of(commit).get("life")
             if committer is not None and committer != life:
                 candidate = None
@@ -179,6 +193,21 @@ class LakeLog:
             f"{self.path} holds another table's rows, and its history doesn't reach back further",
             remedy="snapshot the renamed table again",
         )
+
+
+def _told(path: str, version: int) -> dict[str, Any] | None:
+    """Return what a commit tells of itself; None where it is gone. Raises LakeError."""
+    file = f"{path}/_delta_log/{version:020}.json"
+    try:
+        lines = files.read_text(file).splitlines()
+    except StagingError as error:
+        if files.exists(file):
+            raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error
+        return None
+    info: dict[str, Any] = next(
+        (json.loads(line)["commitInfo"] for line in lines if line.startswith('{"commitInfo"')), {}
+    )
+    return {**info, "version": version}
 
 
 @dataclass(frozen=True)
@@ -204,7 +233,7 @@ def commits(path: str, count: int) -> list[TableCommit]:
     if not opened_tables.is_table(path):
         return []
     try:
-        return [_commit(row) for row in opened_tables.opened(path).history(count)]
+        return [_commit(row) for row in islice(LakeLog(path, "").history(), count)]
     except (DeltaError, OSError) as error:
         raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error
 
@@ -218,7 +247,7 @@ def _commit(row: dict[str, Any]) -> TableCommit:
 
     return TableCommit(
         int(row["version"]),
-        int(row["timestamp"]) * 1000,
+        int(row.get("timestamp") or 0) * 1000,
         str(row.get("operation", "unknown")),
         bool(note),
         note.get("batch"),

@@ -39,6 +39,10 @@ class _Kept(NamedTuple):
 _Place = tuple[int, str, tuple[tuple[str, str], ...]]
 """The process, a path, and the options of its store: a table isn't lent to a forked process or another account."""
 _kept: dict[_Place, list[_Kept]] = defaultdict(list)
+_read_only: dict[tuple[int, str], _Kept] = {}
+_MOST_READ_ONLY = 64
+"""Tables that are kept open to be read. The one that was opened first goes first: one of 1,000 files takes a
+megabyte."""
 _keeping = threading.Lock()
 
 
@@ -66,6 +70,36 @@ def lent(path: str) -> Iterator[DeltaTable]:
     if commit and kept.lent < _LENT_TIMES:
         with _keeping:
             _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic(), commit))
+
+
+def newest(path: str) -> DeltaTable:
+    """Return a table at its newest version, to be read only: others may have the same object.
+
+    One that was opened before is returned again while no commit came. Raises what deltalake raises, and
+    ConfigurationError.
+    """
+    if "://" in path:
+        return opened(path)
+    place = os.getpid(), path
+    with _keeping:
+        kept = _read_only.get(place)
+    if kept and _is_fresh(kept) and kept.commit == _newest_commit(path, kept.table) and not _has_next(path, kept.table):
+        return kept.table
+    table = opened(path)
+    with _keeping:
+        _read_only.pop(place, None)
+        _read_only[place] = _Kept(table, 0, time.monotonic(), _newest_commit(path, table))
+        while len(_read_only) > _MOST_READ_ONLY:
+            _read_only.pop(next(iter(_read_only)))
+    return table
+
+
+def _has_next(path: str, table: DeltaTable) -> bool:
+    return os.path.exists(f"{path}/_delta_log/{table.version() + 1:020}.json")
+
+
+def _is_fresh(kept: _Kept) -> bool:
+    return kept.commit is not None and time.monotonic() - kept.since < _KEPT_SECONDS
 
 
 def _newest_commit(path: str, table: DeltaTable) -> _Commit | None:

@@ -86,7 +86,7 @@ def bases(log: LakeLog, life: str, snapshot_batch: int) -> list[Base]:
         return []
     by_batch: dict[int, Base] = {}
     ours = True
-    for commit in reversed(log.log().history()):
+    for commit in reversed(list(log.history())):
         note, version = note_of(commit), int(commit["version"])
         if note.get("life") != life:
             ours = ours and (bool(note) or not changes_rows(commit))

@@ -13,6 +13,7 @@ from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
+from binlake.delta.delta_log import LakeLog
 from binlake.errors import UNMATCHED_REMEDY, LakeError, UsageError, snapshot_command
 from binlake.metadata import lease, watermarks
 from binlake.metadata.metadata import Metadata, now_us
@@ -70,8 +71,8 @@ def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: Tab
     """Return the result of one table. blank: with the Delta version that the known chunks have in common."""
     path, since = config.table_path(life.name), int(blank.delta_version or 0)
     newest = LakeRows(path)
-    behind = newest.log.history(newest.version - since) if newest.version > since else []
-    changing = [commit for commit in behind if int(commit["version"]) > since and delta_log.changes_rows(commit)]
+    behind = LakeLog.of(config, life.name, life.id).history(since)
+    changing = [commit for commit in behind if delta_log.changes_rows(commit)]
     foreign = [commit for commit in changing if delta_log.note_of(commit).get("life") != life.id]
     if foreign:
         what = f"{foreign[-1].get('operation', 'an unknown operation')} at Delta version {foreign[-1]['version']}"

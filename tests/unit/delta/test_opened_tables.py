@@ -89,3 +89,17 @@ def test_one_that_nobody_used_for_long_is_opened_anew(path: str, monkeypatch: py
     monkeypatch.setattr(opened_tables, "_KEPT_SECONDS", 0.0)
     with lent(path) as fresh:
         assert fresh is not old
+
+
+def test_a_table_that_is_read_is_opened_again_only_behind_a_commit(path: str) -> None:
+    first = opened_tables.newest(path)
+    assert opened_tables.newest(path) is first
+    write(path, 1)
+    second = opened_tables.newest(path)
+    assert (first.version(), second.version()) == (0, 1), "whoever has the first reads on at its version"
+    shutil.rmtree(path)
+    for number in range(2):
+        write(path, number)
+    third = opened_tables.newest(path)
+    assert third is not second
+    assert third.metadata().id != second.metadata().id
