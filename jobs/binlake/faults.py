@@ -10,7 +10,7 @@ FaultPoint = Literal[
     "epoch committed", "table merged", "merged", "recorded",
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
-    "rows rewritten", "layout committed", "versions known", "vacuumed", "log shortened",
+    "rows rewritten", "layout committed", "versions known", "versions thinned", "vacuumed", "log shortened",
     "metadata compacted", "leftovers removed",
     "name registered",
     "feed sent", "feed flushed", "sink committed", "feed committed",

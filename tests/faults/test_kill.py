@@ -29,8 +29,8 @@ OF_SNAPSHOT: tuple[FaultPoint, ...] = (
     "bootstrap noted", "lives begun",
 )  # fmt: skip
 OF_MAINTAIN: tuple[FaultPoint, ...] = (
-    "versions known", "rows rewritten", "layout committed", "vacuumed", "log shortened", "metadata compacted",
-    "leftovers removed",
+    "versions thinned", "versions known", "rows rewritten", "layout committed", "vacuumed", "log shortened",
+    "metadata compacted", "leftovers removed",
 )  # fmt: skip
 ELSEWHERE: tuple[FaultPoint, ...] = ("name registered", "feed sent", "feed flushed", "sink committed", "feed committed")
 """integration/test_register.py, test_feeds.py and test_feed_kafka.py"""

@@ -136,6 +136,8 @@ def lake_versions(versions: Sequence[LakeVersion]) -> None:
         table("Versions that can be read", columns, rows)
     if gone := len(versions) - len(rows):
         print(f"{gone:,} earlier batches can't be read any more; binlake versions --json lists them, too")
+    if versions and (thinned := versions[-1].batch - versions[0].batch + 1 - len(versions)):
+        print(f"{thinned:,} batches of seconds were thinned: of those of an hour the newest stays")
     if not versions:
         print("there is no version yet: each batch that binlake sync records is one")
 

@@ -126,17 +126,19 @@ class MergeConfig(Section):
 class MaintainConfig(Section):
     """The upkeep of the lake, and how long its past is kept.
 
-    history_hours: how many hours every table's earlier versions stay readable. log_hours: how many hours Delta's logs
-    keep commits. file_mb: target size of a data file in megabytes (10**6 bytes). sort: rows are sorted by an integer
-    key if more than ``overlap`` files overlap in one range of keys. metadata_hours: how many hours replaced files of
-    the metadata tables are kept. staging_hours: how many hours a recorded batch's staged mutations are kept, for a
-    replay; 0 for only as long as they are needed. runs_days: how many days rows of runs, batches, snapshots and
-    verifications are kept. quarantine_days: how many days the quarantine is kept. ddl_history_days: how many days DDL
-    statements are kept; None for ever.
+    history_hours: how many hours every table's earlier versions stay readable. every_version_hours: for how many hours
+    that holds of each batch, and of older batches of seconds for the newest of each hour; None: of each. log_hours: how
+    many hours Delta's logs keep commits. file_mb: target size of a data file in megabytes (10**6 bytes). sort: rows are
+    sorted by an integer key if more than ``overlap`` files overlap in one range of keys. metadata_hours: how many hours
+    replaced files of the metadata tables are kept. staging_hours: how many hours a recorded batch's staged mutations
+    are kept, for a replay; 0 for only as long as they are needed. runs_days: how many days rows of runs, batches,
+    snapshots and verifications are kept. quarantine_days: how many days the quarantine is kept. ddl_history_days: how
+    many days DDL statements are kept; None for ever.
     """
 
     schedule: Schedule | None = "@daily"
     history_hours: Annotated[float, Field(ge=0)] = 168
+    every_version_hours: Annotated[float, Field(ge=0)] | None = 24
     log_hours: Annotated[float, Field(ge=0)] = 720
     file_mb: Annotated[float, Field(gt=0, le=4096)] = 128
     sort: bool = True

@@ -12,6 +12,7 @@ Batches that an older binlake recorded, without their Delta versions, aren't lis
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -149,6 +150,12 @@ def unreadable_batches(metadata: Metadata) -> set[int]:
     return _read(metadata).unreadable()
 
 
+def versions_read(metadata: Metadata) -> list[tuple[VersionedTable, int]]:
+    """Return the versions of tables that known batches read and that can be read, each with the time at which another
+    took its place, in microseconds since 1970. Raises LakeError."""
+    return _read(metadata).readable()
+
+
 def _read(metadata: Metadata) -> _TableRows:
     own = metadata.read(TABLE, _OF_BATCHES, where="table_id IS NULL")
     tables = metadata.read_columns(TABLE, _OF_TABLES, where="table_id IS NOT NULL")
@@ -180,6 +187,13 @@ def _of_batch(versions: Sequence[LakeVersion], batch: int) -> LakeVersion:
     for version in versions:
         if version.batch == batch:
             return version
+    if versions[0].batch < batch < versions[-1].batch:
+        place = bisect(versions, batch, key=lambda version: version.batch)
+        raise UsageError(
+            f"batch {batch} is no version any more: of the batches of seconds that are older than "
+            "maintain.every_version_hours the newest of each hour stays",
+            remedy=f"take batch {versions[place - 1].batch} or {versions[place].batch}; {_LIST}",
+        )
     known = f"batches {versions[0].batch} to {versions[-1].batch}"
     raise UsageError(f"batch {batch} isn't known as a version: the lake has {known}", remedy=_LIST)
 
@@ -354,6 +368,16 @@ class _TableRows:
                 before &= codes[rows] == (words.index(word) if word in words else _NEVER)
             gone[rows] |= before
         return gone
+
+    def readable(self) -> list[tuple[VersionedTable, int]]:
+        """Return the tables' versions that are in effect for some batch and can be read, and when that ended."""
+        first, last = (np.searchsorted(self._numbers, ends) for ends in (self._start, self._end))
+        rows = np.flatnonzero(~self._gone & (self._version >= 0) & (first < last))
+        names, places = self._names
+        return [
+            (VersionedTable(names[places[row]], self._lives[self._life[row]], int(self._version[row])), int(ended_us))
+            for row, ended_us in zip(rows.tolist(), self._ended_us[rows].tolist(), strict=True)
+        ]
 
     def unreadable(self) -> set[int]:
         """Return the batches that need files of a table that are gone."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.lake.lake_versions import LakeVersion, lake_versions, unreadable_batches, version_at
-from binlake.metadata import table_versions
+from binlake.lake.lake_versions import LakeVersion, lake_versions, unreadable_batches, version_at, versions_read
+from binlake.metadata import table_versions, thinning
 from binlake.metadata.decisions import Reason
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.schema.table import TableName
@@ -59,10 +59,15 @@ def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersio
     version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
     row = {"name": name, "batch": batch, "who": reason.who, "why": reason.why, "at_us": now_us()}
     metadata.append(TABLE, [row])
-    if batch in unreadable_batches(metadata):
+    if batch in unreadable_batches(metadata) | thinning.going(metadata):
         unpin(metadata, name)
         version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
-    return version_at(lake_versions(metadata), batch=batch)
+        raise UsageError(f"batch {batch} is being removed", remedy="take another: binlake versions lists them")
+    try:
+        return version_at(lake_versions(metadata), batch=batch)
+    except UsageError:  # it was removed meanwhile
+        unpin(metadata, name)
+        raise
 
 
 def unpin(metadata: Metadata, name: str) -> int:
@@ -78,10 +83,12 @@ def unpin(metadata: Metadata, name: str) -> int:
 
 @dataclass(frozen=True)
 class PinnedVersions:
-    """Which Delta versions pins keep. pins: by which they are kept."""
+    """Which Delta versions are kept, by the table's path. pins: by which some are. ended: of a lake whose batches are
+    thinned, those that known batches read, and until when, in seconds since 1970."""
 
     pins: tuple[Pin, ...]
     by_path: Mapping[str, frozenset[int]]
+    ended: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: PipelineConfig, metadata: Metadata) -> PinnedVersions:
@@ -93,11 +100,23 @@ class PinnedVersions:
         for version in versions:
             for table in version.contents.values():
                 by_path.setdefault(config.table_path(table.name), set()).add(table.delta_version)
-        return cls(tuple(pins), {path: frozenset(numbers) for path, numbers in by_path.items()})
+        ended: dict[str, dict[int, float]] = {}
+        for table, ended_us in versions_read(metadata) if thinning.is_thinned(metadata) else ():
+            of_table = ended.setdefault(config.table_path(table.name), {})
+            of_table[table.delta_version] = max(of_table.get(table.delta_version, 0), ended_us / 1e6)
+        return cls(tuple(pins), {path: frozenset(numbers) for path, numbers in by_path.items()}, ended)
 
     def of_table(self, path: str) -> frozenset[int]:
         """Return the Delta versions that are kept of the table at a path."""
         return self.by_path.get(path, frozenset())
+
+    def read_since(self, path: str, time: float) -> frozenset[int] | None:
+        """Return the Delta versions of a table that known batches read since a time; None where it isn't thinned.
+
+        time: seconds since 1970.
+        """
+        ended = self.ended.get(path)
+        return None if ended is None else frozenset(version for version, until in ended.items() if until >= time)
 
 
 def remove_dropped(config: PipelineConfig, metadata: Metadata, names: Iterable[TableName]) -> list[TableName]:

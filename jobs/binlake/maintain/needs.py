@@ -14,7 +14,7 @@ from binlake.delta.delta_schema import LOG_CLEANUP
 from binlake.delta.layout import Rewrite
 from binlake.lake.pins import PinnedVersions
 from binlake.metadata import expiry, leftovers
-from binlake.metadata.leftovers import Unneeded
+from binlake.metadata.leftovers import EachSince, Unneeded
 from binlake.schema.table import TableName
 
 _COMMIT_BYTES = 8 << 30
@@ -64,7 +64,10 @@ def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: Pinned
         rewrites=(),
         properties={},
         unneeded=leftovers.unneeded(
-            table.log, looked - promised.history_hours * HOUR_SECONDS, pinned.of_table(table.log.path)
+            table.log,
+            looked - promised.history_hours * HOUR_SECONDS,
+            pinned.of_table(table.log.path),
+            each_since(config, table, looked, pinned, promised.history_hours),
         ),
     )
     if table.life.status == "dropped":
@@ -75,6 +78,23 @@ def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: Pinned
         rewrites=tuple(layout.rewrites(files, target=promised.file_bytes, overlap=overlap)),
         properties=_properties(log.metadata().configuration, promised),
     )
+
+
+def each_since(
+    config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions, hours: float
+) -> EachSince | None:
+    """Return since when each version of a table stays, and which earlier ones of so many hours do; None where each of
+    these hours stays."""
+    every = config.maintain.every_version_hours
+    earlier = pinned.read_since(table.log.path, looked - hours * HOUR_SECONDS)
+    if every is None or every >= hours or earlier is None:
+        return None
+    return EachSince(thinned_before(looked, every), earlier)
+
+
+def thinned_before(looked: float, every: float) -> float:
+    """Return the beginning of the hour before which batches are thinned, in seconds since 1970."""
+    return (looked - every * HOUR_SECONDS) // HOUR_SECONDS * HOUR_SECONDS
 
 
 def _properties(current: Mapping[str, str], promised: MaintainConfig) -> dict[str, str]:

@@ -24,10 +24,11 @@ from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
 from binlake.maintain.between_batches import held_between_batches
-from binlake.maintain.needs import Needs, Table, needs_of, parts
+from binlake.maintain.needs import Needs, Table, each_since, needs_of, parts, thinned_before
 from binlake.merge.beside import beside_log
-from binlake.metadata import expiry, leftovers, table_versions, watermarks
+from binlake.metadata import expiry, leftovers, table_versions, thinning, watermarks
 from binlake.metadata.lease import Lease
+from binlake.metadata.leftovers import ExpiredLog
 from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.report import Report
@@ -92,6 +93,7 @@ class TablesUpkeep:
         self._looked = time.time()
         with self._held() as held:
             tables = self._look(held, patterns)
+            self._thin(held)
         self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
@@ -101,6 +103,14 @@ class TablesUpkeep:
     def _held(self) -> Iterator[Lease]:
         with self._one_lease, held_between_batches(self._metadata, self._patience) as held:
             yield held
+
+    def _thin(self, held: Lease) -> None:
+        """Let go of batches of which only the newest of each hour stays."""
+        if (hours := self._config.maintain.every_version_hours) is not None:
+            before_us = int(thinned_before(self._looked, hours)) * 1_000_000
+            thinning.thin_versions(held.metadata, before_us)
+            thinning.thin_runs(held.metadata, before_us)
+            fault("versions thinned")
 
     def _look(self, held: Lease, patterns: list[str] | None) -> list[Table]:
         """Return the tables that were asked for; the watermarks of those to be touched get the newest versions."""
@@ -258,17 +268,22 @@ class TablesUpkeep:
 
     def _shortened(self, table: Table, done: TableUpkeep) -> TableUpkeep:
         """Remove what is older than promised of Delta's log, except what pinned versions need."""
-        before = self._looked - self._config.maintain.log_hours * HOUR_SECONDS
-        expired = leftovers.expired_log(table.log, before, self._pinned.of_table(table.log.path))
+        expired = self._expired(table, self._pinned)
         if not expired.files:
             return done
         if (pinned := self._note_going(table, expired.readable_from)) != self._pinned:
-            expired = leftovers.expired_log(table.log, before, pinned.of_table(table.log.path))
+            expired = self._expired(table, pinned)
         with self._held() as held:
             self._seen_again(held, table)
             leftovers.remove_log(table.log, expired.files)
         fault("log shortened")
         return replace(done, removed_log_files=len(expired.files))
+
+    def _expired(self, table: Table, pinned: PinnedVersions) -> ExpiredLog:
+        hours = self._config.maintain.log_hours
+        each = each_since(self._config, table, self._looked, pinned, hours)
+        before = self._looked - hours * HOUR_SECONDS
+        return leftovers.expired_log(table.log, before, pinned.of_table(table.log.path), each)
 
     def _own_session(self, table: Table, why: str) -> SparkSession:
         """Return a session of this thread, which works on one table."""

@@ -106,14 +106,25 @@ class Unneeded:
     readable_from: int = 0
 
 
-def unneeded(log: LakeLog, before: float, pinned: Collection[int] = ()) -> Unneeded:
+@dataclass(frozen=True)
+class EachSince:
+    """Since when each version of a table stays, in seconds since 1970, and which earlier ones do."""
+
+    time: float
+    earlier: frozenset[int] = frozenset()
+
+
+def unneeded(
+    log: LakeLog, before: float, pinned: Collection[int] = (), each_since: EachSince | None = None
+) -> Unneeded:
     """Return files written before a time (seconds since 1970) that are neither in the newest version nor in any since
-    then. pinned: Delta versions that are kept.
+    then. pinned: Delta versions that are kept. each_since: not each version since the time stays, but these.
 
     Delta's VACUUM finds them by the tombstones in its log's checkpoints; here the commits since the time are read.
     Where one of them is missing, or a kept version isn't whole, nothing is unneeded.
     """
-    old = [file for file in files.list_files(log.path) if file.modified < before and _is_data(file.name)]
+    each = each_since or EachSince(before)
+    old = [file for file in files.list_files(log.path) if file.modified < each.time and _is_data(file.name)]
     if not old:
         return Unneeded()
     used = {_base(uri) for uri in log.log().file_uris()}
@@ -121,8 +132,9 @@ def unneeded(log: LakeLog, before: float, pinned: Collection[int] = ()) -> Unnee
     if not old:
         return Unneeded()
     log_files = LogFiles.of(log.path)
-    stood = log_files.stood_at(before)
+    stood = log_files.stood_at(each.time)
     needed = [log_files.named_since(stood)]
+    needed += [log_files.needed_by(version) for version in sorted(each.earlier) if version < stood]
     if any(file.name.endswith(_VECTORS) for file in old):
         needed.append(log_files.needed_by(max(log_files.commits, default=-1)))
     kept = [log_files.needed_by(version) for version in sorted(pinned)]
@@ -133,7 +145,7 @@ def unneeded(log: LakeLog, before: float, pinned: Collection[int] = ()) -> Unnee
     return Unneeded(
         tuple(file for file in gone if _base(file.name) not in names_kept),
         tuple(file for file in gone if _base(file.name) in names_kept),
-        stood,
+        min(stood, log_files.stood_at(before)),
     )
 
 
@@ -145,11 +157,17 @@ class ExpiredLog:
     readable_from: int
 
 
-def expired_log(log: LakeLog, before: float, pinned: Collection[int] = ()) -> ExpiredLog:
-    """Return what no version since a time (seconds since 1970) needs of a table's Delta log, and no pinned one."""
+def expired_log(
+    log: LakeLog, before: float, pinned: Collection[int] = (), each_since: EachSince | None = None
+) -> ExpiredLog:
+    """Return what no version since a time (seconds since 1970) needs of a table's Delta log, and no pinned one.
+
+    each_since: not each version since the time stays, but these.
+    """
+    each = each_since or EachSince(before)
     log_files = LogFiles.of(log.path)
-    stood = log_files.stood_at(before)
-    return ExpiredLog(log_files.expired(stood, pinned), max(0, log_files.base(stood)))
+    stood, first = log_files.stood_at(each.time), log_files.stood_at(before)
+    return ExpiredLog(log_files.expired(stood, each.earlier.union(pinned)), max(0, log_files.base(min(stood, first))))
 
 
 def _is_data(name: str) -> bool:

@@ -67,6 +67,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     # From which Delta version on the files of a life under a name are all there: upkeep removed some of earlier ones.
     "readable_since": _schema(table_id=_TEXT, database=_TEXT, table=_TEXT, delta_version=_INT, at_us=_INT),
+    # One row: batches whose rows are being removed from lake_versions, JSON, see thinning.
+    "thinned": _schema(batches=_TEXT, at_us=_INT),
     # Names of batches whose versions of all tables are kept.
     "pins": _schema(name=_TEXT, batch=_INT, who=_TEXT, why=_TEXT, at_us=_INT),
     "ddl_history": _schema(

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
+from binlake.lake.lake_versions import lake_versions
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
 from binlake.metadata import lease, table_versions, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
@@ -53,9 +54,9 @@ def config(tmp_path: Path) -> PipelineConfig:
     return made
 
 
-def write(path: str, row: int, hours: float) -> None:
+def write(path: str, row: int, hours: float, kept_hours: int = 4) -> None:
     properties = {
-        "delta.deletedFileRetentionDuration": "interval 14400 seconds",
+        "delta.deletedFileRetentionDuration": f"interval {kept_hours * HOUR} seconds",
         "delta.logRetentionDuration": "interval 2592000 seconds",
         "delta.enableExpiredLogCleanup": "false",
     }
@@ -119,6 +120,42 @@ def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monk
     }
     assert rows(config, "a", 0) == [0]
     assert "1 pinned version keeps 0.0 MB of files" in found.headline
+
+
+def test_of_batches_of_seconds_one_of_each_hour_is_kept_with_what_it_needs(config: PipelineConfig) -> None:
+    """Fourteen in each of two hours, more than a day ago, and two since."""
+    promised = config.maintain.model_copy(update={"history_hours": 100})
+    config = config.model_copy(update={"maintain": promised})
+    metadata, path = metadata_of(config), config.table_path(TableName("d", "a"))
+    shutil.rmtree(path)
+    hour = time.time() // HOUR * HOUR
+    times = [hour - hours * HOUR + minute * 60 for hours in (40, 30) for minute in range(14)] + [hour - 7200, hour - 60]
+    life = {"table_id": "a", "database": "d", "table": "a", "status": "following"}
+    noted: list[dict[str, Any]] = []
+    for batch, at in enumerate(times):
+        write(path, batch, (time.time() - at) / HOUR, kept_hours=100)
+        own = {"batch": batch, "kind": "batch", "at_us": int(at * 1e6), "began_us": int(at * 1e6)}
+        noted += [{**own, "position": str(HERE), "committed_us": 1}, {**own, **life, "delta_version": batch}]
+        if batch in (9, 20):
+            DeltaTable(path).create_checkpoint()
+            aged(path, at)
+    metadata.append("lake_versions", noted)
+    status(config, "a", delta_version=29)
+    found = {table.table: table for table in kept(config, "d.a").tables}["d.a"]
+    assert (found.removed_files, found.left) == (30 - 4, "")
+    staying = [version for version in lake_versions(metadata) if version.readable]
+    assert [version.batch for version in staying] == [13, 27, 28, 29]
+    for version in staying:
+        assert rows(config, "a", version.tables["d.a"]) == [version.batch]
+    log = sorted(int(file.name[:20]) for file in (Path(path) / "_delta_log").glob("*.json"))
+    assert log == [9, 10, 11, 12, 13, *range(20, 30)]
+    assert kept(config, "d.a").tables[0].removed_files == 0
+
+
+def aged(path: str, at: float) -> None:
+    for file in Path(path).rglob("*.checkpoint.parquet"):
+        if file.stat().st_mtime > time.time() - HOUR:
+            os.utime(file, (at,) * 2)
 
 
 def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(config: PipelineConfig) -> None:
