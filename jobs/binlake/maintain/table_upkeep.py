@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.layout import Rewrite
-from binlake.errors import BinlakeError, TableError, UsageError
+from binlake.errors import BinlakeError, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
@@ -81,9 +81,11 @@ class TablesUpkeep:
         metadata: Metadata,
         report: Report,
         patience: float,
+        between: Callable[[], None] = lambda: None,
     ) -> None:
+        """between: called before each table; what it raises ends the work."""
         self._config, self._session, self._metadata, self._report = config, session, metadata, report
-        self._patience = patience
+        self._patience, self._between = patience, between
         self._one_lease = threading.Lock()  # one lease of this process at a time
         self._looked = 0.0
         self._pinned = PinnedVersions((), {})
@@ -93,6 +95,7 @@ class TablesUpkeep:
         self._looked = time.time()
         with self._held() as held:
             tables = self._look(held, patterns)
+        with self._held() as held:
             self._thin(held)
         self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
@@ -165,6 +168,7 @@ class TablesUpkeep:
 
     def _kept(self, table: Table) -> TableUpkeep:
         began = time.monotonic()
+        self._between()
         if table.left:
             return TableUpkeep(str(table.name), left=table.left)
         try:
@@ -180,12 +184,15 @@ class TablesUpkeep:
         done = TableUpkeep(
             str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
         )
-        if needs.rewrites:
-            why = f"{sum(len(rewrite.files) for rewrite in needs.rewrites)} of its data files are put together"
-            done = self._arrange(self._own_session(table, why), table, needs, done)
-        if needs.properties:
-            self._set(self._own_session(table, "its retention is set"), table, needs.properties)
-        if needs.rewrites or needs.properties:
+        try:
+            if needs.rewrites:
+                why = f"{sum(len(rewrite.files) for rewrite in needs.rewrites)} of its data files are put together"
+                done = self._arrange(self._own_session(table, why), table, needs, done)
+            if needs.properties:
+                self._set(self._own_session(table, "its retention is set"), table, needs.properties)
+        except SparkNeeded as needed:
+            done = replace(done, left=str(needed))
+        if (needs.rewrites or needs.properties) and not done.left:
             needs = needs_of(
                 self._config, table, self._looked, self._pinned
             )  # of the same time: what was rewritten since isn't old

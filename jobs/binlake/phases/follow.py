@@ -24,6 +24,7 @@ from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.metadata.record import RunReport
 from binlake.phases import snapshots
+from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.position import Position
 from binlake.report import Report, counted
 from binlake.source.folder import Folder
@@ -119,6 +120,7 @@ class Following:
         self._trouble = ""
         self._failures = 0
         self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
+        self._upkeep = UpkeepBeside(report)
         self._all, self._summed, self._summed_at = Followed(), Followed(), time.monotonic()
 
     def run(self) -> Followed:
@@ -139,6 +141,7 @@ class Following:
             if not self._ending.asked:
                 raise
         finally:
+            self._upkeep.end()
             self._close()
         return self._all
 
@@ -173,6 +176,7 @@ class Following:
                 has_carried = self._look(follower)
                 self._snapshot_asked()
                 self._sum_up()
+                self._upkeep.begin(self._config)
             except LeaseHeld as held:
                 self._say_trouble(held.message)
                 follower.waits(held.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -22,6 +23,8 @@ from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
 from binlake.metadata import lease, table_versions, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
+from binlake.phases import upkeep_beside
+from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.pipeline import metadata_of
 from binlake.position import Position, Range
 from binlake.report import Report
@@ -98,6 +101,32 @@ def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: Pipelin
     with pytest.raises(FileNotFoundError):
         rows(config, "a", 0)
     assert {table.removed_files for table in kept(config).tables} == {0}
+
+
+def test_upkeep_beside_batches_does_what_needs_no_spark(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five small files of one table are left to Spark; what nobody was promised goes from both."""
+    monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
+    path = config.table_path(TableName("d", "b"))
+    for row in range(3, 8):
+        write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="append")
+    status(config, "b", delta_version=7)
+    said = io.StringIO()
+    ended = UpkeepBeside(Report(said))
+    ended.end()
+    for upkeep in (ended, UpkeepBeside(Report(said))):
+        assert (rows(config, "a", 0), rows(config, "b", 0)) == ([0], [0])
+        upkeep.begin(config)
+        assert upkeep._thread is not None
+        upkeep._thread.join()
+    assert not said.getvalue()
+    for table in "ab":
+        assert rows(config, table, 1) == [1]
+        with pytest.raises(FileNotFoundError):
+            rows(config, table, 0)
+    assert len(rows(config, "b")) == 6
+    assert len(DeltaTable(path).file_uris()) == 6
 
 
 def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,69 @@
+"""The tables' upkeep beside batches of seconds: in a thread, once an hour, without Spark.
+
+It takes the lease between two batches, for moments: to look, to let go of batches, to note what goes. It lists and
+deletes files while batches go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError
+from binlake.metadata.metadata import metadata_of
+from binlake.report import Report
+from binlake.spark.starting import no_session
+
+_FIRST, _EVERY = 300.0, 3600.0
+"""Seconds until the first upkeep, and from the end of one to the next."""
+_PATIENCE = 60.0
+"""Seconds for which a moment between two batches is waited for."""
+_ENDING = 2.0
+"""Seconds for which an upkeep that was ended is waited for; killed anywhere, the next one goes on."""
+
+
+class _Ended(Exception):
+    """The upkeep is to end."""
+
+
+class UpkeepBeside:
+    """The upkeep of one source's tables. Its methods are called by the thread that carries the batches."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+        self._due = time.monotonic() + _FIRST
+
+    def begin(self, config: PipelineConfig) -> None:
+        """Begin the upkeep where it is due and none is at work."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._thread, self._due = None, time.monotonic() + _EVERY
+        if self._thread is None and time.monotonic() >= self._due:
+            self._thread = threading.Thread(target=self._keep, args=(config,), name="upkeep", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Let the upkeep end before its next table."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_ENDING)
+
+    def _keep(self, config: PipelineConfig) -> None:
+        from binlake.maintain.table_upkeep import TablesUpkeep
+
+        quiet = Report(quiet=True)
+        upkeep = TablesUpkeep(config, no_session, metadata_of(config), quiet, _PATIENCE, self._refuse_ended)
+        try:
+            upkeep.tables(None)
+        except _Ended:
+            return
+        except BinlakeError as error:
+            self._report.say(f"upkeep: {error}")
+        for failure in upkeep.failed:
+            self._report.say(f"upkeep: {failure}")
+
+    def _refuse_ended(self) -> None:
+        if self._over.is_set():
+            raise _Ended
