@@ -177,6 +177,11 @@ class Lease(HeldRow):
         self.metadata = metadata.guarded(self.check)
         """For all that is written while the lease is held."""
 
+    @property
+    def by_turns(self) -> bool:
+        """Tell whether the lease is given back after each batch, as who follows the log does every second."""
+        return self._token.startswith(BY_TURNS)
+
     def control(self) -> Control:
         """Read the lease's row. Raises LeaseHeld, naming the holder, when another run took the lease over."""
         control = read(self._metadata)

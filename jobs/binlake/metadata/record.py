@@ -80,8 +80,15 @@ class RunReport:
         return {**asdict(self), "phases": dict(self.phases), "earlier": [run.to_json() for run in self.earlier]}
 
 
+def note_open(held: Lease, plan: OpenBatch) -> None:
+    """Write how far an open batch has come, for people to read: the lease's row decides. One of seconds gets its row
+    when it is recorded."""
+    if not held.by_turns:
+        note_batch(held.metadata, plan)
+
+
 def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None) -> None:
-    """Write a batch's row, for people to read: the lease's row decides."""
+    """Write a batch's row, for people to read."""
     metadata.replace(
         "batches",
         f"batch = {plan.batch}",

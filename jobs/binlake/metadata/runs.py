@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from binlake.metadata import lease
 from binlake.metadata.failures import FAILED
 from binlake.metadata.metadata import Metadata, Newest, literal, rows_of
 from binlake.metadata.record import TableRun
 from binlake.position import Range
 from binlake.schema.table import TableName
-from binlake.serialization import loads
+from binlake.serialization import dumps, loads
 
 _HEAD = (
     "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
@@ -131,7 +132,7 @@ def newest(metadata: Metadata, count: int, *, before_us: int | None = None) -> l
 
 def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
     """Return a batch; None where it isn't known, or was forgotten."""
-    planned = metadata.read("batches", where=f"batch = {batch}")
+    planned = metadata.read("batches", where=f"batch = {batch}") or _open_row(metadata, batch)
     runs = metadata.read("runs", where=f"batch = {batch} AND kind = 'sync'")
     if not planned and not runs:
         return None
@@ -149,6 +150,16 @@ def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
         stops=tuple(_stops(metadata, batch)),
         failures=tuple(_head(row) for row in metadata.read("runs", _HEAD, where=failed, newest=newest)),
     )
+
+
+def _open_row(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
+    """Return what the row of an open batch would say that has none: those of seconds get theirs when they are
+    recorded."""
+    plan = lease.read(metadata).open
+    if plan is None or plan.batch != batch:
+        return []
+    told = {"state": plan.state, "until_us": plan.until_us, "planned_us": plan.planned_us}
+    return [{**told, "range": dumps(plan.range)}]
 
 
 def _tables(row: dict[str, Any]) -> tuple[TableRun, ...]:

@@ -14,7 +14,7 @@ from binlake.metadata import decisions, lease, leftovers, replayable
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of
-from binlake.metadata.record import RunReport, names_dropped, note_batch, note_poison, record_batch
+from binlake.metadata.record import RunReport, names_dropped, note_open, note_poison, record_batch
 from binlake.phases.outcomes import StepOutcome
 from binlake.report import Report, counted
 from binlake.source.lineage import check_position
@@ -50,7 +50,7 @@ def stage_open(
     staged = replace(staged, content=planned.content or manifest.content, committed_us=manifest.committed_us)
     staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
     held.advance(staged)
-    note_batch(held.metadata, staged)
+    note_open(held, staged)
     mutations, files = counted(manifest.mutations, "mutation"), counted(len(manifest.files), "file")
     message = f"batch {staged.batch}: {mutations} staged in {files}"
     report.say(message)
@@ -64,7 +64,7 @@ def merge_open(held: Lease, config: PipelineConfig, session: SessionFactory, rep
     if staged is None or staged.state != "staged":
         return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
     merged, outcomes, manifest = merge_batch(held, config, session, staged, report)
-    note_batch(held.metadata, merged)
+    note_open(held, merged)
     fault("merged")
     message = f"batch {merged.batch}: {counted(len(outcomes), 'table')} merged"
     report.say(message)

@@ -17,7 +17,7 @@ from binlake.metadata.failures import noted
 from binlake.metadata.intervals import merged_by
 from binlake.metadata.lease import Lease, OpenBatch
 from binlake.metadata.metadata import metadata_of, now_us
-from binlake.metadata.record import changed_by_yaml, note_batch, note_log
+from binlake.metadata.record import changed_by_yaml, note_log, note_open
 from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import refuse_unlogged
 from binlake.position import Position, Range, Slice
@@ -29,6 +29,9 @@ from binlake.source.lineage import check_position, range_elsewhere
 from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
+
+_LOG_NOTED_EACH = 8
+"""Batches of seconds of which one notes what the server says of its log."""
 
 
 class Limit(NamedTuple):
@@ -58,7 +61,8 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
         if isinstance(log, Source) and not batch_range.empty and recorded_state.charsets is None:
             held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
-        note_log(held.metadata, log_seen(log, batch_range.stop))
+        if not held.by_turns or control.batch % _LOG_NOTED_EACH == 0:
+            note_log(held.metadata, log_seen(log, batch_range.stop))
     if batch_range.empty:
         message = f"nothing new: proved up to {batch_range.stop.short}, the stop of batch {control.batch}"
         by = merged_by(held.metadata, limit.until) if limit.until else None
@@ -75,7 +79,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
         lower_case_names=lower_case_names,
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
-    note_batch(held.metadata, planned)
+    note_open(held, planned)
     fault("planned")
     message = (
         f"batch {planned.batch}: {batch_range.start.short} → {batch_range.stop.short}, "

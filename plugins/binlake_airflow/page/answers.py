@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
-from binlake.metadata import runs
+from binlake.metadata import lease, runs
 from binlake.metadata.metadata import now_us
 from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page.access import DAGS, dag_id
@@ -95,9 +95,8 @@ def log_standing(metadata: RememberedMetadata, status: SourceStatus) -> LogStand
     """Return what is known of the server's log; None before the first run that noted it."""
     for seen in metadata.read("source_log"):
         ahead = seen["bytes_ahead"]
-        if ahead is not None and status.open_batch:  # what is planned counts as merged there
-            batch = status.open_batch["batch"]
-            ahead += sum(row["bytes"] or 0 for row in metadata.read("batches", ["bytes"], where=f"batch = {batch}"))
+        if ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged there
+            ahead += opened.range.size
         kept = seen["kept_hours"]
         until = int(status.carried_us + kept * HOUR) if kept and status.carried_us else None
         return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)

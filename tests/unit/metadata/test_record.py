@@ -18,7 +18,7 @@ from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, TableOutcome, rebased
 from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement
-from binlake.metadata import formats, lease, record, watermarks
+from binlake.metadata import formats, lease, record, runs, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import RunReport
@@ -201,3 +201,18 @@ def test_what_began_after_the_merge_is_left_as_it_is(metadata: Metadata) -> None
         "busy": ("following", 1, str(at(950)), 9),
         "quiet": ("following", 1, str(at(900)), 3),
     }
+
+
+def test_a_batch_of_seconds_has_a_row_once_it_is_recorded_and_is_known_before(tmp_path: Path) -> None:
+    metadata, plan = Metadata(str(tmp_path / "_binlake")), planned(at(100), at(900))
+    with lease.held(metadata, by_turns=True) as held:
+        held.open(plan)
+        record.note_open(held, plan)
+    assert metadata.read("batches") == []
+    open_one = runs.of_batch(metadata, 1)
+    assert open_one is not None
+    assert (open_one.state, open_one.range, open_one.run) == ("planned", plan.range, None)
+    assert runs.of_batch(metadata, 2) is None
+    with lease.held(metadata) as held:
+        record.note_open(held, plan)
+    assert [row["state"] for row in metadata.read("batches")] == ["planned"]
