@@ -122,7 +122,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     control = lease.read(metadata)
     last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
     failed = _failed(metadata, last, is_open=control.open is not None)
-    through = verified.through(metadata)
+    through, follower = verified.through(metadata), followers.read_status(metadata)
     tables = [_table(config, row, through.get(row["table_id"])) for row in watermarks.read(metadata)]
     return SourceStatus(
         source=config.source.name,
@@ -136,11 +136,11 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
             for row in (decisions.poison(metadata, control.open.batch) if control.open else [])
         ),
-        carried_us=_carried(metadata, control.recorded_state) if control.recorded_state else None,
+        carried_us=_carried(metadata, control.recorded_state, follower) if control.recorded_state else None,
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
         failed=failed,
-        follower=followers.read_status(metadata),
+        follower=follower,
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
 
@@ -187,8 +187,19 @@ def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: F
     return "no run works on it" if now_us() - since_us > _BETWEEN_TASKS_US else None
 
 
-def _carried(metadata: Metadata, recorded: lease.RecordedState) -> int | None:
+def _carried(metadata: Metadata, recorded: lease.RecordedState, follower: FollowerStatus | None = None) -> int | None:
     """Return a time in microseconds: what was committed before is in the lake. None if it isn't known.
+
+    A process that follows looks again and again, also where nothing is new, and so knows a later time than its batches.
+    """
+    carried = _carried_by_batches(metadata, recorded)
+    if follower is None or follower.behind_seconds is None:
+        return carried
+    return max(carried or 0, int(follower.at_us - follower.behind_seconds * 1e6))
+
+
+def _carried_by_batches(metadata: Metadata, recorded: lease.RecordedState) -> int | None:
+    """Return such a time by the batches that were recorded.
 
     It is when the batch that was recorded last was planned, or the time at which that batch was to stop; if the log is
     followed from a bootstrap's position, it is when that bootstrap began.

@@ -199,6 +199,8 @@ def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(confi
         assert found.follower is not None
         assert f"followed every 0.5 s, 1.8 s behind, by {this_process()}" in status_lines(found, ELSEWHERE)
         assert found.to_json()["follower"]["batch"] == 1
+        assert found.carried_us is not None
+        assert 1.8 <= (now_us() - found.carried_us) / 1e6 < 60, "though no batch was recorded"
         follower.waits("the server is away")
         follower.update()
         assert "  it waits: the server is away" in status_lines(read_status(config), ELSEWHERE)

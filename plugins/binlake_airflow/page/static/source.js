@@ -16,6 +16,7 @@ function sourceFacts(one) {
   const counts = Object.entries(one.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
   return facts(
     ["Behind by", one.carried_us ? [lag(one), el("span", { class: "moment" }, `since ${moment(one.carried_us)}`)] : "–", "What was committed before is in the lake"],
+    one.follower ? ["Following", following(one.follower), `${one.follower.holder}, last heard of ${moment(one.follower.at_us)}`] : null,
     ["Position", where(one.position), "File and offset of the binlog up to which every table that follows is merged"],
     ["Last run", last ? [`${number(last.mutations)} mutations, `, moments(last.ended_us, one.now_us)] : "none yet"],
     ["Next run", next ? (next < one.now_us ? "due" : moments(next, one.now_us)) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
@@ -27,6 +28,13 @@ function sourceFacts(one) {
     one.open_batch ? ["Open batch", [toBatch(one.source, one.open_batch.batch), ` is ${one.open_batch.state}`]] : null,
     one.holder ? ["At work", el("span", { class: "mono" }, one.holder)] : null,
   );
+}
+
+// The process that carries batches as they come, by its newest sign of life.
+function following({ every_seconds, behind_seconds, waits_for, is_silent, at_us }) {
+  if (is_silent) return ["silent since ", moment(at_us)];
+  if (waits_for) return [`waits: ${waits_for}`];
+  return [`every ${number(every_seconds)} s`, behind_seconds === null ? "" : `, ${behind_seconds.toFixed(1)} s behind`];
 }
 
 function tally(words) {
