@@ -138,18 +138,40 @@ def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[De
     delta_actions.commit(log, table.path, [*_own_actions(table, own, log.version()), *actions])
 
 
+def commit_layout(
+    table_path: str,
+    log: DeltaTable,
+    note: Mapping[str, Any],
+    metrics: Mapping[str, int],
+    actions: Sequence[DeltaAction],
+) -> None:
+    """Commit other files with the same rows in the version behind the one that ``log`` was read at. Raises as
+    ``commit``."""
+    info = _info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, log.version())
+    delta_actions.commit(log, table_path, [{"commitInfo": info}, *actions])
+
+
+def _info(
+    operation: str,
+    parameters: Mapping[str, Any],
+    note: Mapping[str, Any],
+    metrics: Mapping[str, int],
+    read_version: int | None,
+) -> DeltaAction:
+    read = {} if read_version is None else {"readVersion": read_version}
+    return {
+        "timestamp": now(), "operation": operation, "operationParameters": parameters,
+        **read, "isolationLevel": "Serializable", "isBlindAppend": False,
+        "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(note, ensure_ascii=False),
+        "operationMetrics": {name: str(count) for name, count in metrics.items()},
+    }  # fmt: skip
+
+
 def _own_actions(table: LakeLog, own: OwnCommit, read_version: int | None = None) -> tuple[DeltaAction, DeltaAction]:
     """Return the actions that tell of a commit. read_version: None for a table's first commit; deltalake reads no
     history with -1 in it."""
-    at = now()
-    read = {} if read_version is None else {"readVersion": read_version}
-    info = {
-        "timestamp": at, "operation": own.operation, "operationParameters": own.parameters,
-        **read, "isolationLevel": "Serializable", "isBlindAppend": False,
-        "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(own.note, ensure_ascii=False),
-        "operationMetrics": {name: str(count) for name, count in own.metrics.items()},
-    }  # fmt: skip
-    transaction = {"appId": table.app, "version": own.version, "lastUpdated": at}
+    info = _info(own.operation, own.parameters, own.note, own.metrics, read_version)
+    transaction = {"appId": table.app, "version": own.version, "lastUpdated": info["timestamp"]}
     return {"commitInfo": info}, {"txn": transaction}
 
 

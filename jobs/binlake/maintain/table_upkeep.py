@@ -19,12 +19,13 @@ from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.layout import Rewrite
-from binlake.errors import BinlakeError, SparkNeeded, TableError, UsageError
+from binlake.errors import BinlakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Needs, Table, each_since, needs_of, parts, thinned_before
+from binlake.maintain.upkeep_in_process import RewritingHere, fits
 from binlake.merge.beside import beside_log
 from binlake.metadata import expiry, leftovers, table_versions, thinning, watermarks
 from binlake.metadata.lease import Lease
@@ -33,10 +34,12 @@ from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
+from binlake.spark.starting import no_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from binlake.maintain.upkeep_by_spark import Rewriting
     from binlake.spark.starting import SessionFactory
 
 SIDE_BY_SIDE = 4
@@ -85,7 +88,7 @@ class TablesUpkeep:
     ) -> None:
         """between: called before each table; what it raises ends the work."""
         self._config, self._session, self._metadata, self._report = config, session, metadata, report
-        self._patience, self._between = patience, between
+        self._patience, self._between, self._here = patience, between, session is no_session
         self._one_lease = threading.Lock()  # one lease of this process at a time
         self._looked = 0.0
         self._pinned = PinnedVersions((), {})
@@ -186,12 +189,11 @@ class TablesUpkeep:
         )
         try:
             if needs.rewrites:
-                why = f"{sum(len(rewrite.files) for rewrite in needs.rewrites)} of its data files are put together"
-                done = self._arrange(self._own_session(table, why), table, needs, done)
+                done = self._arrange(self._rewriting(table, needs), table, needs, done)
             if needs.properties:
                 self._set(self._own_session(table, "its retention is set"), table, needs.properties)
-        except SparkNeeded as needed:
-            done = replace(done, left=str(needed))
+        except (SparkNeeded, LeftToSpark) as left:
+            done = replace(done, left=str(left))
         if (needs.rewrites or needs.properties) and not done.left:
             needs = needs_of(
                 self._config, table, self._looked, self._pinned
@@ -199,11 +201,25 @@ class TablesUpkeep:
         done = self._shortened(table, self._vacuumed(table, needs, done))
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
 
-    def _arrange(self, session: SparkSession, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
+    def _rewriting(self, table: Table, needs: Needs) -> Callable[[], RewritingHere | Rewriting]:
+        """Return what begins a rewrite: by Spark, or by this process where it may start none."""
+        if self._here:
+            return lambda: RewritingHere(table.log, self._config)
+        from binlake.maintain.upkeep_by_spark import Rewriting
+
+        why = f"{sum(len(rewrite.files) for rewrite in needs.rewrites)} of its data files are put together"
+        session = self._own_session(table, why)
+        return lambda: Rewriting(session, table.log)
+
+    def _arrange(
+        self, begin: Callable[[], RewritingHere | Rewriting], table: Table, needs: Needs, done: TableUpkeep
+    ) -> TableUpkeep:
         for _ in range(_TRIES):
             chosen = needs.rewrites
+            if self._here:
+                chosen = tuple(rewrite for rewrite in chosen if fits(rewrite, self._config))
             for part in parts(chosen):
-                written = self._rewrite(session, table, part)
+                written = self._rewrite(begin(), table, part)
                 if written is None:
                     break
                 done = _added(done, part, *written)
@@ -212,11 +228,8 @@ class TablesUpkeep:
             needs = needs_of(self._config, table, self._looked, self._pinned)
         return replace(done, left="others replace its files: they are put together by the next run")
 
-    def _rewrite(self, session: SparkSession, table: Table, part: list[Rewrite]) -> tuple[int, int] | None:
+    def _rewrite(self, made: RewritingHere | Rewriting, table: Table, part: list[Rewrite]) -> tuple[int, int] | None:
         """Return the files and bytes written; None where others were quicker."""
-        from binlake.maintain.upkeep_by_spark import Rewriting
-
-        made = Rewriting(session, table.log)
         for rewrite in part:
             made.write(rewrite, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
         fault("rows rewritten")

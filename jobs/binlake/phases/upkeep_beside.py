@@ -54,7 +54,9 @@ class UpkeepBeside:
         from binlake.maintain.table_upkeep import TablesUpkeep
 
         quiet = Report(quiet=True)
-        upkeep = TablesUpkeep(config, no_session, metadata_of(config), quiet, _PATIENCE, self._refuse_ended)
+        upkeep = TablesUpkeep(
+            _with_small_files(config), no_session, metadata_of(config), quiet, _PATIENCE, self._refuse_ended
+        )
         try:
             upkeep.tables(None)
         except _Ended:
@@ -67,3 +69,9 @@ class UpkeepBeside:
     def _refuse_ended(self) -> None:
         if self._over.is_set():
             raise _Ended
+
+
+def _with_small_files(config: PipelineConfig) -> PipelineConfig:
+    """Return the configuration with data files that are whole once Spark would be needed to write a larger one."""
+    file_mb = min(config.maintain.file_mb, config.merge.without_spark_mb or config.maintain.file_mb)
+    return config.model_copy(update={"maintain": config.maintain.model_copy(update={"file_mb": file_mb})})

@@ -106,7 +106,7 @@ def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: Pipelin
 def test_upkeep_beside_batches_does_what_needs_no_spark(
     config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five small files of one table are left to Spark; what nobody was promised goes from both."""
+    """Six small files of one table become one; what nobody was promised goes from both."""
     monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
     path = config.table_path(TableName("d", "b"))
     for row in range(3, 8):
@@ -125,8 +125,10 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
         assert rows(config, table, 1) == [1]
         with pytest.raises(FileNotFoundError):
             rows(config, table, 0)
-    assert len(rows(config, "b")) == 6
-    assert len(DeltaTable(path).file_uris()) == 6
+    assert rows(config, "b") == [2, *range(3, 8)]
+    assert len(DeltaTable(path).file_uris()) == 1
+    watermark = next(row for row in metadata_of(config).read("watermarks") if row["table"] == "b")
+    assert watermark["delta_version"] == DeltaTable(path).version() == 8
 
 
 def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
