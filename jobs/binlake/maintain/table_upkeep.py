@@ -102,7 +102,7 @@ class TablesUpkeep:
             self._thin(held)
         self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
-        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
+        with ThreadPoolExecutor(1 if self._here else SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
             return list(pool.map(self._kept, tables))
 
     @contextmanager

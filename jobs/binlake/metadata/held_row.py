@@ -134,9 +134,10 @@ class HeldRow(ABC):
         watch: by which this process looked at the row before. Raises LeaseHeld, naming the holder. What else fails in a
         process that lost its row comes of it: others took away what it was working with.
         """
-        self._acquire(patience, changes or {}, watch or Watch())
-        with self.kept():
-            yield self
+        with known_here(self._token):  # before other threads of this process can see it in the row
+            self._acquire(patience, changes or {}, watch or Watch())
+            with self.kept():
+                yield self
 
     @contextmanager
     def kept(self) -> Iterator[None]:

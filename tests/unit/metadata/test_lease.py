@@ -10,6 +10,7 @@ import pytest
 
 from binlake.errors import LeaseHeld
 from binlake.metadata import lease
+from binlake.metadata.held_row import RowValues, SharedRow
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Position, Range, Slice
@@ -128,3 +129,20 @@ def test_charsets_that_are_asked_for_late_leave_the_batch_open(metadata: Metadat
         held.know(recorded_state, {"shop": "latin1"})
         control = held.control()
     assert (control.open, control.recorded_state) == (PLAN, RecordedState(0, STOP, {"shop": "latin1"}))
+
+
+def test_a_thread_doesn_t_take_another_s_lease_for_a_dead_one_s(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its token stands in the row, the process knows it, however long the commit takes to return."""
+    swap, seen = SharedRow.swap, []
+
+    def looked_at(row: SharedRow, token: str | None, changes: RowValues) -> bool:
+        swapped = swap(row, token, changes)
+        seen.append(lease.read(metadata).holder_died)
+        return swapped
+
+    monkeypatch.setattr(SharedRow, "swap", looked_at)
+    with lease.held(metadata):
+        pass
+    assert seen == [False, False]
