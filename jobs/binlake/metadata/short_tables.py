@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.log_files import LogFiles
-from binlake.errors import LakeError
+from binlake.errors import LakeError, StagingError
 from binlake.metadata.expiry import OTHERS_WRITE, TOMBSTONES, interval
 from binlake.metadata.metadata import SCHEMAS, TOMBSTONE_SECONDS, Metadata
 from binlake.storage import files, storage_errors
@@ -40,7 +40,10 @@ def shorten(metadata: Metadata) -> int:
         if len(log_files.commits) < _FEWEST_COMMITS:
             continue
         expired = log_files.expired(log_files.stood_at(before), ())
-        replaced = sorted(log_files.removed_by(expired))
+        try:
+            replaced = sorted(log_files.removed_by(expired))
+        except StagingError:  # another run deletes them
+            continue
         for path in (*replaced, *(f"_delta_log/{file.name}" for file in expired)):
             with suppress(LakeError):  # another run may have deleted it
                 files.remove_file(f"{metadata.location(name)}/{path}")
