@@ -37,13 +37,20 @@ _FileKey = tuple[Any, ...]
 """What identifies a data file with its deletion vector."""
 
 
-def write_in_time(table_path: str, version: int) -> None:
-    """Write a checkpoint, so that readers read less of the log, unless one was written a moment ago. Where it fails the
-    next one is tried again."""
+def is_time(table_path: str, version: int) -> bool:
+    """Tell whether the newest checkpoint was written a while ago, or lies many commits back."""
     try:
         last = files.stat(f"{table_path}/{_HINT}")
-        if last and time.time() - last.modified < _SECONDS and version - _told(table_path)["version"] < _COMMITS:
-            return
+        if last is None or time.time() - last.modified >= _SECONDS:
+            return True
+        return version - int(_told(table_path)["version"]) >= _COMMITS
+    except (LakeError, StagingError, ValueError, KeyError):
+        return True
+
+
+def write(table_path: str, version: int) -> None:
+    """Write a checkpoint, so that readers read less of the log. Where it fails the next one is tried again."""
+    try:
         opened_tables.opened(table_path, version).create_checkpoint()
         _shorten(table_path, version)
     except (DeltaError, OSError, pa.ArrowException, LakeError, StagingError, ValueError, KeyError):

@@ -95,8 +95,9 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
     """
     version = log.version() + 1
     _write(table_path, version, actions)
-    if version % int(log.metadata().configuration.get("delta.checkpointInterval", _CHECKPOINT_EACH)) == 0:
-        checkpoints.write_in_time(table_path, version)
+    asked = log.metadata().configuration.get("delta.checkpointInterval")
+    if version % int(asked or _CHECKPOINT_EACH) == 0 and (asked or checkpoints.is_time(table_path, version)):
+        checkpoints.write(table_path, version)
 
 
 def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
