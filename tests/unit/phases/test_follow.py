@@ -243,7 +243,7 @@ def test_a_silent_one_elsewhere_is_taken_over_with_the_lease_that_it_holds(
     began = time.monotonic()
     assert rig.follow().batches == 1
     watching.join()
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 60, "long before the lease that it held runs out"
 
 
 def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
