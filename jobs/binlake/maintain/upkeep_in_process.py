@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
@@ -18,7 +17,7 @@ from binlake.delta.key_ranges import physical_names
 from binlake.delta.layout import Rewrite
 from binlake.delta.plain_files import added_file
 from binlake.errors import LakeError, LeftToSpark
-from binlake.merge.filled_rows import rows_of
+from binlake.merge.filled_rows import rows_of, together
 
 
 def fits(rewrite: Rewrite, config: PipelineConfig) -> bool:
@@ -44,7 +43,7 @@ class RewritingHere:
         """Write the rows of its files anew, sorted by the key. Raises LakeError where a row would be lost, LeftToSpark,
         OSError."""
         old = plain_tables.actions_of(self._log, self._table.path, [file.path for file in rewrite.files])
-        rows = self._rows(old)
+        rows = together(self._log, list(rows_of(self._table.path, old)))
         self._prove(old, rows.num_rows)
         self._old += old
         if rows.num_rows:
@@ -54,13 +53,6 @@ class RewritingHere:
             self._new.append(added)
             self.written_files += 1
             self.written_bytes += added["size"]
-
-    def _rows(self, old: Sequence[DeltaAction]) -> pa.Table:
-        """Return the rows that no deletion vector hides, in the table's columns, without those that no file has."""
-        parts = list(rows_of(self._table.path, old))
-        fields = {field.name: field for part in parts for field in part.schema}
-        schema = pa.schema([fields[name] for name in physical_names(self._log).values() if name in fields])
-        return pa.concat_tables([_as_in(part, schema) for part in parts])
 
     def _prove(self, old: Sequence[DeltaAction], rows: int) -> None:
         before = sum(json.loads(add.get("stats") or "{}").get("numRecords", -1) - _hidden(add) for add in old)
@@ -94,19 +86,6 @@ class RewritingHere:
         except LeftToSpark:  # some aren't there
             return False
         return {_identity(add) for add in current} == {_identity(add) for add in self._old}
-
-
-def _as_in(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of a data file in columns of another schema. Raises LeftToSpark where a type is another."""
-    columns = []
-    for field in schema:
-        if field.name not in rows.column_names:  # written before the column came
-            columns.append(pa.nulls(rows.num_rows, field.type))
-        elif rows.schema.field(field.name).type != field.type:
-            raise LeftToSpark("its data files have different types")
-        else:
-            columns.append(rows[field.name])
-    return pa.table(columns, schema=schema)
 
 
 def _hidden(add: DeltaAction) -> int:
