@@ -76,7 +76,7 @@ def test_spark_and_this_process_stage_the_same(followed: Mirror, monkeypatch: py
     (finished,) = followed.sync().earlier
     followed.assert_equal("t", "u")
     (noted,) = followed.metadata.read("runs", where=f"kind = 'sync' AND batch = {finished.batch}")
-    assert noted["why_spark"].startswith(f"stage: batch {finished.batch} has 0 MB of log, above 0 MB; merge: ")
+    assert noted["why_spark"].startswith(f"stage: batch {finished.batch} has 0 MB of log, above 0 MB")
     assert finished.to_json()["why_spark"] == noted["why_spark"]
 
 

@@ -48,9 +48,10 @@ def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most:
 def newest_mutations(
     life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
 ) -> pa.Table:
-    """Return IMAGES of the same mutations in their order, outside XA transactions and of a table that isn't versioned:
-    who committed them, and when, is a third of the bytes of short ones. more: of COMMIT and SEQUENCE, what is wanted
-    all the same. Raises what ``ordered_mutations`` does."""
+    """Return IMAGES of the same mutations in their order: who committed them, and when, is a third of the bytes of
+    short ones. more: of COMMIT and SEQUENCE, what is wanted all the same. Raises what ``ordered_mutations`` does."""
+    if step.xa or step.schema.row_end or any(file.xids or file.void for file in step.files):
+        return ordered_mutations(life, step, invalid, most).select([*IMAGES, *more])
     parts = [rows for _, rows in _read(step.files, step, invalid, most, [name for name in more if name in COMMIT])]
     rows = pa.concat_tables(parts, promote_options="default")
     if min(file.first[:2] for file in step.files) < life.low.order:

@@ -18,7 +18,6 @@ from binlake.errors import (
     InvalidDate,
     InvalidText,
     TableError,
-    UnfollowedStatement,
     snapshot_again,
 )
 from binlake.merge import derived
@@ -41,10 +40,7 @@ def merge_by_spark(
     version: int,
     note: dict[str, Any],
 ) -> None:
-    """Merge an epoch by Spark in one commit; repeating it changes nothing.
-
-    Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
-    """
+    """Merge an epoch by Spark in one commit; repeating it changes nothing."""
     staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)
@@ -59,7 +55,6 @@ def merge_by_spark(
             _merge_newest(session, table, step, _newest_row(step.schema, staged, columns), columns)
         return
     if not step.schema.key and config.policies.of(life.name).without_key == "append":
-        _refuse_changes(life.name, step)
         rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, columns, "after"))
         table.append(session, rows, version, note)
         return
@@ -91,17 +86,6 @@ def _refuse_invalid_keys(
                 f"{name}: file {number} of the log, offset {offset}: {what} in column {side.source.name!r} of the key",
                 remedy=f"mend the rows, then {snapshot_again(name)}",
             )
-
-
-def _refuse_changes(name: TableName, step: MergeStep) -> None:
-    _, updated, deleted = step.counts
-    if updated or deleted:
-        number, offset, _ = min(file.first for file in step.staged)
-        raise UnfollowedStatement(
-            f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
-            "in a table without a key that is only appended to (without_key: append)",
-            remedy=f"set without_key: exact for this table, then {snapshot_again(name)}",
-        )
 
 
 def _apply_by_key(

@@ -12,7 +12,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog
-from binlake.errors import LeftToSpark, SchemaMismatch, snapshot_again
+from binlake.errors import LeftToSpark, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.merge import in_process
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_ALL
@@ -71,6 +71,17 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
     )
 
 
+def _refuse_changes(name: TableName, step: MergeStep) -> None:
+    _, updated, deleted = step.counts
+    if updated or deleted:
+        number, offset, _ = min(file.first for file in step.staged)
+        raise UnfollowedStatement(
+            f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
+            "in a table without a key that is only appended to (without_key: append)",
+            remedy=f"set without_key: exact for this table, then {snapshot_again(name)}",
+        )
+
+
 def merge_epoch(
     spark: SessionFactory,
     table: LakeLog,
@@ -87,6 +98,8 @@ def merge_epoch(
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
+    if not step.schema.key and config.policies.of(life.name).without_key == "append":
+        _refuse_changes(life.name, step)
     columns = mirror_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
     try:

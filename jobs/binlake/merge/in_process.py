@@ -5,6 +5,9 @@ written anew without the changed rows. In larger ones the rows are marked by del
 with the change and not with the table. The new and changed rows become a data file of their own. The commit takes the
 version behind the one that was read, or fails; then the step begins again.
 
+Rows of a table without a key are found by all their values, in the files of a table up to the limit; where nothing but
+inserts was logged, no file is read.
+
 Only plain rows and tables are merged here, with or without column mapping. Anything else raises LeftToSpark with the
 reason: constraints, change data feeds, columns beside the server's.
 """
@@ -34,6 +37,7 @@ from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge.newest import PLACE, newest_rows
+from binlake.merge.rows_without_key import Copies, net_rows
 from binlake.schema.lake_columns import LakeColumn
 from binlake.storage import parquet_files
 
@@ -53,16 +57,18 @@ _one_large = Lock()
 
 @dataclass(frozen=True)
 class _Look:
-    """The data files of a table that may hold a staged key, and the staged keys.
+    """The data files of a table that may hold a changed row, and what tells which rows changed.
 
-    stored: the columns' fields in data files, by the lake's names. room: bytes of memory that what is read may take.
+    stored: the columns' fields in data files, by the lake's names. key: columns by which rows are found, all of them in
+    a table without a key. changed: the staged keys, or the rows of which copies go. room: bytes of memory that what is
+    read may take.
     """
 
     table: LakeLog
     columns: Sequence[LakeColumn]
     stored: Mapping[str, pa.Field]
     key: Sequence[str]
-    changed: pa.Table
+    changed: pa.Table | Copies
     touched: Sequence[DeltaAction]
     room: int
 
@@ -93,7 +99,7 @@ def merge(
     """
     plain_tables.check_is_wanted(table.path, config)
     limit = config.merge.without_spark_bytes
-    staged_bytes = sum(file.bytes for file in step.files)
+    staged_bytes = sum(file.bytes for file in step.staged)
     _check_step(step, columns, staged_bytes, limit)
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
@@ -102,14 +108,28 @@ def merge(
     sizes = _touched(log, step)
     if len(sizes) > MOST_FILES:
         raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
+    size = sum(sizes.values())
+    if not step.schema.key and size > limit:
+        raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
     touched = plain_tables.actions_of(log, table.path, list(sizes))
-    whole = sum(sizes.values()) <= min(limit, SMALL)
-    with _memory(staged_bytes + (sum(sizes.values()) if whole else 0)):
-        changed, newest = newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, limit * _UNPACKED)
+    whole = size <= min(limit, SMALL)
+    with _memory(staged_bytes + (size if whole else 0)):
+        changed, newest = _changed(life, step, columns, config, version)
         stored = _stored_fields(log, columns)
-        look = _Look(table, columns, stored, step.schema.key, changed, touched, limit * _UNPACKED)
+        key = step.schema.key or [column.name for column in columns]
+        look = _Look(table, columns, stored, key, changed, touched, limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
         _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
+
+
+def _changed(
+    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, version: int
+) -> tuple[pa.Table | Copies, pa.Table]:
+    """Return what tells which rows change, and the rows that come."""
+    most = config.merge.without_spark_bytes * _UNPACKED
+    if not step.schema.key:
+        return net_rows(life, step, columns, config, most)
+    return newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, most)
 
 
 @contextmanager
@@ -122,16 +142,12 @@ def _memory(size: int) -> Iterator[None]:
 
 
 def _check_step(step: MergeStep, columns: Sequence[LakeColumn], staged_bytes: int, limit: int) -> None:
-    """Raise LeftToSpark unless the rows have a key, of which the newest image alone counts, and are few enough."""
-    schema, rows = step.schema, sum(file.rows for file in step.files)
+    """Raise LeftToSpark unless the rows are told apart by their bytes, and are few enough."""
+    schema, rows = step.schema, sum(file.rows for file in step.staged)
     keys = [column for column in columns if column.source.name in schema.key]
     reasons = {
         "foreign keys below the log changed its rows": step.parents,
-        "its rows are of XA transactions": step.xa or any(file.xids for file in step.files),
-        "some of its staged rows were rolled back": any(file.void for file in step.files),
         "it is a sequence": schema.sequence,
-        "it is system-versioned": schema.row_end,
-        "it has no key": not schema.key,
         "its key may hold invalid values": any(column.is_side for column in keys),
         "its key has floating-point numbers": any(pa.types.is_floating(column.arrow) for column in keys),
         f"{rows:,} mutations are staged, more than {MOST_ROWS:,}": rows > MOST_ROWS,
@@ -166,6 +182,10 @@ def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
 def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
     """Return the data files of the table that may hold a staged key: path → bytes."""
     added = pa.table(log.get_add_actions())
+    if not step.schema.key:
+        _, updated, deleted = step.counts
+        there = added if updated or deleted else added.slice(0, 0)
+        return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
     ranges = key_ranges.ranges_to_search(log, step.schema, step.staged)
     touched = np.full(added.num_rows, ranges is None)
     if ranges:
@@ -185,14 +205,19 @@ def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bo
 def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
     """Put the rows of the files that didn't change together with the newest ones. Raises LeftToSpark."""
     rows, room = [newest], look.room - newest.nbytes
+    replaced: list[DeltaAction] = []
     for add in look.touched:
+        if isinstance(look.changed, Copies) and not look.changed:
+            break  # all were met
         stored = _read(look, add, room, [column.name for column in look.columns])
-        gone = _changed_places(look, stored) | _marked_before(look, add)
+        before = _marked_before(look, add)
+        gone = _changed_places(look, stored, before) | before
         kept = np.ones(stored.num_rows, np.bool_)
         kept[np.fromiter(gone, np.int64, len(gone))] = False
         rows.append(stored.filter(pa.array(kept)))
         room -= rows[-1].nbytes
-    return _Changes([removed(add) for add in look.touched], pa.concat_tables(rows))
+        replaced.append(add)
+    return _Changes([removed(add) for add in replaced], pa.concat_tables(rows))
 
 
 def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
@@ -207,13 +232,15 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
     room = look.room
     marks: list[tuple[DeltaAction, BitMap64]] = []
     for add in look.touched:
+        if isinstance(look.changed, Copies) and not look.changed:
+            break
         rows = json.loads(add.get("stats") or "{}").get("numRecords")
         keys = _read(look, add, room, look.key)
         if keys.num_rows != rows:
             raise LeftToSpark("a data file's statistics don't count its rows")
         room -= keys.nbytes
         before = _marked_before(look, add)
-        after = before | _changed_places(look, keys)
+        after = before | _changed_places(look, keys, before)
         if len(after) > len(before):
             actions.append(removed(add))
         if len(before) < len(after) < rows:
@@ -241,8 +268,11 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     return pa.table(dict(zip(names, rows.columns, strict=True)))
 
 
-def _changed_places(look: _Look, rows: pa.Table) -> BitMap64:
-    """Return the numbers of a data file's rows whose key is among the changed ones."""
+def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:
+    """Return the numbers of a data file's rows that change, by their key, or as copies that go. hidden: rows that
+    aren't there."""
+    if isinstance(look.changed, Copies):
+        return look.changed.met_in(rows, hidden)
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
     matches = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
     return BitMap64(matches[PLACE].to_numpy())

@@ -95,12 +95,7 @@ def schema_with(**changed: Any) -> Callable[[MergeStep], MergeStep]:
     ("changed", "expected"),
     [
         (lambda step: replace(step, parents=(SimpleNamespace(),)), "foreign keys below the log changed its rows"),
-        (lambda step: replace(step, xa=((step.files[0], SimpleNamespace()),)), "its rows are of XA transactions"),
-        (file_with(xids={"x": (0, 1, 0)}), "its rows are of XA transactions"),
-        (file_with(void=((1, 0, 2, 0),)), "some of its staged rows were rolled back"),
         (schema_with(sequence=True), "it is a sequence"),
-        (schema_with(versioned=True), "it is system-versioned"),
-        (schema_with(key=(), key_kind="none"), "it has no key"),
         (
             schema_with(columns=(Column("id", "float", nullable=False), COLUMNS[1])),
             "its key has floating-point numbers",

@@ -37,14 +37,14 @@ def staged(path: Path, number: int, mutations: list[Mutation], *, backwards: boo
     ]  # fmt: skip
     schema = staged_schema(COLUMNS, FAIL)
     pq.write_table(pa.Table.from_pylist(rows[::-1] if backwards else rows, schema), path)
-    return SimpleNamespace(path=str(path), columns=COLUMNS, first=(number, 100, 0))
+    return SimpleNamespace(path=str(path), columns=COLUMNS, first=(number, 100, 0), xids={}, void=())
 
 
 def newest_tables(
     files: list[Any], key: tuple[str, ...] = ("id",), low: tuple[int, int] = (0, 0), *, soft_delete: bool = False
 ) -> tuple[pa.Table, pa.Table]:
     schema = TableSchema(COLUMNS, key, "primary", soft_delete=soft_delete)
-    step: Any = SimpleNamespace(schema=schema, files=files)
+    step: Any = SimpleNamespace(schema=schema, files=files, xa=())
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
     config: Any = SimpleNamespace(invalid=FAIL)
     found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, 1 << 30)
