@@ -21,9 +21,12 @@ from typing import Any
 import pytest
 
 from binlake import faults, pipeline
+from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import integrity
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
+from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
+from binlake.errors import LeftToSpark
 from binlake.merge import apply, by_spark, conflicts, in_process, lake_table
 from binlake.metadata import held_row, holder, metadata
 from binlake.phases import bootstrap, plan, snapshots
@@ -45,6 +48,17 @@ TABLES = tuple(TableName("d", name) for name in ("a", "b", "heap"))
 KEYLESS_TABLE = TABLES[-1]
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where folders lie in memory."""
+
+
+def _with_large_tables(merge: Callable[..., None]) -> Callable[..., None]:
+    """Let Spark merge every other batch of a table without a key, as if it were a large one."""
+
+    def merge_small(table: LakeLog, life: Life, step: MergeStep, *arguments: Any, version: int, **options: Any) -> None:
+        if not step.schema.key and version // STEPS_PER_BATCH % 2:
+            raise LeftToSpark("the table is large")
+        merge(table, life, step, *arguments, version=version, **options)
+
+    return merge_small
 
 
 class World:
@@ -119,6 +133,7 @@ class World:
         put(lake_table, "OptimisticTransaction", Transaction)
         put(by_spark, "staged_rows", staged_rows)
         put(by_spark, "_merge_by_row", merge_by_row)
+        put(in_process, "merge", _with_large_tables(in_process.merge))
 
     def _install_processes(self) -> None:
         put, schedule = self.patch.setattr, self.schedule
