@@ -43,7 +43,7 @@ def is_time(table_path: str, version: int) -> bool:
         last = files.stat(f"{table_path}/{_HINT}")
         if last is None or time.time() - last.modified >= _SECONDS:
             return True
-        return version - int(_told(table_path)["version"]) >= _COMMITS
+        return version - int(_newest_checkpoint(table_path)["version"]) >= _COMMITS
     except (LakeError, StagingError, ValueError, KeyError):
         return True
 
@@ -77,15 +77,15 @@ def _shorten(table_path: str, version: int) -> None:
     pq.write_table(actions.filter(pa.array(kept)), sink)
     data = sink.getvalue().to_pybytes()
     files.replace_bytes(path, data)
-    if (told := _told(table_path))["version"] == version:
-        shorter = {**told, "size": int(kept.sum()), "sizeInBytes": len(data)}
+    if (newest := _newest_checkpoint(table_path))["version"] == version:
+        shorter = {**newest, "size": int(kept.sum()), "sizeInBytes": len(data)}
         files.replace_bytes(f"{table_path}/{_HINT}", json.dumps(shorter, separators=(",", ":")).encode())
 
 
-def _told(table_path: str) -> dict[str, Any]:
+def _newest_checkpoint(table_path: str) -> dict[str, Any]:
     """Return what the log tells of the newest checkpoint."""
-    told: dict[str, Any] = json.loads(files.read_text(f"{table_path}/{_HINT}"))
-    return told
+    hint: dict[str, Any] = json.loads(files.read_text(f"{table_path}/{_HINT}"))
+    return hint
 
 
 def _brief(table_path: str, version: int) -> set[_FileKey]:

@@ -149,12 +149,12 @@ class LakeLog:
         """
         newest = self.version()
         for version in range(newest, since, -1):
-            if (told := _told(self.path, version)) is None:
-                older = LogFiles.of(self.path).commits
-                rest = (_told(self.path, number) for number in sorted(older, reverse=True) if since < number < version)
-                yield from (told for told in rest if told is not None)
+            if (info := _commit_info(self.path, version)) is None:
+                older = [number for number in LogFiles.of(self.path).commits if since < number < version]
+                rest = (_commit_info(self.path, number) for number in sorted(older, reverse=True))
+                yield from (info for info in rest if info is not None)
                 return
-            yield told
+            yield info
 
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
@@ -195,7 +195,7 @@ class LakeLog:
         )
 
 
-def _told(path: str, version: int) -> dict[str, Any] | None:
+def _commit_info(path: str, version: int) -> dict[str, Any] | None:
     """Return what a commit tells of itself; None where it is gone. Raises LakeError."""
     file = f"{path}/_delta_log/{version:020}.json"
     try:
