@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from binlake import pipeline
 from binlake.job import script
+from binlake.phases.verification import VerifyRequest
 
 if TYPE_CHECKING:
     from binlake.verify.verify import VerifyReport
@@ -12,10 +13,8 @@ if TYPE_CHECKING:
 
 def work(run: script.Job) -> "VerifyReport":
     asked = run.arguments
-    found = pipeline.verify(
-        run.config, run.origin, run.session, run.report, tables=asked.tables, changed=asked.changed, run=asked.run,
-        replica=run.replica,
-    )  # fmt: skip
+    request = VerifyRequest(asked.tables, changed=asked.changed, replica=run.replica)
+    found = pipeline.verify(run.config, run.origin, run.session, run.report, request, asked.run)
     run.report.say(found.to_text())
     found.refuse_unequal()
     return found

@@ -22,10 +22,8 @@ import bench_pictures as pictures
 from bench_figures import Figure, keep, show
 from bench_pictures import Bar, Chart
 from bench_snapshot import Copied, apart, copies, cpu_seconds, make_wide_table, of_processes, plain_jdbc
-from bench_sync import SMALL_TABLES, make_small_tables, mixes
-from bench_sync import run as run_binlake
-from binlake import config as configuration
-from binlake import pipeline
+from bench_sync import SMALL_TABLES, make_small_tables, mixes, run as run_binlake
+from binlake import config as configuration, pipeline
 from binlake.config import PipelineConfig
 from binlake.metadata import lease
 from binlake.position import Position

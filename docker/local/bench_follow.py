@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 
 from bench_figures import Figure, keep, show
 from bench_sync import run
-from binlake import config as configuration
-from binlake import pipeline
+from binlake import config as configuration, pipeline
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.config import PipelineConfig
 from binlake.metadata import formats, lease

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from bench_figures import Figure, keep, show
 from bench_sync import Cost, run
-from binlake import config as configuration
-from binlake import pipeline
+from binlake import config as configuration, pipeline
 from binlake.config import PipelineConfig
 from binlake.report import Report
 from binlake.schema.table import TableName

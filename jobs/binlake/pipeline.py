@@ -7,45 +7,37 @@ Each step takes the state from metadata and leaves it there, so each can be a pr
 any moment and run again. The state of a batch goes planned → staged → merged → recorded; a batch that was begun is
 finished under its own frozen range before another is planned.
 
-Arguments that all steps share: config, the source's settings; origin, its server or folder of log files; session, a
-function that gives the Spark session, called only when a step needs Spark; report, which tells progress; run, the name
-of the run in the metadata table ``runs``.
+Arguments that all steps share: config, the source's settings; origin, its server or folder of log files; session, gives
+the Spark session to a step that needs Spark; report, tells progress; run, its name in the metadata table ``runs``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.config import PipelineConfig, VerifyWay
+from binlake.config import PipelineConfig
 from binlake.interrupts import Ending
 from binlake.metadata import lease
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of as metadata_of
-from binlake.metadata.record import RunReport, last_run, nothing_new, recorded_run
+from binlake.metadata.record import RunReport, nothing_new, recorded_before
 from binlake.phases import snapshots, verification
 from binlake.phases.bootstrap import KeysAsked, begin_with_files
 from binlake.phases.follow import Followed, Following, FollowPace, RestingSession
-from binlake.phases.open_batch import is_short_run as is_short_run
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.outcomes import PlanOutcome, StepOutcome
 from binlake.phases.plan import Limit, plan_batch
-from binlake.phases.plan import unfinished as unfinished
 from binlake.phases.register import register as register
-from binlake.phases.register import registration_due as registration_due
-from binlake.phases.resume import resume as resume
-from binlake.phases.resume import resume_all as resume_all
-from binlake.phases.verification import self_test as self_test
-from binlake.phases.verification import verify_lake as verify_lake
+from binlake.phases.resume import resume as resume, resume_all as resume_all
+from binlake.phases.verification import RepairRequest, VerifyRequest, self_test as self_test, verify_lake as verify_lake
 from binlake.position import Position
 from binlake.report import Report
-from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
-from binlake.source.log import Origin, opened
+from binlake.source.log import Origin
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
 
@@ -78,8 +70,7 @@ def bootstrap(
     if begin:
         metadata_of(config).begin_anew()
     if isinstance(origin, Folder):
-        with lease.held(metadata_of(config)) as held, opened(origin) as log:
-            report.say(begin_with_files(held, log, tables))
+        report.say(begin_with_files(config, origin, tables))
         return []
     return snapshots.snapshot_tables(config, origin, session, report, tables, asked=asked, lock=lock, run=run)
 
@@ -96,10 +87,7 @@ def snapshot_keys(
     run: str | None = None,
 ) -> list[SnapshotResult]:
     """Read one table's rows in a range of keys anew, and carry the lake to the position at which they were read."""
-
-    def catch_up(held: Lease, position: Position) -> None:
-        _carry(held, config, origin, session, report, Limit(stop_at=position), run)
-
+    catch_up = _carry_to(config, origin, session, report, run)
     return snapshots.copy_keys(config, origin, session, report, asked, catch_up, lock=lock, run=run)
 
 
@@ -135,12 +123,10 @@ def follow(
     pace: FollowPace,
     ending: Ending,
 ) -> Followed:
-    """Sync as changes come, until the end is asked for: batches of seconds in one process. settings: gives the YAML as
-    it is now."""
-    quiet = Report(quiet=True)
+    """Sync as changes come, until the end is asked for. settings: gives the YAML as it is now."""
 
     def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
-        return _carry(held, config, origin, session, quiet, Limit(), None, between)
+        return _carry(held, config, origin, session, Report(quiet=True), Limit(), None, between)
 
     return Following(settings, origin, session, report, pace, ending, carry).run()
 
@@ -176,6 +162,13 @@ def _carry(
         earlier.append(recorded)
 
 
+def _carry_to(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None
+) -> Callable[[Lease, Position], RunReport]:
+    """Return a function that carries the lake to exactly a position."""
+    return lambda held, position: _carry(held, config, origin, session, report, Limit(stop_at=position), run)
+
+
 def plan(
     config: PipelineConfig, origin: Origin, until: datetime | None = None, stop_at: Position | None = None
 ) -> PlanOutcome:
@@ -197,16 +190,12 @@ def merge(config: PipelineConfig, session: SessionFactory, report: Report) -> St
 
 
 def record(config: PipelineConfig, batch: int | None = None, run: str | None = None) -> RunReport:
-    """Record the merged batch, if it is this one; without an open batch, return the report of the last run.
-
-    A run that recorded a batch under its name and died before it could announce the batch gets that report again.
-    """
+    """Record the merged batch, if it is this one; without an open batch, return the report of the last run."""
     with lease.held(metadata_of(config)) as held:
         control = held.control()
         if control.open is not None and batch in (None, control.open.batch):
             return record_open(held, config, run)
-        again = recorded_run(held.metadata, run, batch) if run else None
-        return again or last_run(config, control.position, control.batch)
+        return recorded_before(held.metadata, config, control, batch, run)
 
 
 @noted("verify")
@@ -215,35 +204,12 @@ def verify(
     origin: Origin,
     session: SessionFactory,
     report: Report,
-    *,
-    tables: list[str] | None = None,
-    by: VerifyWay | None = None,
-    changed: bool = False,
-    seconds: float | None = None,
+    asked: VerifyRequest | None = None,
     run: str | None = None,
-    replica: Endpoint | None = None,
 ) -> VerifyReport:
-    """Compare every value of the lake with a consistent read of the server, at the position of that read.
-
-    replica: read in the server's place, which isn't locked then. by: overrides the YAML's ``verify.by``. changed:
-    compare what may have changed since it was compared, and a share of the rest. seconds: stop once so many have
-    passed; the next verification goes on there.
-    """
-
-    chosen = verification.chosen_way(config, by, by_chunks=changed or seconds is not None)
-    server = verification.ComparedServer.of(origin, replica, "verify")
-    snapshots.snapshot_asked(config, origin, session, report, run)
-    server.wait_for_lake(metadata_of(config))
-    with ExitStack() as standing_still:
-        held = standing_still.enter_context(lease.held(metadata_of(config)))
-
-        def catch_up(position: Position) -> None:
-            _carry(held, config, origin, session, report, Limit(stop_at=position), run)
-
-        return verification.compare(
-            chosen, server.endpoint, server.place(held, catch_up), session, report, catch_up, standing_still.close,
-            tables=tables, run=run, changed=changed, seconds=seconds,
-        )  # fmt: skip
+    """Compare every value of the lake with a consistent read of the server, at the position of that read."""
+    catch_up = _carry_to(config, origin, session, report, run)
+    return verification.verify(config, origin, session, report, asked or VerifyRequest(), catch_up, run)
 
 
 @noted("repair")
@@ -252,29 +218,12 @@ def repair(
     origin: Origin,
     session: SessionFactory,
     report: Report,
-    *,
-    tables: list[str] | None = None,
-    dry_run: bool = False,
-    keep_values: bool = False,
+    asked: RepairRequest | None = None,
     run: str | None = None,
-    replica: Endpoint | None = None,
 ) -> VerifyReport:
-    """Compare the lake with the server, and put right the rows that differ, in one commit for each table.
-
-    dry_run: nothing is put right. keep_values: the lake's former values are noted, too. replica: as of ``verify``.
-    """
-    server = verification.ComparedServer.of(origin, replica, "repair")
-    server.wait_for_lake(metadata_of(config))
-    with lease.held(metadata_of(config)) as held:
-
-        def catch_up(position: Position) -> None:
-            _carry(held, config, origin, session, report, Limit(stop_at=position), run)
-
-        by_read, asked = config.verified_by("read"), verification.RepairAsked(held, dry_run, keep_values)
-        return verification.compare(
-            by_read, server.endpoint, server.place(held, catch_up), session, report, catch_up,
-            tables=tables, run=run, repair=asked,
-        )  # fmt: skip
+    """Compare the lake with the server, and put right the rows that differ, in one commit for each table."""
+    catch_up = _carry_to(config, origin, session, report, run)
+    return verification.repair(config, origin, session, report, asked or RepairRequest(), catch_up, run)
 
 
 @noted("replay")
@@ -292,7 +241,6 @@ def maintain(
     config: PipelineConfig,
     session: SessionFactory,
     report: Report,
-    *,
     tables: list[str] | None = None,
     run: str | None = None,
 ) -> MaintainReport:

@@ -157,8 +157,7 @@ def facets(tables: Sequence[TableLineage]) -> Any:
 
 
 def _facets(table: TableLineage) -> dict[str, Any]:
-    from openlineage.client.facet_v2 import column_lineage_dataset as lineage
-    from openlineage.client.facet_v2 import schema_dataset
+    from openlineage.client.facet_v2 import column_lineage_dataset as lineage, schema_dataset
 
     def origin(column: LakeColumn) -> lineage.Fields:
         how = lineage.Transformation(type="DIRECT", subtype=_NAMED[column.holds])

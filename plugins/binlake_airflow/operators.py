@@ -18,9 +18,7 @@ from binlake.moment import parse_moment
 from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import assets, lineage, notices, summaries
-from binlake_airflow.assets import asset_alias as asset_alias
-from binlake_airflow.assets import run_key as run_key
-from binlake_airflow.assets import table_asset as table_asset
+from binlake_airflow.assets import asset_alias as asset_alias, run_key as run_key, table_asset as table_asset
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
@@ -288,9 +286,9 @@ class BinlakeUnfinishedOperator(_BatchFindingOperator):
     """Find the batch that an earlier run left open; it is finished before the next one is planned."""
 
     def find(self, context: Context, config: PipelineConfig) -> PlanOutcome:
-        from binlake import pipeline
+        from binlake.phases.plan import unfinished
 
-        return pipeline.unfinished(config)
+        return unfinished(config)
 
 
 class BinlakePlanOperator(_BatchFindingOperator):

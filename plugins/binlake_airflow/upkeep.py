@@ -72,6 +72,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         """Compare, and repair if that is wanted; return the report as JSON. Raises BinlakeError, and a job's error as
         Airflow's, where the lake differs or wasn't repaired."""
         from binlake import pipeline
+        from binlake.phases.verification import VerifyRequest
 
         tables, changed = list(self.tables or ()), self._is_of_changed(context, config)
         if is_true(self.repair):
@@ -79,10 +80,8 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         if config.verify.by == "read":
             report, run = TaskReport(self.log), run_key(context)
             try:
-                found = pipeline.verify(
-                    config, origin, no_session, report, tables=tables or None, changed=changed, run=run,
-                    replica=BinlakeHook.replica_of(config),
-                )  # fmt: skip
+                asked = VerifyRequest(tables or None, changed=changed, replica=BinlakeHook.replica_of(config))
+                found = pipeline.verify(config, origin, no_session, report, asked, run)
             except SparkNeeded as left:
                 self.log.info("%s", left)
             else:
@@ -126,15 +125,14 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     def _repaired(self, context: Context, config: PipelineConfig, origin: Origin, tables: list[str]) -> dict[str, Any]:
         """Repair tables. Raises UsageError where the YAML forbids it, and CheckFailed where a table still differs."""
         from binlake import pipeline
+        from binlake.phases.verification import RepairRequest
 
         if config.verify.repair == "never":
             raise UsageError("verify.repair is never", remedy="set it to ask or auto in the YAML")
         report = TaskReport(self.log)
         session = SessionOnDemand("binlake repair", config, report)
-        found = pipeline.repair(
-            config, origin, session, report, tables=tables or None, run=run_key(context),
-            replica=BinlakeHook.replica_of(config),
-        )  # fmt: skip
+        asked = RepairRequest(tables or None, replica=BinlakeHook.replica_of(config))
+        found = pipeline.repair(config, origin, session, report, asked, run_key(context))
         self.log.info("%s", found.to_text())
         found.refuse_unrepaired()
         return found.to_json()
@@ -295,10 +293,10 @@ class BinlakeRegisterOperator(BinlakeSparkOperator):
         super().__init__(job="register", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        from binlake import pipeline
+        from binlake.phases.register import registration_due
 
         with airflow_errors():
-            if pipeline.registration_due(self.pipeline_config()):
+            if registration_due(self.pipeline_config()):
                 done = self.submit(context, short_lived=True)
                 return {name: len(done[name]) for name in ("registered", "dropped")}
         self.log.info("the catalog has all names")

@@ -7,8 +7,7 @@ from contextlib import nullcontext, suppress
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from binlake import pipeline

@@ -11,6 +11,7 @@ from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.errors import ConnectionFailed, SourceError
 from binlake.lake.opened_lake import open_lake
+from binlake.phases.verification import VerifyRequest
 from binlake.report import Report
 from binlake.source import read_replica
 from binlake.source.connection import Endpoint
@@ -53,7 +54,9 @@ def endpoint_of(server: Server) -> Endpoint:
 
 
 def verify(mirror: Mirror, replica: Server) -> VerifyReport:
-    return pipeline.verify(mirror.config, mirror.origin, no_session, Report(), replica=endpoint_of(replica))
+    return pipeline.verify(
+        mirror.config, mirror.origin, no_session, Report(), VerifyRequest(replica=endpoint_of(replica))
+    )
 
 
 def counts(report: VerifyReport) -> list[tuple[bool | None, int | None, int | None]]:

@@ -9,8 +9,7 @@ import pytest
 from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, TableError
 from binlake.phases.bootstrap import names_to_snapshot
 from binlake.report import Report
-from binlake.snapshot import snapshot as snapshots
-from binlake.snapshot import waves
+from binlake.snapshot import snapshot as snapshots, waves
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb, on_mysql

@@ -17,6 +17,7 @@ from airflow_home import AirflowHome, ProcessWatch, dag_test, wait_for
 from binlake import pipeline
 from binlake.metadata import decisions, watermarks
 from binlake.metadata.decisions import Reason
+from binlake.phases.register import registration_due
 from binlake.schema.table import TableName
 from servers import Server
 
@@ -123,7 +124,7 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert "the stop of batch 2" in said
     ran = {task for task, state in airflow.states(SYNC).items() if state == "success"}
     assert ran == {"preflight", "unfinished.find", "plan", "record", "resnapshot", "register", "announce"}
-    assert not pipeline.registration_due(airflow.config)
+    assert not registration_due(airflow.config)
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
     assert_linked(airflow)

@@ -10,9 +10,7 @@ import pytest
 
 from binlake.delta import plain_files
 from binlake.errors import TableError
-from binlake.snapshot import few_rows
-from binlake.snapshot import snapshot as snapshot_room
-from binlake.snapshot import waves as wave
+from binlake.snapshot import few_rows, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql

@@ -14,6 +14,7 @@ import pytest
 from binlake import pipeline
 from binlake.config import CatalogConfig
 from binlake.errors import LakeError, UsageError
+from binlake.phases.register import registration_due
 from binlake.report import Report
 from binlake.spark.named_tables import session_settings
 from hive_metastore import hive_metastore
@@ -83,11 +84,11 @@ def test_pinned_versions_have_views(named: Mirror) -> None:
     named.sync()
     database = f"{named.database}__at_month_end"
     named.spark.range(1).createOrReplaceTempView("of_the_session")
-    assert pipeline.registration_due(named.config)
+    assert registration_due(named.config)
     register(named)
     assert (names(named, database), ids(named, f"{database}.t")) == (["t", "u"], [1, 2])
     assert ids(named, f"{named.database}.t") == [2, 3]
-    assert not pipeline.registration_due(named.config)
+    assert not registration_due(named.config)
 
     named.spark.sql(f"CREATE OR REPLACE VIEW {database}.u AS SELECT 'of somebody else' AS v")
     named.metadata.replace("pins", "name = 'month_end'", [])
@@ -132,7 +133,7 @@ def test_nobody_is_asked_where_nothing_changed(named: Mirror) -> None:
     register(named)
     named.execute("INSERT INTO t VALUES (1)")
     named.sync()
-    assert not pipeline.registration_due(named.config)
+    assert not registration_due(named.config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(named, "spark", None)
         pipeline.register(named.config, lambda _: named.spark, Report())
@@ -148,7 +149,7 @@ def test_the_name_of_another_is_left_alone_and_told(named: Mirror, tmp_path: Pat
         register(named)
     assert names(named) == ["t", "u"]
     assert named.spark.table(f"{named.database}.t").columns == ["theirs"]
-    assert pipeline.registration_due(named.config)
+    assert registration_due(named.config)
     named.spark.sql(f"DROP TABLE {named.database}.t")
     register(named)
     assert named.spark.table(f"{named.database}.t").columns == ["id"]
@@ -162,7 +163,7 @@ def test_what_was_registered_before_a_kill_is_found_done(named: Mirror) -> None:
         register(named)
     assert len(names(named)) == 1
     assert register(named) == ["t", "u"]
-    assert not pipeline.registration_due(named.config)
+    assert not registration_due(named.config)
 
 
 @on_mysql

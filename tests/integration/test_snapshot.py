@@ -24,9 +24,7 @@ from binlake.metadata.decisions import Reason
 from binlake.phases.bootstrap import begin_lives
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.snapshot import jdbc
-from binlake.snapshot import snapshot as snapshot_room
-from binlake.snapshot import waves as wave
+from binlake.snapshot import jdbc, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks, prepared_xa
 from binlake.source.catalog import included_tables

@@ -26,6 +26,7 @@ from binlake.errors import CheckFailed, ConnectionFailed, UsageError
 from binlake.faults import FaultPoint
 from binlake.metadata.metadata import query
 from binlake.metadata.status import read_status
+from binlake.phases.verification import RepairRequest, VerifyRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.server import Source
@@ -45,7 +46,7 @@ def alone(server: Server, database: str, lake: Path) -> Mirror:
 
 
 def verify(mirror: Mirror, *patterns: str) -> VerifyReport:
-    return pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), tables=list(patterns) or None)
+    return pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), VerifyRequest(list(patterns) or None))
 
 
 def _no_spark(why: str) -> Any:
@@ -156,7 +157,7 @@ def sync(mirror: Mirror) -> None:
 
 
 def repair(mirror: Mirror, **options: Any) -> VerifyReport:
-    return pipeline.repair(mirror.config, mirror.origin, _no_spark, Report(), **options)
+    return pipeline.repair(mirror.config, mirror.origin, _no_spark, Report(), RepairRequest(**options))
 
 
 def planted_in(mirror: Mirror, table: str, kinds: Iterator[str], count: int) -> list[str]:
@@ -425,7 +426,7 @@ def small_chunks(alone: Mirror) -> Iterator[Mirror]:
 
 
 def verify_changed(mirror: Mirror, **options: Any) -> dict[str, TableResult]:
-    report = pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), changed=True, **options)
+    report = pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), VerifyRequest(changed=True, **options))
     return {table.name.table: table for table in report.tables}
 
 
@@ -483,7 +484,9 @@ def test_a_verification_goes_on_where_one_ended(small_chunks: Mirror) -> None:
     """Because its time was up, or because it was killed; what was changed meanwhile is compared again."""
     pattern = f"{small_chunks.database}.t"
     options: dict[str, Any] = {"tables": [pattern]}
-    begun = pipeline.verify(small_chunks.config, small_chunks.origin, _no_spark, Report(), seconds=0, **options)
+    begun = pipeline.verify(
+        small_chunks.config, small_chunks.origin, _no_spark, Report(), VerifyRequest(seconds=0, **options)
+    )
     begun.refuse_unequal()
     (table,) = begun.tables
     assert (table.state, table.looked, begun.to_json()["equal"]) == ("unfinished", 2, None)
@@ -527,7 +530,7 @@ def test_a_busy_server_is_left_alone(alone: Mirror) -> None:
             busy.submit(alone.execute, "SELECT SLEEP(4)")
         while threads_running(alone) < 4:
             time.sleep(0.05)
-        (table,) = pipeline.verify(alone.config, alone.origin, _no_spark, Report(), seconds=1).tables
+        (table,) = pipeline.verify(alone.config, alone.origin, _no_spark, Report(), VerifyRequest(seconds=1)).tables
         assert (table.state, table.looked) == ("unfinished", 0)
         assert verify(alone).equal
         assert threads_running(alone) <= 2

@@ -26,6 +26,7 @@ from binlake.metadata import lease, watermarks
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import RunReport
+from binlake.phases.verification import VerifyRequest
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -229,7 +230,8 @@ class Mirror:
         )
 
     def verify(self, *patterns: str) -> VerifyReport:
-        return pipeline.verify(self.config, self.origin, lambda _: self.spark, Report(), tables=list(patterns) or None)
+        asked = VerifyRequest(list(patterns) or None)
+        return pipeline.verify(self.config, self.origin, lambda _: self.spark, Report(), asked)
 
     def path(self, table: str) -> str:
         return self.config.table_path(TableName(self.database, table))

@@ -1,8 +1,7 @@
 """Names are data, wherever they go."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from binlake import names
 

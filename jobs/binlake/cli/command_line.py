@@ -22,8 +22,7 @@ from typing import Any, get_args
 
 import argcomplete
 
-from binlake import config as configuration
-from binlake import interrupts
+from binlake import config as configuration, interrupts
 from binlake.batch.steps import Status
 from binlake.cli import (
     checks,

@@ -16,8 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, UsageError
 from binlake.feeds.carry import FeedRun, carry
-from binlake.feeds.console import Tail
-from binlake.feeds.console import tail as print_tail
+from binlake.feeds.console import Tail, tail as print_tail
 from binlake.feeds.consume import Consuming, SchemaOf, consume
 from binlake.feeds.feeds_file import Feeds, feeds_of, hold_staging, is_file_of_feeds, understood
 from binlake.feeds.registry import PARTS

@@ -46,9 +46,10 @@ def parse_until(text: str) -> datetime | None:
 
 def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
+    from binlake.phases.open_batch import is_short_run
 
     until, report = parse_until(arguments.until), report_of(arguments)
-    session = session_of("sync", config, report, short_lived=lambda: pipeline.is_short_run(config))
+    session = session_of("sync", config, report, short_lived=lambda: is_short_run(config))
     result = pipeline.sync(config, origin_of(config), session, report, until=until)
     runs = (*result.earlier, result)
     if arguments.json:
@@ -87,6 +88,7 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
+    from binlake.phases.verification import VerifyRequest
 
     if arguments.duration is not None and (arguments.lake or arguments.self_test):
         raise UsageError("--for limits the comparison with the server alone", remedy="leave it out")
@@ -103,10 +105,8 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     if arguments.lake:
         result = pipeline.verify_lake(config, tables=arguments.tables)
     else:
-        result = pipeline.verify(
-            config, origin_of(config), session_of("verify", config, report), report, tables=arguments.tables,
-            by=arguments.by, changed=arguments.changed, seconds=arguments.duration, replica=replica_of(config),
-        )  # fmt: skip
+        asked = VerifyRequest(arguments.tables, arguments.by, arguments.changed, arguments.duration, replica_of(config))
+        result = pipeline.verify(config, origin_of(config), session_of("verify", config, report), report, asked)
     if arguments.json:
         printing.as_json(result.to_json())
     else:
@@ -116,13 +116,11 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 def repair(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
+    from binlake.phases.verification import RepairRequest
 
     report = report_of(arguments)
-    result = pipeline.repair(
-        config, origin_of(config), session_of("repair", config, report), report,
-        tables=arguments.tables, dry_run=arguments.dry_run, keep_values=arguments.keep_values,
-        replica=replica_of(config),
-    )  # fmt: skip
+    asked = RepairRequest(arguments.tables, arguments.dry_run, arguments.keep_values, replica_of(config))
+    result = pipeline.repair(config, origin_of(config), session_of("repair", config, report), report, asked)
     if arguments.json:
         printing.as_json(result.to_json())
     else:
@@ -167,6 +165,7 @@ def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def _register_if_due(config: PipelineConfig, report: Report) -> None:
     """Register the tables' names if the catalog's differ, after a step that may have changed tables."""
     from binlake import pipeline
+    from binlake.phases.register import registration_due
 
-    if pipeline.registration_due(config):
+    if registration_due(config):
         pipeline.register(config, catalog_session_of(config, report), report)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from binlake import config as configuration
-from binlake import names
+from binlake import config as configuration, names
 from binlake.cli import printing
 from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.config import PipelineConfig

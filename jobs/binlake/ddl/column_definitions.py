@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from typing import Any
-from typing import Literal as OneOf
+from typing import Any, Literal as OneOf
 
 from binlake.ddl.alterations import AddForeignKey
 from binlake.ddl.definition import (

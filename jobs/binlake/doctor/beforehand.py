@@ -15,8 +15,7 @@ from binlake.metadata.decisions import Reason
 from binlake.metadata.metadata import metadata_of
 from binlake.phases import bootstrap
 from binlake.phases.bootstrap import KeysAsked
-from binlake.phases.replay import ReplayRequest
-from binlake.phases.replay import check as check_request
+from binlake.phases.replay import ReplayRequest, check as check_request
 from binlake.schema.table import TableName
 from binlake.source.folder import Folder
 from binlake.source.locks import LockMode

@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from typing import Any
 
-from binlake import config as configuration
-from binlake import interrupts
+from binlake import config as configuration, interrupts
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.job import submitter

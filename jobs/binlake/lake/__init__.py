@@ -9,8 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from binlake.lake.opened_lake import Lake
-    from binlake.lake.opened_lake import open_lake as open  # noqa: A004
+    from binlake.lake.opened_lake import (
+        Lake,
+        open_lake as open,  # noqa: A004
+    )
 
 __all__ = ["Lake", "open"]
 

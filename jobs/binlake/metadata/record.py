@@ -15,7 +15,7 @@ from binlake.batch.steps import BatchSteps, Life
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
 from binlake.metadata import table_versions, watermarks
-from binlake.metadata.lease import Lease, OpenBatch
+from binlake.metadata.lease import Control, Lease, OpenBatch
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
@@ -400,11 +400,6 @@ def note_run(
     metadata.append("runs", [row])
 
 
-def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
-    """Return the report of a run for a batch; None where another run recorded it."""
-    return next((report for report in recorded_by(metadata, run) if report.batch == batch), None)
-
-
 def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
     """Return the reports of all batches that a run recorded, in their order."""
     rows = metadata.read("runs", where=f"kind = 'sync' AND run = {literal(run)}")
@@ -431,8 +426,15 @@ def nothing_new(batch: int | None, position: str, message: str) -> RunReport:
     return RunReport(batch, position, message, 0, 0, (), ())
 
 
-def last_run(config: PipelineConfig, position: Position | None, batch: int) -> RunReport:
-    """Return the report of a record that finds no open batch: what was recorded last."""
+def recorded_before(
+    metadata: Metadata, config: PipelineConfig, control: Control, batch: int | None, run: str | None
+) -> RunReport:
+    """Return the report of a record that finds no open batch: this run's own report of the batch, where it recorded it
+    and died before it could announce it; else what was recorded last."""
+    for report in recorded_by(metadata, run) if run else ():
+        if report.batch == batch:
+            return report
+    position = control.position
     where = position.short if position else "nowhere"
-    message = f"nothing to record: batch {batch} of {config.source.name} is recorded, up to {where}"
-    return nothing_new(batch, str(position or ""), message)
+    message = f"nothing to record: batch {control.batch} of {config.source.name} is recorded, up to {where}"
+    return nothing_new(control.batch, str(position or ""), message)

@@ -14,9 +14,9 @@ from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
-from binlake.metadata import decisions, watermarks
+from binlake.metadata import decisions, lease, watermarks
 from binlake.metadata.lease import Control, Lease, RecordedState
-from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_run
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.report import counted
@@ -25,8 +25,9 @@ from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, included_tables, read_tables
+from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
-from binlake.source.log import Log
+from binlake.source.log import opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
@@ -159,17 +160,18 @@ def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
         )
 
 
-def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
+def begin_with_files(config: PipelineConfig, folder: Folder, patterns: list[str] | None) -> str:
     """Follow a folder of binlog files from its first one, or from the lake's position; return what to report."""
     refuse_patterns_of_files(patterns or ())
-    position = held.control().position
-    if position is not None:
-        return f"the lake stands at {position.short}; sync goes on from there"
-    (file, size), *_ = log.binary_logs()
-    transport = log.transport()
-    executed = str(executed_before(transport, file, size))
-    start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
-    held.stand(RecordedState(held.control().batch, start))
+    with lease.held(metadata_of(config)) as held, opened(folder) as log:
+        position = held.control().position
+        if position is not None:
+            return f"the lake stands at {position.short}; sync goes on from there"
+        (file, size), *_ = log.binary_logs()
+        transport = log.transport()
+        executed = str(executed_before(transport, file, size))
+        start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
+        held.stand(RecordedState(held.control().batch, start))
     return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
 
 

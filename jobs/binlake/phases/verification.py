@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig, VerifyWay
@@ -11,6 +13,7 @@ from binlake.errors import NoSnapshotYet, UsageError
 from binlake.metadata import lease
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, metadata_of
+from binlake.phases import snapshots
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source import read_replica
@@ -44,7 +47,7 @@ class ComparedServer:
         if self.replica and (position := lease.read(metadata).position):
             self.replica.wait_for(position, read_replica.PATIENCE)
 
-    def place(self, held: Lease, catch_up: Callable[[Position], None]) -> ReadPlace:
+    def place(self, held: Lease, catch_up: Callable[[Position], object]) -> ReadPlace:
         """Return what reads where the server is in the log that the lake follows.
 
         An unfinished batch is carried to its end first: a replica may stand within it. Raises ConnectionFailed,
@@ -62,56 +65,94 @@ class ComparedServer:
 
 
 @dataclass(frozen=True)
-class RepairAsked:
-    """What is to become of differing rows. dry_run: nothing. keep_values: the lake's former values are noted, too."""
+class VerifyRequest:
+    """What to compare, and how.
 
-    held: Lease
-    dry_run: bool
-    keep_values: bool
+    tables: patterns, None for all. by: overrides the YAML's ``verify.by``. changed: compare what may have changed since
+    it was compared, and a share of the rest. seconds: stop once so many have passed; the next verification goes on
+    there. replica: read in the server's place, which isn't locked then.
+    """
+
+    tables: list[str] | None = None
+    by: VerifyWay | None = None
+    changed: bool = False
+    seconds: float | None = None
+    replica: Endpoint | None = None
+
+    def settings(self, config: PipelineConfig) -> PipelineConfig:
+        """Return the settings to compare under. Raises UsageError where only some chunks are compared by hashes."""
+        way = self.by or config.verify.by
+        if way == "hash" and (self.changed or self.seconds is not None):
+            raise UsageError(
+                "by hash all rows are compared, in one run", remedy="leave out --changed and --for, or --by hash"
+            )
+        return config.verified_by(way)
 
 
-def chosen_way(config: PipelineConfig, by: VerifyWay | None, *, by_chunks: bool) -> PipelineConfig:
-    """Return the settings for comparing in a way; without one in the YAML's. Raises UsageError where only some chunks
-    are to be compared by hashes."""
-    way = by or config.verify.by
-    if by_chunks and way == "hash":
-        raise UsageError(
-            "by hash all rows are compared, in one run", remedy="leave out --changed and --for, or --by hash"
-        )
-    return config.verified_by(way)
+@dataclass(frozen=True)
+class RepairRequest:
+    """What to put right. dry_run: nothing is. keep_values: the lake's former values are noted, too. tables, replica: as
+    of VerifyRequest."""
+
+    tables: list[str] | None = None
+    dry_run: bool = False
+    keep_values: bool = False
+    replica: Endpoint | None = None
 
 
-def compare(
+CarryTo = Callable[[Lease, Position], object]
+"""Carries the lake to exactly a position, under the lease."""
+
+
+def verify(
     config: PipelineConfig,
-    server: Endpoint,
-    place: ReadPlace,
+    origin: Origin,
     session: SessionFactory,
     report: Report,
-    catch_up: Callable[[Position], None],
-    go_on: Callable[[], None] = lambda: None,
-    *,
-    tables: list[str] | None,
+    asked: VerifyRequest,
+    carry_to: CarryTo,
     run: str | None,
-    changed: bool = False,
-    seconds: float | None = None,
-    repair: RepairAsked | None = None,
 ) -> VerifyReport:
-    """Compare the tables that patterns match with the server.
+    """Compare tables with the server. The lease is held until the lake stands at the position of the server's views."""
+    from binlake.verify.verify import verify as compare
 
-    place: see ComparedServer. catch_up: brings the lake to exactly a position. go_on: called once nothing more depends
-    on the lake's standing still there. changed, seconds: as of ``verify``.
-    """
+    chosen = asked.settings(config)
+    server = ComparedServer.of(origin, asked.replica, "verify")
+    snapshots.snapshot_asked(config, origin, session, report, run)
+    server.wait_for_lake(metadata_of(config))
+    with ExitStack() as standing_still:
+        held = standing_still.enter_context(lease.held(metadata_of(config)))
+        under_lease = partial(carry_to, held)
+        return compare(
+            chosen, server.endpoint, session, metadata_of(chosen), under_lease, standing_still.close,
+            tables=asked.tables, report=report, run=run, changed=asked.changed, seconds=asked.seconds,
+            place=server.place(held, under_lease),
+        )  # fmt: skip
+
+
+def repair(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    asked: RepairRequest,
+    carry_to: CarryTo,
+    run: str | None,
+) -> VerifyReport:
+    """Compare tables with the server, and put right what differs. The lease is held to the end."""
     from binlake.verify.repair import Repairs
-    from binlake.verify.verify import verify
+    from binlake.verify.verify import verify as compare
 
-    metadata, repairs = metadata_of(config), None
-    if repair:
-        metadata = repair.held.metadata
-        repairs = Repairs(repair.held, config, session, dry_run=repair.dry_run, keep_values=repair.keep_values)
-    return verify(
-        config, server, session, metadata, catch_up, go_on, tables=tables, report=report, repairs=repairs, run=run,
-        changed=changed, seconds=seconds, place=place,
-    )  # fmt: skip
+    by_read = config.verified_by("read")
+    server = ComparedServer.of(origin, asked.replica, "repair")
+    server.wait_for_lake(metadata_of(config))
+    with lease.held(metadata_of(config)) as held:
+        under_lease = partial(carry_to, held)
+        repairs = Repairs(held, by_read, session, dry_run=asked.dry_run, keep_values=asked.keep_values)
+        return compare(
+            by_read, server.endpoint, session, held.metadata, under_lease,
+            tables=asked.tables, report=report, repairs=repairs, run=run, place=server.place(held, under_lease),
+        )  # fmt: skip
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:

@@ -21,8 +21,7 @@ _PASSWORD = "binlake"
 def pkcs12(pem: str, password: str, remedy: str) -> bytes:
     """Make a trust store with all certificates of a file. Raises ConfigurationError."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
-    from cryptography.hazmat.primitives.serialization import pkcs12 as form
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12 as form
 
     try:
         certificates = x509.load_pem_x509_certificates(Path(pem).read_bytes())

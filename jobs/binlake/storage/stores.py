@@ -11,13 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from binlake.storage.azure import ADDRESS as _AZURE_ADDRESS
-from binlake.storage.azure import Azure as Azure
-from binlake.storage.azure import check as _check_azure
-from binlake.storage.s3 import S3 as S3
-from binlake.storage.s3 import Account as Account
-from binlake.storage.s3 import check as _check_s3
-from binlake.storage.s3 import has_profile as has_profile
+from binlake.storage.azure import ADDRESS as _AZURE_ADDRESS, Azure as Azure, check as _check_azure
+from binlake.storage.s3 import S3 as S3, Account as Account, check as _check_s3, has_profile as has_profile
 
 _STORES = {"s3": "s3", "s3a": "s3", "abfs": "azure", "abfss": "azure"}
 _FILE_SYSTEMS = ("file", "hdfs")

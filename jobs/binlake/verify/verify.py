@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DifferingRow", "TableResult", "VerifyReport", "verify"]
 
-CatchUp = Callable[[Position], None]
+CatchUp = Callable[[Position], object]
 """A function that brings the lake to exactly a position."""
 
 _ALTERED = {ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}

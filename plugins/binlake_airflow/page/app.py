@@ -9,16 +9,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
-from fastapi import Path as PathParameter
+from fastapi import Depends, FastAPI, HTTPException, Path as PathParameter, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
 from binlake.metadata.metadata import now_us
-from binlake_airflow.page import actions, answers
-from binlake_airflow.page import feeds as feeds_of
-from binlake_airflow.page import tables as tables_of
+from binlake_airflow.page import actions, answers, feeds as feeds_of, tables as tables_of
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
 

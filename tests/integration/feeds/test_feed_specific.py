@@ -14,8 +14,7 @@ import pytest
 import peers
 from apicurio_registry import ApicurioRegistry
 from binlake.errors import FeedError, SinkFailed
-from binlake.feeds import carry as carrying
-from binlake.feeds import consume
+from binlake.feeds import carry as carrying, consume
 from binlake.feeds.carry import Parts
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import make_format

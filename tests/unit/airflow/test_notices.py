@@ -294,8 +294,8 @@ def test_differing_rows_are_put_right_where_that_is_wanted(
     put_right = replace(differs, tables=(replace(table, repair=TableRepair("repaired", {"missing": 1}, 7)),))
     repaired: list[Any] = []
 
-    def repair(*_: Any, tables: Any, **__: Any) -> VerifyReport:
-        repaired.append(tables)
+    def repair(*arguments: Any) -> VerifyReport:
+        repaired.append(arguments[4].tables)
         return put_right
 
     monkeypatch.setattr(pipeline, "verify", lambda *_, **__: differs)

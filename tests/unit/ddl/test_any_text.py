@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from binlake.ddl import statements
 from binlake.errors import BinlakeError

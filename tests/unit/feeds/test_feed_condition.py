@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from binlake.errors import ConfigurationError, FeedError
 from binlake.feeds import condition

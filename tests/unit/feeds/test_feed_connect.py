@@ -8,8 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from binlake.binlog.border import INSERT, staged_schema
 from binlake.config.feed_config import DebeziumFormat

@@ -10,15 +10,13 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError
 
 from binlake.config.feed_config import DebeziumFormat
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable
-from binlake.feeds.formats import avro
-from binlake.feeds.formats import debezium_schemas as schemas
+from binlake.feeds.formats import avro, debezium_schemas as schemas
 from binlake.feeds.formats.connect import Schema, type_of
 from binlake.feeds.formats.connect_avro import AvroWriter, avro_schema
 from binlake.feeds.formats.decimals import unscaled

@@ -11,8 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from binlake.binlog.border import staged_schema
 from binlake.config.feed_config import GenericFormat

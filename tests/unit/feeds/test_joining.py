@@ -6,8 +6,7 @@ from json.encoder import encode_basestring
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from binlake.feeds.formats import joining
 from binlake.feeds.formats.joining import joined, listed, quoted

@@ -14,13 +14,13 @@ sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
 
 import logs
 
-from binlake import pipeline
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.transport import FileTransport, LogChunk, Transport
 from binlake.config import PipelineConfig
 from binlake.errors import PositionLost
 from binlake.metadata import lease
 from binlake.metadata.lease import Control, OpenBatch
+from binlake.phases.open_batch import is_short_run
 from binlake.position import Position, Range, Slice
 from binlake.report import Report
 from binlake.staging import stage
@@ -132,7 +132,7 @@ def test_a_run_is_short_when_it_planned_a_short_range(
     config: PipelineConfig, monkeypatch: pytest.MonkeyPatch, begun: OpenBatch | None, short: bool
 ) -> None:
     monkeypatch.setattr(lease, "read", lambda metadata: Control("me", "token", 2, 9, 1, begun, None))
-    assert pipeline.is_short_run(config) == short
+    assert is_short_run(config) == short
 
 
 def test_how_far_a_reading_is_how_fast_and_how_long_it_will_take() -> None:
