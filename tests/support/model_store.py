@@ -11,7 +11,8 @@ from typing import Any
 from binlake.errors import LakeError
 from binlake.metadata import formats, watermarks
 from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import SCHEMAS, Metadata, Newest, literal
+from binlake.metadata.metadata import Metadata, Newest, literal
+from binlake.metadata.table_schemas import SCHEMAS
 from binlake.position import Position
 
 

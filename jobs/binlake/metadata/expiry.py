@@ -22,7 +22,8 @@ from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError
 from binlake.metadata import table_versions
-from binlake.metadata.metadata import SCHEMAS, TOMBSTONE_SECONDS, Metadata, literal, now_us
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
 

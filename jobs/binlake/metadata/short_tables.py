@@ -16,7 +16,8 @@ from binlake.delta import opened_tables
 from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError, StagingError
 from binlake.metadata.expiry import OTHERS_WRITE, TOMBSTONES, interval
-from binlake.metadata.metadata import SCHEMAS, TOMBSTONE_SECONDS, Metadata
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
 from binlake.storage import files, storage_errors
 
 _LOG_MINUTES, _FEWEST_COMMITS = 5, 200

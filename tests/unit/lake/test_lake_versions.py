@@ -18,7 +18,8 @@ from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
 from binlake.metadata import lease, record, table_versions, watermarks
 from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import SCHEMAS, Metadata, now_us
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.table_schemas import SCHEMAS
 from binlake.position import Position, Range
 from binlake.schema.table import Column, TableName, TableSchema
 

@@ -21,7 +21,8 @@ from binlake.batch.steps import Standstill
 from binlake.errors import LakeError, NewerMetadata
 from binlake.metadata import formats, lease, record, watermarks
 from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import SCHEMAS, Metadata
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.table_schemas import SCHEMAS
 from binlake.position import Position, Range, Slice
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import Column, Index, TableName, TableSchema, Virtual

@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 
 from binlake.errors import LakeError
 from binlake.metadata import runs
-from binlake.metadata.metadata import SCHEMAS, Metadata
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.table_schemas import SCHEMAS
 
 
 @pytest.fixture
