@@ -20,6 +20,7 @@ from servers import Server
 
 Row = Mapping[str, Any]
 _ADD = re.compile(r"ADD (\w+) (?:INT|BIGINT) (?:NOT NULL )?DEFAULT (\d+)")
+_PLAYED = re.compile(r"Query|Xid|(Write|Update|Delete)_rows(_v1)?")
 _RENAME = re.compile(r"RENAME COLUMN (\w+) TO (\w+)")
 
 
@@ -58,12 +59,12 @@ class Oracle:
 
     def play(self) -> None:
         """Play the log up to its end."""
-        file, number = self.file, 0
+        file, offsets = self.file, self._offsets(self.file, self.offset)
         for event in self._events():
             if isinstance(event, RotateEvent):
-                file = event.next_binlog
+                file, offsets = event.next_binlog, self._offsets(event.next_binlog, event.position)
                 continue
-            place = f"{boundary(file, event.packet.log_pos - event.packet.event_size)}"
+            place = f"{boundary(file, next(offsets))}"
             if isinstance(event, QueryEvent):
                 self._statement(event.query, f"{place}:{0:09}", event.timestamp)
             elif isinstance(event, XidEvent):
@@ -84,6 +85,13 @@ class Oracle:
             yield from stream
         finally:
             stream.close()
+
+    def _offsets(self, file: str, start: int) -> Iterator[int]:
+        """Yield where events begin, of the kinds that are played. MariaDB 11.4 and newer don't write it into the
+        headers of a transaction's events."""
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {start}")
+            yield from (int(offset) for _, offset, kind, *_ in cursor.fetchall() if _PLAYED.fullmatch(kind))
 
     def _row(self, event: RowsEvent, row: dict[str, Any], position: str) -> None:
         if isinstance(event, WriteRowsEvent):
