@@ -251,6 +251,10 @@ class LakeError(BinlakeError):
     retryable = True
 
 
+class WrittenMeanwhile(LakeError):
+    """Another process wrote a metadata table between a look at it and the write."""
+
+
 class FeedError(BinlakeError):
     """A feed can't go on. The mirror does."""
 

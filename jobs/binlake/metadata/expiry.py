@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from binlake.config import MaintainConfig
 from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
-from binlake.errors import LakeError
+from binlake.errors import LakeError, WrittenMeanwhile
 from binlake.metadata import table_versions
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
@@ -79,9 +79,8 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     """Remove expired rows, and return their number by table."""
     old, old_quarantine = now_us() - int(promised.runs_days * DAY_US), now_us() - int(promised.quarantine_days * DAY_US)
-    stands_still = [
-        row for row in metadata.read("watermarks") if row["status"] not in ("following", "excluded", "dropped")
-    ]
+    marks = metadata.read("watermarks")
+    stands_still = [row for row in marks if row["status"] not in ("following", "excluded", "dropped")]
     stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
     kinds = metadata.read("runs", ["kind", "ended_us"])
     runs = [row["ended_us"] for row in kinds if row["kind"] in ("sync", "bootstrap")]
@@ -97,6 +96,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     if ended := _snapshots_ended(metadata, old):
         predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
     removed = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
+    removed["verified"] = _forget_lives(metadata, [row["table_id"] for row in marks if row["status"] != "dropped"])
     removed[table_versions.TABLE] = table_versions.expire(metadata, old)
     if promised.ddl_history_days is not None:
         removed["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))
@@ -109,6 +109,15 @@ def _remove(metadata: Metadata, name: str, predicate: str) -> int:
     if rows:
         metadata.replace(name, predicate, [])
     return rows
+
+
+def _forget_lives(metadata: Metadata, lives: Sequence[str]) -> int:
+    """Remove what is known equal of other lives, and return its rows. A verification that writes meanwhile goes first:
+    it doesn't hold the lease."""
+    with suppress(WrittenMeanwhile):
+        if lives:
+            return _remove(metadata, "verified", f"table_id NOT IN ({', '.join(map(literal, lives))})")
+    return 0
 
 
 def _snapshots_ended(metadata: Metadata, old: int) -> list[str]:

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.errors import LakeError, LakeGone
+from binlake.errors import LakeError, LakeGone, WrittenMeanwhile
 from binlake.metadata import known_lakes
 from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, kind_read
 from binlake.schema.table import TableName
@@ -361,7 +361,7 @@ class Metadata:
                     write_deltalake(table, data, mode=mode, predicate=predicate)
         except CommitFailedError as error:
             self.check()
-            raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
+            raise WrittenMeanwhile(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
 

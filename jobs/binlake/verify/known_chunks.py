@@ -11,12 +11,14 @@ from typing import Any, Self
 import numpy as np
 
 from binlake.batch.steps import Life
+from binlake.errors import WrittenMeanwhile
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.schema.table import TableName
 from binlake.verify.key_cells import CELLS, KeyCells, range_column
 from binlake.verify.row_checksums import Flags, Sums
 
 TABLE = "verified"
+_TRIES = 5
 _NOTED_EVERY = 20.0
 """Seconds after which a run notes what it has compared by then: so much is compared again if it is killed."""
 
@@ -153,5 +155,14 @@ class ChunkNotes:
             pending, self._pending = self._pending, {}
         rows = [row for name, known in pending.items() for row in known.to_rows(self._lives[name])]
         if ids := sorted({row["table_id"] for row in rows}):
-            self._metadata.replace(TABLE, f"table_id IN ({', '.join(map(literal, ids))})", rows)
+            self._replace(f"table_id IN ({', '.join(map(literal, ids))})", rows)
         self._written = time.monotonic()
+
+    def _replace(self, predicate: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Replace rows, again where an upkeep wrote them meanwhile: the lease isn't held here. Raises LakeError."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._metadata.replace(TABLE, predicate, rows)
+            except WrittenMeanwhile:
+                if not left:
+                    raise

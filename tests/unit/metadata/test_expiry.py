@@ -84,6 +84,16 @@ def test_snapshots_that_aren_t_done_and_the_newest_of_each_table_stay(metadata: 
     assert unfinished_snapshots(metadata) == {"dead": ("d", "t")}
 
 
+def test_what_is_known_of_former_lives_goes(metadata: Metadata) -> None:
+    for life in ("former", "dropped", "following", "stopped"):
+        metadata.append("verified", [{"table_id": life, "chunk": number} for number in range(2)])
+    assert keep(metadata)["verified"].rows_expired == 0
+    metadata.append("watermarks", [{"table_id": "dropped", "status": "dropped", "batch": 2}])
+    metadata.append("watermarks", [{"table_id": life, "status": life, "batch": 2} for life in ("following", "stopped")])
+    assert keep(metadata)["verified"].rows_expired == 4
+    assert left(metadata, "verified", "table_id") == ["following", "following", "stopped", "stopped"]
+
+
 def test_the_ddl_history_stays_for_ever_or_as_long_as_shapes_are_promised(metadata: Metadata) -> None:
     for table, offset, days in (("t", 1, 900), ("t", 2, 800), ("t", 3, 10), ("u", 4, 700)):
         told = {"batch": offset, "offset": offset, "committed_us": ago(days), "database": "d", "table": table}
