@@ -9,6 +9,7 @@ import pytest
 
 from begun_alone import begin_alone
 from binlake import pipeline
+from binlake.doctor.replica_checks import replica_checks
 from binlake.errors import ConnectionFailed, SourceError
 from binlake.lake.opened_lake import open_lake
 from binlake.phases.verification import VerifyRequest
@@ -77,6 +78,7 @@ def test_the_lake_is_compared_where_the_replica_stands(
     catch_up(replica, primary)
     apply_nothing(replica)
     mirror.execute("UPDATE t SET v = 'the replica lacks it' WHERE id = 2")
+    assert {check.ok for check in replica_checks(mirror.config, mirror.origin, endpoint_of(replica))} == {True}
 
     report = verify(mirror, replica)
     assert counts(report) == [(True, 2, 2)]
@@ -87,6 +89,8 @@ def test_the_lake_is_compared_where_the_replica_stands(
     monkeypatch.setattr(read_replica, "PATIENCE", 0.2)
     with pytest.raises(ConnectionFailed, match="hasn't executed what the lake holds"):
         verify(mirror, replica)
+    (behind,) = [c for c in replica_checks(mirror.config, mirror.origin, endpoint_of(replica)) if c.ok is not True]
+    assert (behind.name, behind.ok) == ("replica's position", "warn")
     apply_again(replica, primary)
     assert counts(verify(mirror, replica)) == [(True, 2, 2)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from binlake import config as configuration
 from binlake.cli import printing
-from binlake.cli.sessions import origin_of, report_of, session_of
+from binlake.cli.sessions import origin_of, replica_of, report_of, session_of
 from binlake.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ def _checks_of_source(arguments: argparse.Namespace) -> list[Check]:
     origin = origin_of(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
     checks = preflight(config, origin, session=session_of("doctor", config, report_of(arguments)))
+    if replica := replica_of(config):
+        from binlake.doctor.replica_checks import replica_checks
+
+        checks += replica_checks(config, origin, replica)
     if config.feeds:
         from binlake.feeds.feed_checks import checks as feed_checks
 
