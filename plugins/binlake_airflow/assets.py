@@ -79,6 +79,18 @@ def changes(report: RunReport) -> list[TableEvent]:
     ]  # fmt: skip
 
 
+def repairs(metadata: Metadata, run: str) -> list[TableEvent]:
+    """Return the events of the tables of which a run put rows right."""
+    from binlake.metadata.metadata import literal
+
+    repaired: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in sorted(metadata.read("repairs", where=f"run = {literal(run)}"), key=lambda row: row["at_us"]):
+        extra = {name: row[name] for name in ("batch", "position", "delta_version")}
+        table = f"{row['database']}.{row['table']}"
+        repaired.setdefault((table, row["delta_version"]), {"repaired": 0, **extra})["repaired"] += row["rows"]
+    return [(table, extra) for (table, _), extra in repaired.items()]
+
+
 def copies(metadata: Metadata, run: str) -> list[TableEvent]:
     """Return the events of the tables that a run's snapshots copied."""
     from binlake.phases.bootstrap import tables_copied

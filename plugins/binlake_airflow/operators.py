@@ -238,7 +238,7 @@ class BinlakeAnnounceOperator(SourceOperator):
 
     :param config_file: the source's YAML (templated)
     :param batches: also update the assets of tables changed by batches that this run recorded, as a verification and
-        the copy of a key range do
+        the copy of a key range do, and of tables that it repaired
     """
 
     def __init__(self, *, batches: bool = False, **kwargs: Any) -> None:
@@ -254,10 +254,11 @@ class BinlakeAnnounceOperator(SourceOperator):
             metadata = metadata_of(config)
             copied = assets.copies(metadata, run_key(context))
             recorded = recorded_by(metadata, run_key(context)) if self.batches else []
+            repaired = assets.repairs(metadata, run_key(context)) if self.batches else []
         for table, extra in copied:
             self.log.info("%s was copied, Delta version %s", table, extra["delta_version"])
         changed = [event for report in recorded for event in assets.changes(report)]
-        assets.announce(context, config, [*changed, *copied])
+        assets.announce(context, config, [*changed, *copied, *repaired])
 
 
 class _BatchFindingOperator(SourceOperator):

@@ -107,7 +107,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     # Rows that a repair put right, as they were before. key, columns, before (values, if they are kept): JSON.
     "repairs": _schema(
-        repair=_TEXT, at_us=_INT, table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
+        repair=_TEXT, run=_TEXT, at_us=_INT, table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
         delta_version=_INT, kind=_TEXT, rows=_INT, key=_TEXT, columns=_TEXT, before=_TEXT,
     ),
     "verifications": _schema(

@@ -148,7 +148,7 @@ def repair(
     server.wait_for_lake(metadata_of(config))
     with lease.held(metadata_of(config)) as held:
         under_lease = partial(carry_to, held)
-        repairs = Repairs(held, by_read, session, dry_run=asked.dry_run, keep_values=asked.keep_values)
+        repairs = Repairs(held, by_read, session, run, dry_run=asked.dry_run, keep_values=asked.keep_values)
         return compare(
             by_read, server.endpoint, session, held.metadata, under_lease,
             tables=asked.tables, report=report, repairs=repairs, run=run, place=server.place(held, under_lease),

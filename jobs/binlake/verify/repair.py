@@ -153,11 +153,19 @@ def _as_text(value: Any) -> str:
 
 class Repairs:
     """The repairs of one run. held: the source's lease, under which the lake was brought to the position compared.
-    session: for large tables beside mirrors."""
+    session: for large tables beside mirrors. run: the run's name."""
 
     def __init__(
-        self, held: Lease, config: PipelineConfig, session: SessionFactory, *, dry_run: bool, keep_values: bool
+        self,
+        held: Lease,
+        config: PipelineConfig,
+        session: SessionFactory,
+        run: str | None,
+        *,
+        dry_run: bool,
+        keep_values: bool,
     ) -> None:
+        self._run = run
         self._held = held
         self._session = session
         self._config = config
@@ -268,8 +276,8 @@ class Repairs:
 
     def _note(self, life: Life, version: int, batch: int, position: str, correction: Correction) -> None:
         common = {
-            "repair": self._repair, "at_us": now_us(), "table_id": life.id, "database": life.name.database,
-            "table": life.name.table, "batch": batch, "position": position, "delta_version": version,
+            "repair": self._repair, "run": self._run, "at_us": now_us(),
+            "table_id": life.id, "database": life.name.database, "table": life.name.table, "batch": batch, "position": position, "delta_version": version,
         }  # fmt: skip
         self._held.metadata.append("repairs", [{**common, **note} for note in correction.notes])
 

@@ -166,6 +166,20 @@ def test_a_batch_that_a_verification_recorded_is_announced_by_its_run(merged: Pa
     assert Run(merged, "another").announce(batches=True) == []
 
 
+def test_tables_of_which_a_run_put_rows_right_are_announced_once(file: Path) -> None:
+    run = Run(file)
+    metadata = pipeline.metadata_of(config.load(file))
+    common = {"database": "shop", "table": "orders", "batch": 7, "position": str(STOP), "delta_version": 9, "at_us": 1}
+    for name, rows in ((run_key(run.context), 2), (run_key(run.context), 3), ("another", 1), (None, 1)):
+        metadata.append("repairs", [{**common, "run": name, "rows": rows}])
+    assert run.announce() == []
+    assert run.announce(batches=True) == ["binlake://shop/shop.orders"]
+    assert run.announce(batches=True) == []
+    assert run.events[0].extra == {
+        "repaired": 5, "batch": 7, "position": str(STOP), "delta_version": 9, "verified_through": None,
+    }  # fmt: skip
+
+
 def copied(table: str, version: int) -> SnapshotResult:
     return SnapshotResult(TableName("shop", table), f"life of {table}", SCHEMA, START, START, 5, 50, 1.0, 0, version)
 
