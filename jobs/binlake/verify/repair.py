@@ -277,7 +277,8 @@ class Repairs:
     def _note(self, life: Life, version: int, batch: int, position: str, correction: Correction) -> None:
         common = {
             "repair": self._repair, "run": self._run, "at_us": now_us(),
-            "table_id": life.id, "database": life.name.database, "table": life.name.table, "batch": batch, "position": position, "delta_version": version,
+            "table_id": life.id, "database": life.name.database, "table": life.name.table,
+            "batch": batch, "position": position, "delta_version": version,
         }  # fmt: skip
         self._held.metadata.append("repairs", [{**common, **note} for note in correction.notes])
 
