@@ -9,6 +9,7 @@ import pytest
 
 from binlake.cli import command_line
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import log_noted
 from mirror import Mirror
 
 
@@ -45,7 +46,8 @@ def test_status_of_tables_and_log(standing: Mirror, capsys: pytest.CaptureFixtur
     standing.sync()
     assert told()["bytes_ahead"] == 0
     # What the server said of its log stands in metadata, for who doesn't ask it.
-    (seen,) = Metadata(standing.config.metadata_path("").rstrip("/")).read("source_log")
+    seen = log_noted(Metadata(standing.config.metadata_path("").rstrip("/")))
+    assert seen is not None
     assert (seen["head"], seen["bytes_ahead"], seen["files"] >= 1) == (told()["head"], 0, True)
     seconds = standing.server.execute("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0]
     assert seen["kept_hours"] == (seconds / 3600 or None)

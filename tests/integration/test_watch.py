@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from binlake.metadata import lease
+from binlake.metadata.record import log_noted
 from binlake.phases.watch import Watched, watch
 from binlake.source.retention import RETENTION, headroom_seconds, retention_hours
 from binlake.source.server import Source
@@ -41,10 +42,12 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     assert found.headroom_seconds == 36_000  # the file in use is kept as long as that from when it is closed
     assert not changed.poke({})
     mirror.execute("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2)")
-    (seen,) = mirror.metadata.read("source_log")
+    seen = log_noted(mirror.metadata)
+    assert seen is not None
     mirror.metadata.replace("source_log", "true", [{**seen, "at_us": 0}])
     found = watch(mirror.config, mirror.origin)
-    (seen,) = mirror.metadata.read("source_log")
+    seen = log_noted(mirror.metadata)
+    assert seen is not None
     assert (seen["bytes_ahead"], seen["at_us"] > 0) == (found.lag_bytes, True), "known without a sync"
     assert found.lag_bytes
     assert found.lag_bytes > 100

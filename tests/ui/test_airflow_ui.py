@@ -19,6 +19,7 @@ from playwright.sync_api import expect
 import comparison
 from airflow_home import AirflowHome, wait_for
 from binlake import pipeline
+from binlake.metadata.record import log_noted
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def test_the_page_shows_what_the_metadata_say(desk: Desk) -> None:
     cells = row.locator("td.number").all_inner_texts()
     assert cells[:4] == ["2", "0", "0", "0"], "rows, inserted, updated, deleted"
     metadata = pipeline.metadata_of(desk.home.config)
-    (seen,) = metadata.read("source_log")
+    seen = log_noted(metadata)
+    assert seen is not None
     expect(page.get_by_title(f"The server's end of the log was {seen['head']}")).to_be_visible()
     desk.keep("3 the source")
 

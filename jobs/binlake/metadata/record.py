@@ -16,7 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
 from binlake.metadata import table_versions, watermarks
 from binlake.metadata.lease import Control, Lease, OpenBatch
-from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.metadata.metadata import Metadata, Newest, literal, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from binlake.source.ahead import LogSeen
 
 
+LOG_NOTED_EACH_US = 5 * 60 * 1_000_000
+"""Microseconds of which the newest look at the server's log is kept."""
 _MISSING_BATCHES = ("stopped", "excluded")
 """Statuses of lives that keep their position, and the number of the first batch that they miss."""
 
@@ -110,11 +112,19 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
     )
 
 
-def note_log(metadata: Metadata, seen: LogSeen) -> None:
-    """Write what the server said of its log, for readers of metadata. Nothing depends on it, so failures are
-    ignored."""
+def note_log(metadata: Metadata, seen: LogSeen, batch: int) -> None:
+    """Write what the server said of its log, for readers of metadata; of each five minutes the newest stays.
+
+    batch: the newest that is planned. Nothing depends on it, so failures are ignored.
+    """
+    since = seen.at_us - seen.at_us % LOG_NOTED_EACH_US
     with suppress(LakeError):
-        metadata.replace("source_log", "true", [asdict(seen)])
+        metadata.replace("source_log", f"at_us >= {since}", [{**asdict(seen), "batch": batch}])
+
+
+def log_noted(metadata: Metadata) -> dict[str, Any] | None:
+    """Return what the server said of its log when it was looked at last; None before that."""
+    return next(iter(metadata.read("source_log", newest=Newest("at_us", 1))), None)
 
 
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:

@@ -124,9 +124,10 @@ def _head(row: dict[str, Any]) -> RunHead:
     return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **texts})
 
 
-def newest(metadata: Metadata, count: int, *, before_us: int | None = None) -> list[RunHead]:
-    """Return runs, the one that ended last first. before_us: only those that ended before."""
-    where = None if before_us is None else f"ended_us < {before_us}"
+def newest(metadata: Metadata, count: int, *, before_us: int | None = None, where: str | None = None) -> list[RunHead]:
+    """Return runs, the one that ended last first. before_us: only those that ended before. where: a predicate."""
+    if before_us is not None:
+        where = f"ended_us < {before_us}" + (f" AND {where}" if where else "")
     return [_head(row) for row in metadata.read("runs", _HEAD, where=where, newest=Newest("ended_us", count))]
 
 

@@ -152,7 +152,7 @@ def _failed(metadata: Metadata, last: dict[str, Any] | None, *, is_open: bool) -
     for row in metadata.read("runs", columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1)):
         since = [last["ended_us"]] if last else []
         if not is_open:
-            since += [seen["at_us"] for seen in metadata.read("source_log", ["at_us"])]
+            since += [seen["at_us"] for seen in metadata.read("source_log", ["at_us"], newest=Newest("at_us", 1))]
         if all(at_us <= row["ended_us"] for at_us in since):
             phase = next(iter(json.loads(row["phases"])))
             return FailedRun(row["run"], phase, row["batch"], row["ended_us"], row["message"])

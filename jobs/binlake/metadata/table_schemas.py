@@ -75,9 +75,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
         offset=_INT, created=_INT,
     ),
-    # One row: what the server said of its log when it was looked at last, see source.ahead.LogSeen.
+    # What the server said of its log when it was looked at, see source.ahead.LogSeen: the newest of each five minutes.
+    # batch: the newest that was planned.
     "source_log": _schema(
-        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64()
+        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64(),
+        batch=_INT,
     ),
     # When a server was seen to write no log, by its clock: what it executed around then stands in none.
     "unlogged": _schema(server=_TEXT, at_us=_INT),

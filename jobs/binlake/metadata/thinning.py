@@ -128,7 +128,8 @@ def thin_runs(metadata: Metadata, before_us: int) -> int:
 
 
 def _run_of(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the newest of some runs, with what all of them did."""
+    """Return the newest of some runs, with what all of them did, and begun so long before its end as all of them
+    took."""
     ordered = sorted(runs, key=lambda run: run["batch"])
     phases: dict[str, float] = defaultdict(float)
     tables: dict[str, dict[str, Any]] = {}
@@ -141,7 +142,7 @@ def _run_of(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     newest = ordered[-1]
     return {
         **newest,
-        "started_us": ordered[0]["started_us"],
+        "started_us": newest["ended_us"] - sum(run["ended_us"] - run["started_us"] for run in ordered),
         "tables": json.dumps(list(tables.values()), ensure_ascii=False),
         "phases": json.dumps(phases),
         "bytes": sum(run["bytes"] or 0 for run in ordered),

@@ -22,9 +22,10 @@ from binlake.metadata.held_row import LOOK_AGAIN
 from binlake.metadata.holder import Watch
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
-from binlake.metadata.record import RunReport
+from binlake.metadata.record import LOG_NOTED_EACH_US, RunReport
 from binlake.phases import snapshots
 from binlake.phases.upkeep_beside import UpkeepBeside
+from binlake.phases.watch import note_seen
 from binlake.position import Position
 from binlake.report import Report, counted
 from binlake.source.folder import Folder
@@ -120,6 +121,7 @@ class Following:
         self._trouble = ""
         self._failures = 0
         self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
+        self._log_noted_at = 0.0
         self._upkeep = UpkeepBeside(report)
         self._all, self._summed, self._summed_at = Followed(), Followed(), time.monotonic()
 
@@ -199,6 +201,7 @@ class Following:
             self._close()  # an open one stays as it was listed
         if head == self._carried:
             follower.carried(looked_us, self._batch)
+            self._note_quiet_log()
             return False
         self._read_settings()
         with lease.held(self._metadata, by_turns=True, watch=self._watch) as held:
@@ -210,6 +213,12 @@ class Following:
         for run in (*recorded.earlier, recorded):
             self._note(run)
         return True
+
+    def _note_quiet_log(self) -> None:
+        """Note in metadata, now and then, that the log has nothing more; beside batches the plan does."""
+        if self._log is not None and time.monotonic() >= self._log_noted_at:
+            self._log_noted_at = time.monotonic() + LOG_NOTED_EACH_US / 1e6
+            note_seen(self._metadata, self._log)
 
     def _refuse_to_go_on(self) -> None:
         """Raise _EndAskedFor where the end is asked for."""

@@ -62,7 +62,8 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
             held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
         if not held.by_turns or control.batch % _LOG_NOTED_EACH == 0:
-            note_log(held.metadata, log_seen(log, batch_range.stop))
+            planned_batch = control.batch if batch_range.empty else control.batch + 1
+            note_log(held.metadata, log_seen(log, batch_range.stop), planned_batch)
     if batch_range.empty:
         message = f"nothing new: proved up to {batch_range.stop.short}, the stop of batch {control.batch}"
         by = merged_by(held.metadata, limit.until) if limit.until else None

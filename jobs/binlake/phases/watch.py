@@ -9,7 +9,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import RESNAPSHOT, BinlakeError, NoBinlog, PositionLost
 from binlake.metadata import lease, missing_log, verified
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
-from binlake.metadata.record import note_log
+from binlake.metadata.record import LOG_NOTED_EACH_US, log_noted, note_log
 from binlake.metadata.status import read_status
 from binlake.moment import moment_text
 from binlake.position import Position
@@ -17,9 +17,6 @@ from binlake.source.ahead import Ahead, ahead_of, log_seen
 from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
-
-_FRESH_US = 5 * 60 * 1_000_000
-"""Microseconds within which the log's end isn't noted again: a sensor may look each minute."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,13 @@ def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
 
 
 def note_seen(metadata: Metadata, log: Log) -> None:
-    """Note the log's end in metadata, for readers of metadata alone, unless it was noted within five minutes.
+    """Note the log's end in metadata, for readers of metadata alone, unless it was noted within five minutes: a sensor
+    may look each minute.
 
     Writes nothing before the first snapshot, and ignores errors.
     """
     with suppress(BinlakeError):
-        planned_to = lease.read(metadata).planned_to
-        known = metadata.read("source_log", ["at_us"])
-        if planned_to is not None and not any(row["at_us"] > now_us() - _FRESH_US for row in known):
-            note_log(metadata, log_seen(log, planned_to))
+        control, known = lease.read(metadata), log_noted(metadata)
+        is_old = known is None or known["at_us"] <= now_us() - LOG_NOTED_EACH_US
+        if control.planned_to is not None and is_old:
+            note_log(metadata, log_seen(log, control.planned_to), control.batch)

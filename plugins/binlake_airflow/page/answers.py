@@ -21,10 +21,12 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
 from binlake.metadata import lease, runs
 from binlake.metadata.metadata import now_us
+from binlake.metadata.record import log_noted
 from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page.access import DAGS, dag_id
 from binlake_airflow.page.health import DagState, LogStanding, advise, health
 from binlake_airflow.page.remembered import RememberedMetadata
+from binlake_airflow.page.totals import Totals
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,12 @@ def _remembered(path: str) -> RememberedMetadata:
 def metadata_of(config: PipelineConfig) -> RememberedMetadata:
     """Return a source's metadata, the same object for all requests, as it caches what it reads."""
     return _remembered(config.metadata_path("").rstrip("/"))
+
+
+@lru_cache(maxsize=512)
+def totals_of(metadata: RememberedMetadata) -> Totals:
+    """Return the totals of a source's runs, the same object for all requests."""
+    return Totals(metadata)
 
 
 def problem(error: Exception) -> dict[str, str]:
@@ -93,14 +101,16 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
 
 def log_standing(metadata: RememberedMetadata, status: SourceStatus) -> LogStanding | None:
     """Return what is known of the server's log; None before the first run that noted it."""
-    for seen in metadata.read("source_log"):
-        ahead = seen["bytes_ahead"]
-        if ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged there
-            ahead += opened.range.size
-        kept = seen["kept_hours"]
-        until = int(status.carried_us + kept * HOUR) if kept and status.carried_us else None
-        return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
-    return None
+    seen = log_noted(metadata)
+    if seen is None:
+        return None
+    del seen["batch"]
+    ahead = seen["bytes_ahead"]
+    if ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged there
+        ahead += opened.range.size
+    kept = seen["kept_hours"]
+    until = int(status.carried_us + kept * HOUR) if kept and status.carried_us else None
+    return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
 
 
 def minute(us: int) -> int:

@@ -12,6 +12,8 @@ from deltalake import DeltaTable
 from binlake.config import MaintainConfig
 from binlake.metadata.expiry import MetadataUpkeep, keep_metadata, unfinished_snapshots
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import LOG_NOTED_EACH_US, log_noted, note_log
+from binlake.source.ahead import LogSeen
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -45,6 +47,20 @@ def test_runs_stay_for_their_days_and_the_newest_for_ever(metadata: Metadata) ->
     metadata.append("runs", [{"run": "new", "kind": "sync", "ended_us": ago(1)}])
     assert keep(metadata)["runs"].rows_expired == 2
     assert left(metadata, "runs", "run") == ["new"]
+
+
+def test_of_looks_at_the_log_the_newest_of_each_five_minutes_stays_for_the_days_of_runs(metadata: Metadata) -> None:
+    def noted(at_us: int) -> None:
+        note_log(metadata, LogSeen(at_us, "b.000001:4", 0, "b.000001", 1, 9, 24.0), 7)
+
+    began = ago(100) // LOG_NOTED_EACH_US * LOG_NOTED_EACH_US
+    for minutes in (0, 4, 6, 9, 12):
+        noted(began + minutes * 60_000_000)
+    assert [(at - began) // 60_000_000 for at in left(metadata, "source_log", "at_us")] == [4, 9, 12]
+    assert keep(metadata)["source_log"].rows_expired == 2, "the newest stays for ever"
+    noted(ago(1))
+    assert keep(metadata)["source_log"].rows_expired == 1
+    assert log_noted(metadata) == metadata.read("source_log")[0]
 
 
 def test_batches_that_a_table_has_yet_to_catch_up_with_stay(metadata: Metadata) -> None:

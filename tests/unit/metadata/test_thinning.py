@@ -109,7 +109,7 @@ def test_runs_of_an_hour_become_one_that_tells_what_all_did(metadata: Metadata) 
     rows = sorted(metadata.read("runs", where="kind = 'sync'"), key=lambda row: int(row["batch"]))
     assert [row["batch"] for row in rows] == [59, 119, *range(120, 130)]
     assert [row["mutations"] for row in rows[:3]] == [180, 180, 3]
-    assert (rows[0]["bytes"], rows[0]["started_us"], rows[0]["why_spark"]) == (420, recorded(0) - 5, "merge: x")
+    assert (rows[0]["bytes"], rows[0]["started_us"], rows[0]["why_spark"]) == (420, recorded(59) - 60 * 5, "merge: x")
     assert json.loads(rows[0]["phases"]) == {"merge": 15.0}
     (busy,) = json.loads(rows[0]["tables"])
     assert (busy["inserted"], busy["updated"], busy["delta_version"]) == (60, 120, 59)
