@@ -95,11 +95,44 @@ def test_charts_have_a_bar_for_each_number(page: Page, past: Past) -> None:
     assert sparks.nth(0).locator(".bar:not(.empty)").count() == 1, "one run in the last hour"
     chart = page.get_by_role("group", name="Seconds of each run by phase")
     assert chart.get_by_role("link").count() == 20
-    assert [chart.locator(f".phase-{phase}").count() for phase in (1, 2, 3)] == [20] * 3
+    assert [chart.locator(f".phase-{phase}").count() for phase in (0, 1, 2, 3)] == [20] * 4
     newest = chart.get_by_role("link").last
-    assert newest.get_attribute("aria-label") == "batch 40: plan 0.1 s, stage 1.5 s, merge 3.25 s"
+    assert newest.get_attribute("aria-label") == "batch 40: plan 0.1 s, stage 1.5 s, merge 3.25 s, waiting 15 s"
     heights = [float(one.get_attribute("height") or 0) for one in newest.locator("rect").all()]
     assert heights[2] / heights[1] == pytest.approx(3.25 / 1.5)
+
+
+def test_charts_over_time_are_read_by_pointer_and_keys(page: Page) -> None:
+    figure = page.locator("figure", has=page.locator("[aria-label='Rows changed']"))
+    chart, said = figure.get_by_role("img"), figure.get_by_role("status")
+    expect(said).to_have_text("Of batches recorded in each period.")
+    chart.focus()
+    page.keyboard.press("End")
+    expect(said).to_contain_text("inserted")
+    page.keyboard.press("ArrowLeft")
+    expect(figure.locator(".hit.read")).to_have_count(1)
+    before = figure.locator(".hit").nth(94)
+    expect(said).to_have_text(before.get_attribute("data-said") or "")
+    page.evaluate("dispatchEvent(new Event('changed'))")
+    expect(said).to_have_text(before.get_attribute("data-said") or "")
+    page.keyboard.press("Escape")
+    expect(said).to_have_text("Of batches recorded in each period.")
+    lag = page.locator("figure", has=page.locator("[aria-label='Behind by']"))
+    lag.locator(".hit").last.hover()
+    expect(lag.get_by_role("status")).to_contain_text("behind by")
+    page.get_by_role("button", name="Hour", exact=True).click()
+    expect(lag.locator(".hit")).to_have_count(60)
+    expect(page.get_by_role("button", name="Hour", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
+def test_all_that_happened_is_one_list(page: Page) -> None:
+    happened = page.get_by_role("list", name="What happened")
+    expect(happened.get_by_role("listitem")).to_have_count(8)
+    page.get_by_role("link", name="All that happened").click()
+    expect(happened.get_by_role("listitem")).to_have_count(40)
+    expect(happened.get_by_role("link", name="batch 40")).to_be_visible()
+    page.get_by_role("link", name="failed runs").click()
+    expect(page.get_by_text("Nothing is known of.")).to_be_visible()
 
 
 def test_feeds_and_the_relays_clients(page: Page) -> None:
@@ -294,16 +327,17 @@ def test_light_and_dark_are_read_at_any_width(
     served: Served, browser: Browser, past: Past, tmp_path: Path, dark: bool
 ) -> None:
     """Screenshots are kept in the test's folder."""
-    for width in (1280, 700):
+    for width in (1280, 400):
         page = served.open(browser, "ada", "ADMIN", width=width, dark=dark)
         for name, query in (
             ("overview", ""),
             ("source", "?source=shop"),
             ("table", "?source=shop&table=shop.table_0007&at=noon"),
             ("run", "?source=shop&batch=40"),
+            ("events", "?source=shop&events=all"),
         ):
             page.goto(f"{served.url}/binlake/{query}")
-            page.locator("#main .card").first.wait_for()
+            page.locator("#main :is(.card, .events)").first.wait_for()
             colours = page.evaluate(
                 "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
             )

@@ -15,7 +15,14 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
 from binlake.metadata.metadata import now_us
-from binlake_airflow.page import actions, answers, feeds as feeds_of, tables as tables_of
+from binlake_airflow.page import (
+    actions,
+    answers,
+    events as events_of,
+    feeds as feeds_of,
+    over_time as charts_of,
+    tables as tables_of,
+)
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
 
@@ -126,6 +133,27 @@ def one_table(
 @app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
 def feeds(loaded: SourceDep) -> JSONResponse:
     return JSONResponse(feeds_of.feeds(loaded[1]))
+
+
+@app.get("/api/sources/{source}/charts", dependencies=_OF_SOURCE)
+def charts(
+    loaded: SourceDep,
+    span: charts_of.Span = "day",
+    width: Annotated[int, Query(ge=200, le=4000)] = 640,
+) -> JSONResponse:
+    """Return charts over an hour, a day, a week or a month, as SVG. width: of each, in pixels."""
+    return JSONResponse(charts_of.over_time(loaded[1], span, width))
+
+
+@app.get("/api/sources/{source}/events", dependencies=_OF_SOURCE)
+def events(
+    loaded: SourceDep,
+    kind: events_of.Kind | None = None,
+    before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
+    count: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> JSONResponse:
+    """Return all that happened, or what is of one kind, the newest first."""
+    return JSONResponse(events_of.events(loaded[1], kind, before_us, count))
 
 
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)

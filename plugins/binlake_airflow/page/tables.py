@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
 
 from binlake.config import PipelineConfig
@@ -16,11 +15,10 @@ from binlake.metadata.metadata import Newest, now_us
 from binlake.metadata.runs import MutationCounts, Verified
 from binlake.metadata.status import read_status
 from binlake.schema.table import TableName, TableSchema
-from binlake_airflow.page.answers import DAY, HOUR, metadata_of, minute, problem
+from binlake_airflow.page.answers import DAY, HOUR, metadata_of, minute, problem, totals_of
 from binlake_airflow.page.newest_changes import newest_changes
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.sizes import Sizes, TableSize
-from binlake_airflow.page.totals import Totals
 
 TABLE_DAYS = 30
 """Days of a table's runs in an answer."""
@@ -37,18 +35,13 @@ _PATIENCE = 0.1
 _sizes = Sizes()
 
 
-@lru_cache(maxsize=512)
-def _totals(metadata: RememberedMetadata) -> Totals:
-    return Totals(metadata)
-
-
 def tables(config: PipelineConfig) -> dict[str, Any]:
     """Return all tables of a source: status, changes, size, and last verification of each."""
     metadata = metadata_of(config)
     now = now_us()
     status = read_status(config, metadata)
     since = now - int(config.maintain.runs_days * DAY)
-    total = _totals(metadata).since(since)
+    total = totals_of(metadata).since(since)
     day, hour = (runs.changes_since(metadata, minute(now - span)) for span in (DAY, HOUR))
     marks = _marks(metadata)
     sizes = _sizes_of(config, metadata, marks)

@@ -1,9 +1,11 @@
-// Small charts, as SVG: bars of numbers, and runs by their phases. What they show is told in words as well.
+// Charts: those over time, which the server draws and which the pointer and the keyboard read, and bars of numbers.
 
+import { el } from "./elements.js";
 import { duration, number } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PHASES = ["plan", "stage", "merge"];
+const read = new Map(); // by a chart's name: the period that was read last
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -31,22 +33,69 @@ export function bars(values, label, when) {
   return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, ...shapes);
 }
 
-// runs: {batch, phases}, the newest first; href(run) is where a bar leads.
+// How wide a chart is drawn. So many stand side by side as the style sheet's grid has columns.
+export function chartWidth() {
+  const [least, gap, border] = [440, 12, 26];
+  const whole = document.getElementById("main").clientWidth;
+  const beside = Math.max(1, Math.floor((whole + gap) / (least + gap)));
+  return Math.max(280, Math.floor((whole - (beside - 1) * gap) / beside) - border);
+}
+
+// one: {name, title, says, looks, svg} as the API tells it. The arrows go from period to period.
+export function chart(one) {
+  const drawn = document.importNode(new DOMParser().parseFromString(one.svg, "image/svg+xml").documentElement, true);
+  const areas = [...drawn.querySelectorAll(".hit")];
+  const said = el("output", { class: "said", "aria-live": "polite" }, one.says);
+  drawn.id = `chart ${one.name}`;
+
+  function show(at) {
+    areas.forEach((area, index) => area.classList.toggle("read", index === at));
+    said.textContent = at === null ? one.says : areas[at].dataset.said;
+    if (at === null) read.delete(one.name);
+    else read.set(one.name, at);
+  }
+
+  function step(event) {
+    const last = areas.length - 1;
+    const at = read.get(one.name) ?? (event.key === "ArrowRight" ? -1 : areas.length);
+    const to = { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last, Escape: null }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    show(to);
+  }
+
+  drawn.addEventListener("keydown", step);
+  drawn.addEventListener("blur", () => show(null));
+  drawn.addEventListener("pointermove", (event) => areas.includes(event.target) && show(areas.indexOf(event.target)));
+  drawn.addEventListener("pointerleave", () => drawn === document.activeElement || show(null));
+  if (read.has(one.name)) show(Math.min(read.get(one.name), areas.length - 1));
+  const legend = Object.entries(one.looks).map(([name, look]) => el("span", { class: "entry" }, el("span", { class: `key ${look}` }), name));
+  return el("figure", { class: `card chart ${one.name}` }, el("figcaption", {}, el("strong", {}, one.title), legend), drawn, said);
+}
+
+// What a run took: its phases, and what it waited beyond them, in Airflow mostly for tasks to start.
+function parts(run) {
+  const phases = Object.entries(run.phases);
+  const waited = run.started_us ? (run.ended_us - run.started_us) / 1e6 - phases.reduce((sum, [, seconds]) => sum + seconds, 0) : 0;
+  return waited > 0.05 ? [...phases, ["waiting", waited]] : phases;
+}
+
+// runs: {batch, phases, started_us, ended_us}, the newest first; href(run) is where a bar leads.
 export function phasesOf(runs, label, href) {
   const shown = runs.filter((run) => Object.keys(run.phases).length).slice(0, 60).toReversed();
   if (!shown.length) return null;
-  const took = (run) => Object.values(run.phases).reduce((sum, seconds) => sum + seconds, 0);
+  const took = (run) => parts(run).reduce((sum, [, seconds]) => sum + seconds, 0);
   const [step, height, most] = [16, 96, Math.max(...shown.map(took), 0.001)];
   const columns = shown.map((run, at) => {
     let y = height;
-    const parts = Object.entries(run.phases).map(([name, seconds]) => {
+    const stack = parts(run).map(([name, seconds]) => {
       const tall = (seconds / most) * height;
       y -= tall;
       return svg("rect", { x: at * step + 2, y, width: step - 4, height: tall, class: `phase-${PHASES.indexOf(name) + 1}` });
     });
-    const words = Object.entries(run.phases).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ");
+    const words = parts(run).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ");
     const ground = svg("rect", { x: at * step, y: 0, width: step, height, class: "hit" });
-    return svg("a", { href: href(run), "aria-label": `batch ${run.batch}: ${words}` }, ...parts, hinted(ground, `batch ${run.batch}: ${words}`));
+    return svg("a", { href: href(run), "aria-label": `batch ${run.batch}: ${words}` }, ...stack, hinted(ground, `batch ${run.batch}: ${words}`));
   });
   const [width, scale] = [Math.max(shown.length, 20) * step, svg("text", { x: 0, y: 10, class: "scale" })];
   scale.textContent = duration(most);
@@ -55,7 +104,7 @@ export function phasesOf(runs, label, href) {
   drawn.append(scale, svg("line", { x1: 0, y1: height, x2: width, y2: height, class: "axis" }));
   const figure = document.createElement("figure");
   const legend = document.createElement("figcaption");
-  for (const name of [...new Set(shown.flatMap((run) => Object.keys(run.phases)))]) {
+  for (const name of [...new Set(shown.flatMap((run) => parts(run).map(([name]) => name)))]) {
     const key = document.createElement("span");
     key.className = `key phase-${PHASES.indexOf(name) + 1}`;
     legend.append(key, name);

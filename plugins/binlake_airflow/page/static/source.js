@@ -2,8 +2,9 @@
 
 import { ofAirflow, remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
-import { bars, phasesOf } from "./charts.js";
+import { bars, chart, chartWidth, phasesOf } from "./charts.js";
 import { advice, badge, bySpark, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { list } from "./events.js";
 import { feedSections } from "./feeds.js";
 import { bytes, compare, duration, moment, number } from "./words.js";
 
@@ -177,24 +178,50 @@ function tableList(one, { tables, now_us, total_since_us }, asked) {
   return el("div", {}, tools, result);
 }
 
-// Past a long list of tables.
+const SPANS = { hour: "Hour", day: "Day", week: "Week", month: "Month" };
+let span = "day";
+
+function overTime({ charts }) {
+  const choose = (chosen) => () => {
+    span = chosen;
+    dispatchEvent(new Event("changed"));
+  };
+  const buttons = Object.entries(SPANS).map(([key, words]) =>
+    el("button", { type: "button", id: `span ${key}`, "aria-pressed": String(key === span), onclick: choose(key) }, words));
+  return [
+    el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time ", el("small", {}, "UTC")), el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons)),
+    el("div", { class: "charts" }, charts.map(chart)),
+  ];
+}
+
+// To the parts of a long page.
 function jumps({ feeds, relay }) {
-  const parts = [feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null, ["runs", "Runs"]].filter(Boolean);
+  const parts = [
+    ["charts", "Over time"], ["tables", "Tables"], feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null,
+    ["events", "What happened"], ["runs", "Runs"],
+  ].filter(Boolean);
   return el("nav", { class: "jumps", "aria-label": "On this page" }, parts.map(([id, words]) => el("a", { href: `#${id}` }, words)));
 }
 
 export async function oneSource(place) {
   const path = pathOf(place.source);
   const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
-  const [found, told, feeds, { runs }] = await Promise.all([ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/runs?count=20${older}`)]);
+  const [found, told, feeds, { runs }, drawn, happened] = await Promise.all([
+    ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/runs?count=20${older}`),
+    ask(`${path}/charts?${new URLSearchParams({ span, width: chartWidth() })}`), ask(`${path}/events?count=8`),
+  ]);
   const last = runs.at(-1);
   const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
   return [
     sourceCard(found, true),
-    el("h2", { id: "tables" }, "Tables"),
     jumps(feeds),
+    ...overTime(drawn),
+    el("h2", { id: "tables" }, "Tables"),
     tableList(found, told, place.state),
     ...feedSections(found, feeds),
+    el("h2", { id: "events" }, "What happened"),
+    list(happened),
+    el("p", {}, link({ source: place.source, events: "all" }, "All that happened")),
     el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
     phasesOf(runs.filter((run) => run.kind === "sync"), "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: place.source, batch: run.batch })}`),
     table("Runs", runColumns(place.source, found.now_us), runs, { empty: "No run yet." }),

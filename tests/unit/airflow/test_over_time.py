@@ -1,0 +1,139 @@
+"""What happened to a source: its charts, and the list of all events."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_page import add
+from binlake import config
+from binlake.metadata import failures, lease
+from binlake.metadata.decisions import Reason, note
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.record import note_log
+from binlake.source.ahead import LogSeen
+from binlake_airflow.page.events import events
+from binlake_airflow.page.over_time import SPANS, over_time
+from drawn import drawn, said
+from past import HOUR, Past
+
+MINUTE = HOUR // 60
+
+
+@pytest.fixture
+def past(folder: Path) -> Past:
+    with_limits = replace(add(folder), batches=30).write()
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("airflow: {lag_minutes: 90, retention_hours: 5}\n")
+    return replace(with_limits, config=config.load(folder / "shop.yaml"))
+
+
+def told(past: Past, span: Any) -> dict[str, list[str]]:
+    """What each chart says of its periods, by the chart's name."""
+    found = over_time(past.config, span, 640)
+    assert all(len(said(drawn(one["svg"]))) == SPANS[found["span"]][1] for one in found["charts"])
+    return {one["name"]: [words.split(": ", 1)[1] for words in said(drawn(one["svg"]))] for one in found["charts"]}
+
+
+def test_a_day_of_hourly_runs(past: Past) -> None:
+    found = told(past, "day")
+    assert list(found) == ["lag", "rows", "phases", "events"], "how long the server keeps its log isn't known"
+    recorded = [words for words in found["rows"] if words != "inserted 0, updated 0, deleted 0"]
+    assert len(recorded) == 24
+    assert recorded[-1] == "inserted 60, updated 2, deleted 0"
+    assert [words for words in found["phases"] if "merge 3.25 s" in words][-1] == (
+        "plan 0.1 s, stage 1.5 s, merge 3.25 s, waiting 15.2 s"
+    )
+    most = [words for words in found["lag"] if words.startswith("behind by 60.")]
+    assert len(most) >= 22, "an hour, and the 20 seconds of a run"
+    assert {*found["events"]} == {"syncs 1", "nothing"}
+
+
+def test_longer_spans_sum_up(past: Past) -> None:
+    rows = told(past, "month")["rows"]
+    counts = [int(words.split(",")[0].removeprefix("inserted ").replace(",", "")) for words in rows]
+    assert sum(counts) == sum(one.inserted for batch in range(1, 31) for one in past.did(batch))
+    assert sum(count > 0 for count in counts) in (5, 6)
+    assert told(past, "week")["lag"][0] == "behind by not known", "before the first batch"
+
+
+def test_what_a_look_at_the_server_says(past: Past) -> None:
+    now = now_us()
+    for minutes, ahead, hours in ((100, 5, 3.0), (20, 0, 2.0)):
+        seen = LogSeen(now - minutes * MINUTE, "binlog.000001:9", ahead, "binlog.000001", 1, 9, hours)
+        note_log(past.metadata, seen, batch=30)
+    carried = {"updated_us": now - 110 * MINUTE, "planned_us": now - 111 * MINUTE}
+    past.metadata.replace("batches", "batch >= 28", [past.batch(30) | carried])
+    found = told(past, "hour")
+    assert found["lag"][-1].startswith("behind by 20 min"), "nothing was there 20 minutes ago"
+    assert 52 <= float(found["lag"][0].split()[2]) <= 53, "to the end of its first minute"
+    assert found["headroom"][-1].startswith("kept for 100 min")
+    svg = next(one for one in over_time(past.config, "hour", 640)["charts"] if one["name"] == "headroom")["svg"]
+    assert "limit: 5 h" in svg
+
+
+def test_charts_of_a_year_read_no_more_than_they_show(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = replace(add(folder), tables=1000, batches=8760, changed=20).write(commits=12)
+    for span in ("hour", "day"):
+        over_time(past.config, span, 640)
+    rows: dict[str, int] = {}
+    reads = Metadata.read, Metadata.read_columns
+
+    def counted(at: int) -> Any:
+        def read(self: Metadata, name: str, *asked: Any, **chosen: Any) -> Any:
+            found = reads[at](self, name, *asked, **chosen)
+            rows[name] = rows.get(name, 0) + len(found)
+            return found
+
+        return read
+
+    monkeypatch.setattr(Metadata, "read", counted(0))
+    monkeypatch.setattr(Metadata, "read_columns", counted(1))
+    past.metadata.append("runs", [{**past.run(8760), "batch": 8761, "run": "new", "ended_us": now_us()}])
+    over_time(past.config, "day", 640)
+    assert rows["runs"] <= 2 + 1 + 1, "those since what was counted, and the status's own"
+    assert rows["batches"] <= 25 + 1 + 2
+    over_time(past.config, "month", 640)
+    assert rows["batches"] <= 28 + 31 * 24 + 2
+    rows.clear()
+    events(past.config, None, None, 8)
+    assert sum(rows.values()) <= 8
+
+
+def test_all_events_stand_in_one_list(past: Past) -> None:
+    now = now_us()
+    failures.note(past.metadata, "merge", "no space is left\n  → make some", now - 9_000_000)
+    note(past.metadata, "pause", Reason("ada", "its rows move"), database="shop", table="table_0001", batch=30)
+    statement = {
+        "batch": 30, "file": "binlog.000001", "offset": 7, "database": "shop", "statement": "DROP TABLE a, b",
+        "kind": "DROP TABLE", "action": "followed", "committed_us": now + HOUR,
+    }  # fmt: skip
+    past.metadata.append("ddl_history", [{**statement, "table": table} for table in ("a", "b")])
+    past.metadata.append("quarantine", [{
+        "batch": 30, "database": "shop", "table": "table_0002", "file": "binlog.000001", "offset": 9,
+        "reason": "no such type", "remedy": "mend it", "raw": b"topsecret", "at_us": now + 2 * HOUR,
+    }])  # fmt: skip
+    past.metadata.append("runs", [{
+        "run": "v", "kind": "verify", "batch": 30, "started_us": now, "ended_us": now + 3 * HOUR, "tables": "[]",
+        "phases": "{}", "message": "all tables are equal",
+    }])  # fmt: skip
+    found = events(past.config, None, None, 6)["events"]
+    assert "topsecret" not in json.dumps(found)
+    assert [(one["kind"], one["title"]) for one in found] == [
+        ("verify", "verify"), ("stop", "table stopped"), ("ddl", "DROP TABLE, followed"), ("decision", "pause"),
+        ("failed", "merge failed"), ("run", "sync"),
+    ]  # fmt: skip
+    assert (found[1]["tables"], found[1]["place"], found[1]["remedy"]) == (
+        ("shop.table_0002",), "binlog.000001:9", "mend it"
+    )  # fmt: skip
+    assert found[2]["tables"] == ("shop.a", "shop.b")
+    assert (found[3]["who"], found[3]["why"]) == ("ada", "its rows move")
+    assert (found[4]["what"], found[4]["remedy"]) == ("no space is left", "make some")
+    assert [one["batch"] for one in events(past.config, "run", None, 3)["events"]] == [30, 29, 28]
+    older = events(past.config, None, found[-1]["at_us"], 2)["events"]
+    assert [one["batch"] for one in older] == [29, 28]
+    assert lease.read(past.metadata).open is None
