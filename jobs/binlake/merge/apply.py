@@ -52,6 +52,7 @@ from binlake.merge.own_values import Written, WrittenInSql, own_in_sql
 from binlake.merge.position_texts import mutation_text
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
+from binlake.metadata.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import TableName
@@ -130,7 +131,8 @@ def apply_batch(
         with at_work.on(group.tables):
             return _Group(spark, config, batch, position, group, frozenset(lost), report).run()
 
-    with report.progress("merged") as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
+    told = shown_progress(config, report, "merged")
+    with told as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, group) for group in _with_beside(groups(working), steps.beside)]
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:

@@ -26,6 +26,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.metadata.metadata import Metadata
+from binlake.metadata.step_progress import shown_progress
 from binlake.position import Position
 from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.table import TableName
@@ -121,8 +122,8 @@ class _Snapshotter:
         files.make_private_folder(self.task.config.staging_path("snapshot"))
         self.records.clean()
         open_tables = self._begin(names)
-        with self.task.report.progress("snapshot") as progress:
-            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), progress))
+        with shown_progress(self.task.config, self.task.report, "snapshot") as show:
+            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), show))
             with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
                 while open_tables and not self.fatal:
                     for table in [table for table in open_tables if not table.pending]:

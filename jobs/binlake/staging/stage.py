@@ -25,6 +25,7 @@ from binlake.errors import BinlakeError, LakeError, StagingError
 from binlake.faults import fault
 from binlake.kernels.memory import pool
 from binlake.metadata.lease import OpenBatch
+from binlake.metadata.step_progress import shown_progress
 from binlake.position import Slice
 from binlake.readers import share_out
 from binlake.report import Report
@@ -134,7 +135,7 @@ def stage_batch(
     folder = config.staging_path(str(plan.batch), attempt)
     tasks = [SliceTask(part, number, folder, config, skip(part)) for number, part in enumerate(plan.range.slices)]
     try:
-        slices = tuple(_staged(session, tasks, transports, plan, report))
+        slices = tuple(_staged(config, session, tasks, transports, plan, report))
         manifest = Manifest(plan.batch, attempt, slices, config.tables, config.invalid)
         write_manifest(folder, manifest)
     except BaseException:
@@ -156,6 +157,7 @@ def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
 
 
 def _staged(
+    config: PipelineConfig,
     session: SessionFactory,
     tasks: Sequence[SliceTask],
     transports: Sequence[Transport],
@@ -165,7 +167,7 @@ def _staged(
     """Return the staged slices in the order of the log. A reader takes the next slice when it gets free."""
     short = is_short(plan)
     readers = transports[: os.cpu_count() or 1] if short else transports
-    with report.progress("staged") as show:
+    with shown_progress(config, report, "staged") as show:
         read, began = dict.fromkeys(range(len(tasks)), 0), time.monotonic()
 
         def reached(number: int, size: int) -> None:

@@ -28,6 +28,7 @@ from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError,
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import note_run
+from binlake.metadata.step_progress import shown_progress
 from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.report import ProgressCallback, Report
@@ -338,7 +339,8 @@ class _Comparison:
             result = not_compared(name, marks.get(name), name in tables, views.position)
             return result or self._compare(tables[name], views, marks[name])
 
-        with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as show:
+        told = shown_progress(self.config, self.report, "compared")
+        with ThreadPoolExecutor(self.workers) as side_by_side, told as show:
             futures = {name: side_by_side.submit(compare_table, name) for name in everything}
             progress = ComparisonProgress(self._parts, self._rows, self.began)
             ended = self._wait_for_results(futures, progress, show)
