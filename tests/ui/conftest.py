@@ -22,8 +22,9 @@ CHROMIUM = "/usr/bin/chromium"
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's; it is asked for nothing but what tests ask for."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)  # a busy machine answers late
     assert Path(CHROMIUM).exists(), "chromium isn't installed; run docker/local/setup.sh tests"
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

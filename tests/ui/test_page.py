@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,9 @@ from playwright.sync_api import expect
 
 from binlake.metadata import lease, watermarks
 from binlake.metadata.lease import OpenBatch
+from binlake.metadata.metadata import now_us
 from binlake.position import Range, Slice
+from past import HOUR
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -133,6 +137,63 @@ def test_all_that_happened_is_one_list(page: Page) -> None:
     expect(happened.get_by_role("link", name="batch 40")).to_be_visible()
     page.get_by_role("link", name="failed runs").click()
     expect(page.get_by_text("Nothing is known of.")).to_be_visible()
+
+
+def test_what_is_at_work_is_seen_as_it_goes_on_and_cancelled(page: Page, past: Past) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    at_work = page.get_by_role("region", name="At work")
+    expect(at_work).to_have_count(0)
+    file = Path(past.config.metadata_path("progress-staged.json"))
+    told = {"step": "staged", "total": 40, "detail": "12 MB/s", "began_us": now_us(), "at_us": now_us() + HOUR}
+    for done, percent in ((10, 25), (30, 75)):
+        file.write_text(json.dumps({**told, "done": done}))
+        expect(at_work.get_by_text(f"reading the log: {percent} %")).to_be_visible()
+        expect(at_work.get_by_role("progressbar")).to_have_attribute("value", f"{percent}")
+    file.unlink()
+    expect(at_work).to_have_count(0)
+    assert "the run is queued" in press(page, "Maintain shop", "Maintain")
+    run = at_work.get_by_role("link")
+    expect(run).to_contain_text("manual__")
+    name = run.inner_text()
+    at_work.get_by_role("button", name="Cancel").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Cancel the run").click()
+    expect(dialog.get_by_text("what is committed stays")).to_be_visible()
+    dialog.get_by_role("button", name="Close").click()
+    expect(at_work).to_have_count(0)
+    with create_session() as session:
+        cancelled = session.scalars(select(DagRun).where(DagRun.run_id == name)).one()
+        assert cancelled.state == "failed"
+        session.delete(cancelled)
+
+
+def test_many_sources_are_searched_and_sorted_the_worst_first(served: Served, browser: Browser, past: Past) -> None:
+    from airflow_page import add
+
+    page = served.open(browser, "ada", "ADMIN", width=400)
+    folder = Path(os.environ["AIRFLOW__BINLAKE__PIPELINES"])
+    others = [f"bank_{number}" for number in range(4)]
+    try:
+        for name in others:
+            add(folder, name)
+        page.goto(f"{served.url}/binlake/")
+        names = page.get_by_role("table", name="Sources").locator("tbody th a")
+        expect(names).to_have_text(["shop", *others])
+        expect(page.get_by_role("row", name="shop").get_by_text("needs you")).to_be_visible()
+        page.get_by_role("button", name="Source", exact=True).click()
+        expect(names).to_have_text([*others, "shop"])
+        page.get_by_label("Search").fill("K_2")
+        expect(names).to_have_text(["bank_2"])
+        page.get_by_label("Search").fill("")
+        page.get_by_label("Health").select_option("new")
+        expect(page.get_by_text("4 of 5")).to_be_visible()
+    finally:
+        for name in others:
+            (folder / f"{name}.yaml").unlink()
+        page.context.close()
 
 
 def test_feeds_and_the_relays_clients(page: Page) -> None:

@@ -26,12 +26,13 @@ _BETWEEN_TASKS_US = 10 * 60 * 1_000_000
 
 @dataclass(frozen=True)
 class SnapshotStatus:
-    """A snapshot that isn't committed: how many of its chunks are copied, and their rows."""
+    """A snapshot that isn't committed: how many of its chunks are copied, their rows, and when it was planned."""
 
     table: str
     chunks: int
     copied: int
     rows: int
+    begun_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,13 @@ def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
     for (table, _), rows in sorted(chunks.items(), key=lambda item: max(row["updated_us"] for row in item[1])):
         newest[table] = rows
     return [
-        SnapshotStatus(table, len(rows), len(copied), sum(row["rows"] or 0 for row in copied))
+        SnapshotStatus(
+            table,
+            len(rows),
+            len(copied),
+            sum(row["rows"] or 0 for row in copied),
+            min(row["updated_us"] for row in rows),
+        )
         for table, rows in sorted(newest.items())
         if any(row["state"] != "committed" for row in rows)
         for copied in [[row for row in rows if row["state"] != "planned"]]

@@ -22,9 +22,9 @@ from fastapi import Depends, HTTPException, Request
 from binlake.config import PipelineConfig
 from binlake_airflow.sources import pipelines_folder, sources_of
 
-Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume", "feeds"]
+Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume", "feeds", "follow", "replay"]
 """The kinds of a source's DAGs."""
-DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds")
+DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds", "follow", "replay")
 
 
 def dag_id(source: str, what: Dag) -> str:
@@ -59,6 +59,11 @@ class Reader:
         entity, details = DagAccessEntity.RUN, _details(source, what)
         manager = get_auth_manager()
         return bool(manager.is_authorized_dag(method="POST", access_entity=entity, details=details, user=self._user))
+
+    def may_cancel(self, source: str, what: Dag) -> bool:
+        entity, details = DagAccessEntity.RUN, _details(source, what)
+        manager = get_auth_manager()
+        return bool(manager.is_authorized_dag(method="PUT", access_entity=entity, details=details, user=self._user))
 
     def may_edit(self, source: str, what: Dag = "sync") -> bool:
         details = _details(source, what)
@@ -103,6 +108,12 @@ def may_trigger(what: Dag) -> Callable[[str, Reader], None]:
             raise HTTPException(403, f"you may not trigger the DAG {dag_id(source, what)}")
 
     return guard
+
+
+def may_cancel(source: str, what: Dag, reader: ReaderDep) -> None:
+    """Raise 403 unless the user may change runs of the source's DAG."""
+    if not reader.may_cancel(source, what):
+        raise HTTPException(403, f"you may not change runs of the DAG {dag_id(source, what)}")
 
 
 def may_edit(source: str, reader: ReaderDep) -> None:

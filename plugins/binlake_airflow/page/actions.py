@@ -11,15 +11,21 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from airflow.api.common.trigger_dag import trigger_dag
+from airflow.api_fastapi.core_api.datamodels.dag_run import DagRunMutableStates
+from airflow.api_fastapi.core_api.services.public.dag_run import patch_dag_run_state
 from airflow.api_fastapi.logging.decorators import action_logging
 from airflow.exceptions import ParamValidationError
 from airflow.models.dag import DagModel
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
 from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from sqlalchemy import select
 
 from binlake import names
 from binlake.config import PipelineConfig
@@ -35,6 +41,7 @@ from binlake_airflow.page.access import (
     SourceDep,
     dag_id,
     from_here,
+    may_cancel,
     may_edit,
     may_read,
     may_trigger,
@@ -81,6 +88,12 @@ class ResumeAsked(RunAsked):
 
 class DecisionAsked(_Asked):
     why: Why
+
+
+class CancelAsked(_Asked):
+    """A request to cancel a run. run_id: Airflow's."""
+
+    run_id: str = Field(max_length=250)
 
 
 class SkipAsked(DecisionAsked):
@@ -162,6 +175,22 @@ def unpause(what: Dag, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
     dag = _dag(loaded[1].source.name, what)
     _unpause(dag, loaded[1].source.name, what, reader)
     return JSONResponse({"told": f"{dag.dag_id} is unpaused"})
+
+
+@router.post("/dags/{what}/cancel", dependencies=_guarded(may_cancel, action_logging("binlake_cancel")))
+def cancel(what: Dag, loaded: SourceDep, asked: CancelAsked) -> JSONResponse:
+    """Mark a run failed, so that its tasks are ended, as in Airflow's own UI; a task that announces what was recorded
+    still runs, and the run ends after it. Raises 409 if it isn't at work."""
+    dag = _dag(loaded[1].source.name, what)
+    with create_session() as session:
+        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == asked.run_id))
+        if run is None or run.state not in (DagRunState.RUNNING, DagRunState.QUEUED):
+            raise HTTPException(409, f"{dag.dag_id} has no run {asked.run_id} at work")
+        serialized = DBDagBag().get_dag_for_run(run, session=session)
+        if serialized is None:
+            raise HTTPException(409, f"Airflow has no DAG {dag.dag_id} of that run any more")
+        patch_dag_run_state(dag=serialized, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
+    return JSONResponse({"told": "its tasks are being ended; what is committed stays, and the next run goes on there"})
 
 
 @router.post("/tables/{table:path}/pause", dependencies=_guarded(may_edit, action_logging("binlake_pause")))

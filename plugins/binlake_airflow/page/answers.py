@@ -31,6 +31,8 @@ from binlake_airflow.page.totals import Totals
 log = logging.getLogger(__name__)
 
 MINUTE = 60_000_000
+VERIFIED_DAYS = 91
+"""Days of verifications in an answer."""
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 
 

@@ -22,6 +22,7 @@ from binlake_airflow.page import (
     feeds as feeds_of,
     over_time as charts_of,
     tables as tables_of,
+    work as work_of,
 )
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
@@ -133,6 +134,15 @@ def one_table(
 @app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
 def feeds(loaded: SourceDep) -> JSONResponse:
     return JSONResponse(feeds_of.feeds(loaded[1]))
+
+
+@app.get("/api/sources/{source}/work", dependencies=_OF_SOURCE)
+def work(loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
+    """Return what works on the source at the moment, and which of its runs the user may cancel."""
+    answer = work_of.work(loaded[1])
+    for run in answer["runs"]:
+        run["may_cancel"] = reader.may_cancel(loaded[1].source.name, run["what"])
+    return JSONResponse(answer)
 
 
 @app.get("/api/sources/{source}/charts", dependencies=_OF_SOURCE)

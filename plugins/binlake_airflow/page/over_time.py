@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from binlake.config import PipelineConfig
-from binlake.config.units import HOUR_US
+from binlake.config.units import DAY_US, HOUR_US
 from binlake.metadata.metadata import Metadata, Newest, now_us
 from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page import charts
-from binlake_airflow.page.answers import metadata_of, totals_of
+from binlake_airflow.page.answers import VERIFIED_DAYS, metadata_of, totals_of
 from binlake_airflow.page.charts import COUNT, MINUTE_US, SECONDS, Periods, Series
+from binlake_airflow.page.compared_days import compared_days
 from binlake_airflow.page.lag import Batches, Carried, headroom, most_behind
 from binlake_airflow.page.totals import WAITING, Ran
 
@@ -55,7 +56,14 @@ def over_time(config: PipelineConfig, span: Span, width: int) -> dict[str, Any]:
         _headroom(config, periods, left, width),
         _events(metadata, periods, ran, width),
     ]
-    return {"source": config.source.name, "span": span, "charts": [asdict(one) for one in drawn if one], "now_us": now}
+    since = now // DAY_US * DAY_US - VERIFIED_DAYS * DAY_US
+    return {
+        "source": config.source.name,
+        "span": span,
+        "charts": [asdict(one) for one in drawn if one],
+        "compared": [asdict(day) for day in compared_days(metadata, since)],
+        "now_us": now,
+    }
 
 
 def lag_and_headroom(

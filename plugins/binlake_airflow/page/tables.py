@@ -8,22 +8,22 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
-from binlake.errors import LakeError
+from binlake.errors import LakeError, UnsupportedColumn
 from binlake.metadata import history, runs
 from binlake.metadata.history import Moment
 from binlake.metadata.metadata import Newest, now_us
 from binlake.metadata.runs import MutationCounts, Verified
-from binlake.metadata.status import read_status
-from binlake.schema.table import TableName, TableSchema
-from binlake_airflow.page.answers import DAY, HOUR, metadata_of, minute, problem, totals_of
+from binlake.metadata.status import SnapshotStatus, read_status
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import columns_of, own_columns
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake_airflow.page.answers import DAY, HOUR, VERIFIED_DAYS, metadata_of, minute, problem, totals_of
 from binlake_airflow.page.newest_changes import newest_changes
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.sizes import Sizes, TableSize
 
 TABLE_DAYS = 30
 """Days of a table's runs in an answer."""
-VERIFIED_DAYS = 91
-"""Days of a table's verifications in an answer."""
 COMMITS = 30
 """The most commits of a table's Delta history in an answer."""
 CHANGES = 10
@@ -46,9 +46,7 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     marks = _marks(metadata)
     sizes = _sizes_of(config, metadata, marks)
     verified = runs.all_last_verified(metadata)
-    copying = {
-        copy.table: {"chunks": copy.chunks, "copied": copy.copied, "rows": copy.rows} for copy in status.snapshots
-    }
+    copying = {copy.table: _copied(copy) for copy in status.snapshots}
     first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in status.tables}]
     rows = [
         {
@@ -64,6 +62,10 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
         for row in (*status.tables, *first)
     ]
     return {"source": config.source.name, "tables": rows, "total_since_us": since, "now_us": now}
+
+
+def _copied(copy: SnapshotStatus) -> dict[str, Any]:
+    return {name: value for name, value in asdict(copy).items() if name != "table"}
 
 
 def _bootstrapping(table: str) -> dict[str, Any]:
@@ -131,8 +133,8 @@ def table(
         "source": config.source.name,
         "path": config.table_path(table_name),
         "size": _size(_sizes_of(config, metadata, mark).get(name)),
-        "schema": _schema(schema) if schema else None,
-        "shape": _shape(metadata, table_name, at) if at else None,
+        "schema": _schema(schema, config.invalid) if schema else None,
+        "shape": _shape(config, metadata, table_name, at) if at else None,
         "verified": _verified(runs.last_verified(metadata, table_name)),
         "repair": config.verify.repair,
         "verifications": [asdict(day) for day in runs.verified_days(metadata, table_name, since_us=calendar)],
@@ -162,13 +164,13 @@ def _commits(path: str) -> dict[str, Any]:
         return {"commits": [], "commits_problem": problem(error)}
 
 
-def _shape(metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, Any]:
+def _shape(config: PipelineConfig, metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, Any]:
     shape = history.shape_at(metadata, name, Moment.parse(at, "at"))
     return {
         "at": at,
         "position": shape.position,
         "at_us": shape.at_us,
-        "schema": _schema(shape.schema) if shape.schema else None,
+        "schema": _schema(shape.schema, config.invalid) if shape.schema else None,
     }
 
 
@@ -187,13 +189,23 @@ def table_names(config: PipelineConfig) -> dict[str, TableName]:
     return {str(name): name for name in all_names}
 
 
-def _schema(schema: TableSchema) -> dict[str, Any]:
+def _lake_types(column: Column, invalid: InvalidValues) -> dict[str, str]:
+    """Return the types of the columns that the lake has of a column, by their names; none if it can't be mirrored."""
+    try:
+        return {one.name: one.delta for one in columns_of([column], invalid)}
+    except UnsupportedColumn:
+        return {}
+
+
+def _schema(schema: TableSchema, invalid: InvalidValues) -> dict[str, Any]:
     mirrored = set(schema.mirrored)
     return {
         "columns": [
             {
                 "name": column.name,
                 "type": column.declared,
+                "values": list(column.values),
+                "lake": _lake_types(column, invalid) if column in mirrored else {},
                 "nullable": column.nullable,
                 "charset": column.charset,
                 "default": column.default,
@@ -203,4 +215,5 @@ def _schema(schema: TableSchema) -> dict[str, Any]:
         ],
         "key": list(schema.key),
         "key_kind": schema.key_kind,
+        "own": {column.name: column.delta for column in own_columns(schema)},
     }

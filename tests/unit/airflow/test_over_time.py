@@ -137,3 +137,22 @@ def test_all_events_stand_in_one_list(past: Past) -> None:
     older = events(past.config, None, found[-1]["at_us"], 2)["events"]
     assert [one["batch"] for one in older] == [29, 28]
     assert lease.read(past.metadata).open is None
+
+
+def test_the_days_on_which_tables_were_compared(past: Past) -> None:
+    day = 24 * HOUR
+    today = now_us() // day * day
+    row = {"database": "shop", "chunks": 4, "source_rows": 400, "seconds": 2.0, "differing": 0}
+    looked = {"looked_chunks": 1, "looked_rows": 100}
+    past.metadata.append("verifications", [
+        {**row, "table": "a", "at_us": today - day, "equal": True},
+        {**row, "table": "a", "at_us": today - day + 5, "equal": False, "differing": 1},
+        {**row, **looked, "table": "b", "at_us": today - day, "equal": True},
+        {**row, "table": "b", "at_us": today + 7, "equal": None},
+        {**row, "table": "a", "at_us": today + 7, "equal": True},
+        {**row, "table": "a", "at_us": today - 200 * day, "equal": True},
+    ])  # fmt: skip
+    before, now = over_time(past.config, "day", 640)["compared"]
+    counts = ("equal", "differing", "not_compared", "rows", "chunks", "seconds")
+    assert [before[name] for name in counts] == [1, 1, 0, 900, 9, 6.0]
+    assert [now[name] for name in counts] == [1, 0, 1, 800, 8, 4.0]

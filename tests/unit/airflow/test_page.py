@@ -292,6 +292,27 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert [one["inserted"] for one in run["tables"]] == [30, 30]
 
 
+def test_columns_tell_their_types_in_the_lake_and_the_values_of_an_enum(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("invalid_dates: keep_text\n")
+    columns = (
+        Column("id", "int", unsigned=True, nullable=False),
+        Column("size", "enum", values=("s", "m"), charset="utf8mb4"),
+        Column("day", "date"),
+    )
+    told = replace(SCHEMA, columns=columns, row_metadata=("batch",))
+    life = Life("life-shop.table_0001", past.names[1], told, past.position(0), past.position(0))
+    row = watermarks.schema_row(life, batch=3, where=past.position(3), why="followed")
+    past.metadata.append("schemas", [row])
+    schema = get(viewer(server), "sources/shop/tables/shop.table_0001")["schema"]
+    by_name = {column["name"]: (column["lake"], column["values"]) for column in schema["columns"]}
+    assert by_name["id"] == ({"id": "BIGINT"}, [])
+    assert by_name["size"] == ({"size": "STRING"}, ["s", "m"])
+    assert by_name["day"] == ({"day": "DATE", "day__text": "STRING"}, [])
+    assert schema["own"] == {"_binlake_batch": "BIGINT"}
+
+
 def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder: Path) -> None:
     past = add(folder).write()
     user = viewer(server)
@@ -330,7 +351,10 @@ def test_a_log_that_may_be_purged_is_warned_of(hours_left: float, said: list[str
     assert [f"{one.health}: {one.what}" for one in advice] == said
 
 
-def test_the_size_of_a_table_is_that_of_its_delta_log(server: Any, folder: Path) -> None:
+def test_the_size_of_a_table_is_that_of_its_delta_log(
+    server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlake_airflow.page.tables._PATIENCE", 60)
     past = add(folder).write()
     path = past.config.table_path(past.names[1])
     for number in range(3):
@@ -465,7 +489,7 @@ def test_a_table_that_is_copied_for_the_first_time_shows_how_far_it_is(server: A
     ])  # fmt: skip
     tables = {row["table"]: row for row in get(viewer(server), "sources/shop/tables")["tables"]}
     assert (tables["shop.fresh"]["status"], tables["shop.fresh"]["batch"]) == ("bootstrapping", None)
-    assert tables["shop.fresh"]["snapshot"] == {"chunks": 8, "copied": 3, "rows": 30}
+    assert tables["shop.fresh"]["snapshot"] == {"chunks": 8, "copied": 3, "rows": 30, "begun_us": 1}
     assert tables["shop.table_0001"]["snapshot"] is None
 
 

@@ -12,6 +12,7 @@ import pytest
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
@@ -19,7 +20,9 @@ from sqlalchemy import select
 from airflow_page import add, add_dags, client, get, post, token, viewer
 from binlake.metadata import lease, watermarks
 from binlake.metadata.lease import OpenBatch
+from binlake.metadata.metadata import now_us
 from binlake.position import Range, Slice
+from binlake_airflow.page.access import DAGS
 from past import Past
 
 
@@ -107,8 +110,7 @@ def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, d
     assert post(editor(server), "sources/shop/dags/verify/unpause")["told"] == "binlake_shop_verify is unpaused"
     assert not get(editor(server), "sources/shop")["dags"]["verify"]["is_paused"]
 
-
-def test_who_sees_a_source_sees_what_he_may_do(server: Any, past: Past) -> None:
+    every = (*DAGS, "edit")
     every = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds", "edit")
     assert get(viewer(server), "sources/shop")["may"] == dict.fromkeys(every, False)
     assert get(editor(server), "sources")["sources"][0]["may"] == dict.fromkeys(every, True)
@@ -202,3 +204,41 @@ def test_no_page_of_another_site_acts_in_the_users_name(server: Any, past: Past,
         answer = browser.post(path, json={}, headers={"Sec-Fetch-Site": "same-origin"})
     assert answer.status_code == 200, answer.text
     assert [run.triggering_user_name for run in runs("sync")] == ["shop"]
+
+
+def test_a_run_at_work_is_seen_and_cancelled(server: Any, past: Past, dags: None) -> None:
+    user = editor(server)
+    run = post(user, "sources/shop/maintain")["run_id"]
+    (seen,) = get(user, "sources/shop/work")["runs"]
+    dag = {"what": "maintain", "dag_id": "binlake_shop_maintain", "run_id": run}
+    assert seen == {**dag, "since_us": None, "tasks": [], "may_cancel": True}
+    assert [one["may_cancel"] for one in get(viewer(server), "sources/shop/work")["runs"]] == [False]
+    path = "sources/shop/dags/maintain/cancel"
+    post(viewer(server), path, 403, run_id=run)
+    assert "no run nothing at work" in post(user, path, 409, run_id="nothing")["detail"]
+    assert "what is committed stays" in post(user, path, run_id=run)["told"]
+    assert [one.state for one in runs("maintain")] == ["failed"]
+    assert get(user, "sources/shop/work")["runs"] == []
+    post(user, path, 409, run_id=run)
+    with create_session() as session:
+        logged = session.scalars(select(Log).where(Log.event == "binlake_cancel")).all()
+    assert {one.owner for one in logged} == {"shop"}
+
+
+def test_of_a_cancelled_sync_only_that_is_left_which_announces_what_was_recorded(
+    server: Any, past: Past, dags: None
+) -> None:
+    run = post(editor(server), "sources/shop/sync")["run_id"]
+    post(editor(server), "sources/shop/dags/sync/cancel", run_id=run)
+    with create_session() as session:
+        tasks = session.execute(
+            select(TaskInstance.task_id, TaskInstance.state).where(TaskInstance.run_id == run)
+        ).all()
+    assert {task for task, state in tasks if state != "skipped"} == {"announce"}
+    assert len(tasks) > 5
+
+
+def test_how_far_a_step_is(server: Any, past: Past) -> None:
+    told = {"step": "merged", "done": 30, "total": 40, "detail": "30 MB", "began_us": 1, "at_us": now_us()}
+    Path(past.config.metadata_path("progress-merged.json")).write_text(json.dumps(told))
+    assert get(viewer(server), "sources/shop/work")["steps"] == [told]

@@ -181,7 +181,7 @@ def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
     chunks("b1", 1, "committed")
     chunks("b2", 2, "staged", "staged", "planned")
     found = read_status(config)
-    assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20),)
+    assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20, 2),)
     assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(found, ELSEWHERE)
 
 

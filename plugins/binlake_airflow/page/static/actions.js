@@ -90,23 +90,35 @@ function confirm({ title, says, label, fields = [], act }) {
   const button = el("button", { type: "submit", class: "primary" }, label);
   const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
   const form = el("form", { onsubmit: submit }, fields.map(field), told, el("div", { class: "buttons" }, cancel, button));
-  const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
+  const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: closed },
     el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), form);
+
+  function closed() {
+    dialog.remove();
+    dispatchEvent(new Event("changed")); // nothing was drawn anew while it was open
+  }
+
+  // What came of it is told above the page where the dialog was closed before.
+  function result(note) {
+    if (dialog.isConnected) told.replaceChildren(note);
+    else document.getElementById("notices").replaceChildren(el("strong", {}, title), note);
+  }
 
   async function submit(event) {
     event.preventDefault();
     button.disabled = true;
+    told.replaceChildren(el("p", { class: "none note" }, el("span", { class: "spinner", "aria-hidden": "true" }), "asked …"));
     const values = Object.fromEntries([...form.elements].filter((one) => one.name).map((one) =>
       [one.name, one.type === "checkbox" ? one.checked : one.value.trim()]));
     try {
-      told.replaceChildren(el("p", { class: "good note" }, await act(values)));
+      result(el("p", { class: "good note" }, await act(values)));
       button.remove();
       cancel.textContent = "Close";
       cancel.focus();
       dispatchEvent(new Event("changed"));
     } catch (error) {
       const remedy = error.remedy ? el("span", { class: "todo" }, error.remedy) : null;
-      told.replaceChildren(el("p", { class: "bad note", role: "alert" }, error.message, remedy));
+      result(el("p", { class: "bad note", role: "alert" }, error.message, remedy));
       button.disabled = false;
     }
   }
@@ -118,7 +130,8 @@ function confirm({ title, says, label, fields = [], act }) {
 const opens = (label, title, open, { kind = null, of = "" } = {}) =>
   el("button", { type: "button", id: `${label} ${of}`, "aria-label": `${label} ${of}`, class: kind, title, onclick: open }, label);
 
-const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+// A name that begins it stays as it is written.
+const sentence = (words) => (/^\S*[._]\S/.test(words) ? words : words.charAt(0).toUpperCase() + words.slice(1));
 
 // one: a source as the API tells it. Null where the user may not, or where Airflow has no such DAG.
 export function runButton(one, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
@@ -174,6 +187,17 @@ function unpauseButton(one, what) {
     act: async () => (await post(`${pathOf(one.source)}/dags/${what}/unpause`, {})).told,
   });
   return opens("Unpause", `Unpauses the DAG ${dag.dag_id}`, open, { kind: "primary", of: dag.dag_id });
+}
+
+// Ends a run's tasks, as Airflow's own UI does when a run is marked failed.
+export function cancelButton(source, { what, dag_id, run_id }) {
+  const open = () => confirm({
+    title: `Cancel ${run_id}`,
+    says: "The run is marked failed, and its tasks are ended. What is committed stays; the next run goes on where this one ended.",
+    label: "Cancel the run",
+    act: async () => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id })).told,
+  });
+  return opens("Cancel", `Marks the run of ${dag_id} failed`, open, { of: run_id });
 }
 
 function skipButton(one, { file, offset }) {

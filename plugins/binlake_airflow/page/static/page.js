@@ -10,7 +10,7 @@ const REFRESH_MS = 30_000;
 
 const main = document.getElementById("main");
 const asked = new URLSearchParams(location.search);
-const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), kind: asked.get("kind") };
+const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), kind: asked.get("kind") };
 
 function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
@@ -41,7 +41,8 @@ async function refresh() {
     const parts = (await view(place)).flat().filter(Boolean);
     const { id: focused, selectionStart: caret } = document.activeElement ?? {};
     const next = parts.map((part) => part.outerHTML).join("");
-    if (next !== drawn) {
+    // A dialog gives the focus back to the button that opened it, so that button stays meanwhile.
+    if (next !== drawn && !document.querySelector("dialog[open]")) {
       const [x, y] = [scrollX, scrollY];
       main.replaceChildren(...parts);
       drawn = next;

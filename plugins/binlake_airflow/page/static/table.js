@@ -2,6 +2,7 @@
 
 import { remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
+import { calendar, ofTable } from "./calendar.js";
 import { phasesOf } from "./charts.js";
 import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
 import { bytes, number } from "./words.js";
@@ -26,37 +27,29 @@ function verified({ verified: last, source, now_us }) {
   return [result, " through ", through, position, `, ${number(last.lake_rows)} rows, `, moments(last.at_us, now_us)];
 }
 
-const HEALTH_OF_DAY = (day) => (!day ? "none" : day.equal === null ? "warn" : day.equal ? "good" : "bad");
+const FEW = 6; // values of an ENUM that are shown at once
 
-function saidOfDay(day) {
-  if (!day) return "not compared";
-  if (day.equal === null) return "it couldn't be compared";
-  const rate = day.seconds ? `, ${number(Math.round(day.rows / day.seconds))} rows/s` : "";
-  const read = `${number(day.chunks)} chunks, ${number(day.rows)} rows read${rate}`;
-  return day.equal ? `equal: ${read}` : `${number(day.differing)} chunks differed: ${read}`;
+function values({ values: known }) {
+  if (!known.length) return null;
+  const said = (some) => some.map((one) => `'${one}'`).join(", ");
+  const few = el("span", { class: "under mono" }, said(known.slice(0, FEW)));
+  if (known.length <= FEW) return few;
+  return el("details", { class: "under" }, el("summary", {}, `${number(known.length)} values`), el("span", { class: "mono" }, said(known)));
 }
 
-// A square for each day of the last thirteen weeks, a column for each week, from Monday on.
-function calendar({ verifications, now_us }) {
-  const known = new Map(verifications.map((day) => [day.day, day]));
-  const DAY = 86_400_000;
-  const today = Math.floor(now_us / 1000 / DAY);
-  const monday = today - ((today + 3) % 7) - 12 * 7;  // the first day of 1970 was a Thursday
-  const dates = Array.from({ length: today - monday + 1 }, (_, passed) => new Date((monday + passed) * DAY).toISOString().slice(0, 10));
-  const square = (date) => {
-    const said = `${date}: ${saidOfDay(known.get(date))}`;
-    return el("li", { class: HEALTH_OF_DAY(known.get(date)), title: said }, el("span", { class: "unseen" }, said));
-  };
-  return el("ol", { class: "calendar", "aria-label": "Comparisons with the server by day" }, dates.map(square));
+function inLake({ name, lake }) {
+  const there = Object.entries(lake);
+  if (!there.length) return badge("none", "left out");
+  return there.map(([column, type]) => el("div", { class: "mono" }, column === name ? type : `${column} ${type}`));
 }
 
 const columns = [
   { name: "Column", cell: (column) => el("span", { class: "mono" }, column.name) },
-  { name: "Type", cell: (column) => el("span", { class: "mono" }, column.type) },
+  { name: "Type", cell: (column) => [el("span", { class: "mono" }, column.type), values(column)] },
+  { name: "In the lake", title: "Names and types of the Delta table's columns", cell: inLake },
   { name: "Null", cell: (column) => (column.nullable ? "yes" : "no") },
   { name: "Character set", cell: (column) => column.charset ?? "" },
   { name: "Default", cell: (column) => (column.default === null ? "" : el("span", { class: "mono" }, column.default)) },
-  { name: "In the lake", cell: (column) => (column.in_lake ? "yes" : badge("none", "left out")) },
 ];
 
 // How a column of then differs from that of now.
@@ -79,11 +72,18 @@ function then(found, place) {
     found.shape_problem ? advice([{ health: "warn", what: found.shape_problem.message, remedy: found.shape_problem.remedy }]) : null);
 }
 
+// Columns of the mirror that tell of a row, and aren't the server's.
+function own(schema) {
+  const there = Object.entries(schema?.own ?? {});
+  if (!there.length) return null;
+  return el("p", {}, "Beside them the lake has: ", el("span", { class: "mono" }, there.map(([name, type]) => `${name} ${type}`).join(", ")));
+}
+
 function schemas(found) {
   const { schema, shape } = found;
   const now = schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
   const heading = found.status === "dropped" ? "Schema when it was dropped" : "Schema now";
-  if (!shape) return [el("h2", {}, heading), now];
+  if (!shape) return [el("h2", {}, heading), now, own(schema)];
   const then = shape.schema
     ? table(`Columns at ${shape.at}`, [...columns, { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
     : el("p", { class: "quiet" }, "There was no such table then.");
@@ -172,7 +172,7 @@ export async function oneTable(place) {
         found.size ? ["Size", `${bytes(found.size.bytes)} in ${number(found.size.files)} ${found.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
         ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
-        ["Compared by day", calendar(found), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
+        ["Compared by day", calendar(found.verifications, found.now_us, ofTable), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
         ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
       ),
       found.verified?.equal === false

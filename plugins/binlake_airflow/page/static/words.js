@@ -26,3 +26,6 @@ export function compare(a, b) {
   if (b === null || b === undefined) return 1;
   return typeof a === "string" ? a.localeCompare(b) : a - b;
 }
+
+// 1 row, 2 rows.
+export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
