@@ -44,7 +44,10 @@ class Past:
 
     @property
     def names(self) -> list[TableName]:
-        return [TableName("shop", f"table_{number:04}") for number in range(self.tables)]
+        return [self.name(number) for number in range(self.tables)]
+
+    def name(self, number: int) -> TableName:
+        return TableName("shop", f"table_{number:04}")
 
     def position(self, batch: int) -> Position:
         return Position(SERVER, f"binlog.{batch // 1000 + 1:06}", 4 + batch % 1000 * 1000, 1700000000)
@@ -75,7 +78,7 @@ class Past:
 
     def did(self, batch: int) -> list[TableRun]:
         """What the batch did: as many inserts as its number, an update, no delete."""
-        chosen = [TableName("shop", f"table_{(batch + step) % self.tables:04}") for step in range(self.changed)]
+        chosen = [self.name((batch + step) % self.tables) for step in range(self.changed)]
         return [TableRun(str(name), "following", batch, 1, 0, 7, self.position(batch).short, 0.5) for name in chosen]
 
     def run(self, batch: int) -> dict[str, Any]:

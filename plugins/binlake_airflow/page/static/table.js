@@ -83,7 +83,7 @@ function schemas(found) {
   const { schema, shape } = found;
   const now = schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
   const heading = found.status === "dropped" ? "Schema when it was dropped" : "Schema now";
-  if (!shape) return [el("h2", {}, heading), now, own(schema)];
+  if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema)];
   const then = shape.schema
     ? table(`Columns at ${shape.at}`, [...columns, { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
     : el("p", { class: "quiet" }, "There was no such table then.");
