@@ -52,7 +52,7 @@ def announce(context: Context, config: PipelineConfig, table_events: Iterable[Ta
     if not (events := list(table_events)):
         return
     source = config.source.name
-    alias, through = asset_alias(source), verified.batches(metadata_of(config))
+    alias, through = asset_alias(source), verified.batches(config, metadata_of(config))
     since = context["dag_run"].run_after - _CLOCKS_AGREE
     known = [
         (event.asset.uri, {key: value for key, value in (event.extra or {}).items() if key != _VERIFIED})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from binlake_airflow.assets import STANDING_STILL
 
 if TYPE_CHECKING:
+    from binlake.config import PipelineConfig
     from binlake.metadata.metadata import Metadata
     from binlake.metadata.record import RunReport
 
@@ -57,7 +58,7 @@ def of_replays(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**_summed(results, "rows"), "paths": first(table["path"] for table in results)}
 
 
-def of_verification(metadata: Metadata, result: Mapping[str, Any]) -> dict[str, Any]:
+def of_verification(config: PipelineConfig, metadata: Metadata, result: Mapping[str, Any]) -> dict[str, Any]:
     """Summarize a verification whose tables are all equal; ``verifications`` has those of each table.
 
     verified_through: the batch up to which each table that follows the log is known equal; None where one never was
@@ -71,7 +72,7 @@ def of_verification(metadata: Metadata, result: Mapping[str, Any]) -> dict[str, 
         "tables": len(compared),
         "rows": sum(table["source_rows"] for table in compared),
         "chunks": sum(table["chunks"] for table in compared),
-        "verified_through": verified.least(verified.batches(metadata).values()),
+        "verified_through": verified.least(verified.batches(config, metadata).values()),
         "verifications": metadata.location("verifications"),
     }  # fmt: skip
 

@@ -66,7 +66,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         except AirflowFailException as error:
             notices.tell(config, context, "verify_failed", str(error))
             raise
-        return summaries.of_verification(pipeline.metadata_of(config), result)
+        return summaries.of_verification(config, pipeline.metadata_of(config), result)
 
     def _verified(self, context: Context, config: PipelineConfig, origin: Origin) -> dict[str, Any]:
         """Compare, and repair if that is wanted; return the report as JSON. Raises BinlakeError, and a job's error as

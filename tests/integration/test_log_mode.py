@@ -14,6 +14,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from binlake import pipeline
 from binlake.errors import LakeError, TableError
 from binlake.faults import FaultPoint
+from binlake.lake.opened_lake import open_lake
 from binlake.metadata import registrations
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -87,6 +88,48 @@ def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
     followed.sync()
     assert logged(followed, "t", "id", "v") == [*MUTATIONS, ("insert", None, None, 4, "d")]
     followed.assert_equal("t")
+
+
+@both_ways
+def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
+    kind = "UUID" if mirror.server.kind == "mariadb" else "JSON"
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "CREATE TABLE beside (id INT PRIMARY KEY)",
+    )
+    mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}, "mirror": False}]
+    mirror.options["merge"] = way
+    mirror.snapshot()
+    mirror.execute(
+        *EVERY_WAY,
+        f"ALTER TABLE t MODIFY v VARCHAR(40), ADD n BIGINT DEFAULT 4, ADD u {kind}",
+        "ALTER TABLE t MODIFY n VARCHAR(9)",
+        "INSERT INTO t (id, v) VALUES (7, 'z')",
+    )
+    mirror.execute("TRUNCATE t", "INSERT INTO beside VALUES (1)")
+    mirror.sync()
+    inserted = ("insert", None, None, 7, "z")
+    assert logged(mirror, "t", "id", "v") == [*MUTATIONS, inserted, ("truncate", None, None, None, None)]
+    assert rows_of(DeltaTable(mirror.path("t"))) == []
+    names = {f"{mirror.database}.beside", f"{mirror.database}.t__log"}
+    assert set(open_lake(mirror.config).tables) == names
+    assert [str(table.name) for table in mirror.verify().tables] == [f"{mirror.database}.beside"]
+
+    mirror.execute("INSERT INTO t (id, v) VALUES (8, 'y')")
+    mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}}]
+    mirror.sync()
+    mirror.assert_equal("t")
+    mirror.execute("INSERT INTO beside VALUES (2)")
+    mirror.sync()
+    assert set(open_lake(mirror.config).tables) == {*names, f"{mirror.database}.t"}
+    mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}, "mirror": False}]
+    mirror.sync()
+    mirror.execute("INSERT INTO beside VALUES (3)")
+    mirror.sync()
+    assert rows_of(DeltaTable(mirror.path("t"))) == []
+    assert set(open_lake(mirror.config).tables) == names
+    assert logged(mirror, "t", "id", "v")[-1] == ("insert", None, None, 8, "y")
 
 
 @on_mysql

@@ -21,6 +21,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
+NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
@@ -86,6 +87,9 @@ class Rules:
             return Standstill(why, HISTORY_REMEDY)
         if own_columns(schema) and (why := no_own_columns(schema, self.policy(name), self.invalid)):
             return Standstill(why, OWN_COLUMNS_REMEDY)
+        if schema.without_rows and self.policy(name).on_unlogged_cascade == "derive":
+            why = "mutations are derived from the rows of a mirror (on_unlogged_cascade: derive), and it has none"
+            return Standstill(why, NO_ROWS_REMEDY)
         return None
 
     def lacks_deleted_rows(self, old: TableName, schema: TableSchema, new: TableName) -> bool:
@@ -144,7 +148,7 @@ class Rules:
     def _difference(self, schema: TableSchema, now: TableSchema) -> str:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
-        if now.excluded == schema.excluded and same_rows:
+        if now.excluded == schema.excluded and same_rows and now.without_rows == schema.without_rows:
             return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
         gone = _column_names(column for column in schema.mirrored if column not in after)
@@ -156,6 +160,9 @@ class Rules:
             reasons.append(
                 f"deleted rows are to {stay} (tables.modes, soft_delete), and it was snapshotted before that"
             )
+        if now.without_rows != schema.without_rows:
+            rows = "no row" if now.without_rows else "the table's rows"
+            reasons.append(f"the mirror is to have {rows} (tables.modes, mirror), and it was snapshotted before that")
         if now.row_metadata != schema.row_metadata:
             reasons.append("tables.modes asks for other row_metadata than it was snapshotted with")
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])

@@ -315,6 +315,10 @@ class PipelineConfig(Section):
             return NO_MODES
         return self.tables.modes_of(name.database, table)
 
+    def is_read(self, name: TableName) -> bool:
+        """Tell whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""
+        return not self.ghost(name) and self.mirror_modes(name).mirror
+
     def taken_by(self, name: TableName) -> str:
         """Return why a table can't be mirrored under its name, which a table beside a mirror has; empty where it can.
 
@@ -339,7 +343,13 @@ class PipelineConfig(Section):
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
         modes = self.mirror_modes(name)
         told = tuple(sorted(set(modes.row_metadata)))
-        return replace(shape, invalid=self.invalid, soft_delete=modes.soft_delete, row_metadata=told)
+        return replace(
+            shape,
+            invalid=self.invalid,
+            soft_delete=modes.soft_delete,
+            row_metadata=told,
+            without_rows=not modes.mirror,
+        )
 
     @property
     def reading(self) -> str:

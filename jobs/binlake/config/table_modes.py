@@ -79,8 +79,8 @@ class LogMode(Section):
 class TableModes(Section):
     """The modes of the tables that a pattern names.
 
-    mirror: whether there is a mirror. soft_delete: deleted rows stay in the mirror. row_metadata: what the mirror tells
-    of each row's newest mutation.
+    mirror: whether the mirror has rows. soft_delete: deleted rows stay in it. row_metadata: what it tells of each row's
+    newest mutation.
     """
 
     tables: TablePattern
@@ -94,8 +94,6 @@ class TableModes(Section):
     def _is_no_contradiction(self) -> Self:
         if why := contradiction(self):
             raise ValueError(why)
-        if not self.mirror:
-            raise ValueError("mirror: false can't be used yet; leave it out")
         return self
 
     @property
@@ -124,7 +122,9 @@ def contradiction(modes: TableModes) -> str:
     """Return why a table can't have these modes at once; empty where it can."""
     if not modes.mirror:
         if not modes.beside:
-            return "mirror: false without log or history leaves nothing of the table; exclude it instead"
+            return "mirror: false without log leaves nothing of the table; exclude it instead"
+        if modes.history:
+            return "a history begins with the rows that are copied for the mirror, and mirror is false"
         if modes.soft_delete or modes.row_metadata:
             return "soft_delete and row_metadata are columns of the mirror, and mirror is false"
     return ""

@@ -30,7 +30,7 @@ from binlake.storage import storage_errors
 def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: RecordedState) -> FeedPosition:
     """Return the position at the newest recorded batch, with all rows of the wanted tables still to be sent.
 
-    Raises FeedError for a table that isn't at that batch.
+    Raises FeedError for a table that isn't at that batch, or whose mirror has no rows.
     """
     lives = [
         life for life in watermarks.read_lives(metadata) if life.status != "dropped" and selection.wants(life.name)
@@ -41,6 +41,11 @@ def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: Re
             raise FeedError(
                 f"{life.name} doesn't stand at batch {recorded_state.batch}: it is {life.status}",
                 remedy="run binlake sync, mend the table, or exclude it from the feed; then run again",
+            )
+        if life.schema.without_rows:
+            raise FeedError(
+                f"{life.name} has no mirror (tables.modes, mirror: false) whose rows could be sent first",
+                remedy="exclude it from the feed, or begin the feed at a position of the log",
             )
     frozen = tuple(
         TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda life: life.name)

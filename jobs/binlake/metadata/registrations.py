@@ -112,7 +112,7 @@ def _readable(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[Tabl
         if row["delta_version"] is not None and not config.ghost(name):
             names[name] = names.get(name, False) or row["status"] != "dropped"
     for name, lives in sorted(names.items()):
-        if lives or LakeLog.of(config, name, "").exists():
+        if config.is_read(name) and (lives or LakeLog.of(config, name, "").exists()):
             yield name, config.table_path(name)
         for mode in config.beside(name):
             if opened_tables.is_table(path := config.beside_path(name, mode)):

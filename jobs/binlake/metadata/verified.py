@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from binlake.config import PipelineConfig
 from binlake.metadata.metadata import Metadata
+from binlake.schema.table import TableName
 
 
 def through(metadata: Metadata) -> dict[str, dict[str, Any]]:
@@ -22,14 +24,16 @@ def through(metadata: Metadata) -> dict[str, dict[str, Any]]:
     }
 
 
-def batches(metadata: Metadata) -> dict[str, int | None]:
+def batches(config: PipelineConfig, metadata: Metadata) -> dict[str, int | None]:
     """Return the batch up to which each table that follows the log is known equal, by ``database.table``; None for one
-    of which that isn't known."""
+    of which that isn't known. Tables without a mirror aren't verified, and left out."""
     by_life = through(metadata)
     lives = metadata.read("watermarks", ["table_id", "database", "table"], where="status = 'following'")
+    named = {TableName(row["database"], row["table"]): row["table_id"] for row in lives}
     return {
-        f"{row['database']}.{row['table']}": by_life[row["table_id"]]["batch"] if row["table_id"] in by_life else None
-        for row in lives
+        str(name): by_life[life]["batch"] if life in by_life else None
+        for name, life in named.items()
+        if config.is_read(name)
     }
 
 

@@ -205,6 +205,7 @@ def started(
     names = {life.name for life in lives}
     earlier = [row for row in metadata.read("watermarks") if TableName(row["database"], row["table"]) in names]
     first, began_us = batch + 1 if first is None else first, began_us or now_us()
-    table_versions.note_snapshot(metadata, first, lives, versions, earlier, began_us=began_us)
+    read = [life for life in lives if not life.schema.without_rows]
+    table_versions.note_snapshot(metadata, first, read, versions, earlier, began_us=began_us)
     rows = [watermark_row(life, batch=batch, position=life.low, delta_version=versions.get(life.id)) for life in lives]
     write(metadata, rows, [row["table_id"] for row in earlier])

@@ -73,6 +73,11 @@ def name_followed(config: PipelineConfig, source: Source, metadata: Metadata, as
         named = f"{', '.join(asked.tables or ())} names {len(matching)} tables"
         problem = named if matching else "no table is named"
         raise UsageError(f"a range of keys is one table's, and {problem}", remedy="add --tables DATABASE.TABLE")
+    if not config.mirror_modes(matching[0]).mirror:
+        raise UsageError(
+            f"{matching[0]} has no mirror (tables.modes, mirror: false), in which rows could be replaced",
+            remedy="name another table",
+        )
     decisions.following(metadata, matching[0])
     return matching[0]
 

@@ -83,7 +83,7 @@ def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> 
         replayable.keep(config, merged)
     dropped = [name for name in names_dropped(metadata, merged) if config.goes_when_dropped(name)]
     pins.remove_dropped(config, metadata, dropped)
-    report = record_batch(held, metadata, merged, run, lambda name: not config.ghost(name))
+    report = record_batch(held, metadata, merged, run, config.is_read)
     fault("recorded")
     if recorded_state := held.control().recorded_state:
         leftovers.remove_recorded(config, recorded_state)

@@ -48,8 +48,7 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
         beyond = look(config, log, position).bytes
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
     lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
-    through = [row["verified_through"] for row in status.tables if row["status"] == "following"]
-    verified_through = verified.least(row and row["batch"] for row in through)
+    verified_through = verified.least(verified.batches(config, metadata_of(config)).values())
     return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped, status.abandoned, verified_through)
 
 

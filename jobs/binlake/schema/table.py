@@ -98,7 +98,7 @@ class Index:
     by_hash: bool = False
 
 
-_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata")
+_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class TableSchema:
     invalid: the policies on invalid values under which the rows were read; None if an older binlake recorded the shape.
         It isn't compared where shapes are: only the YAML changes it.
     soft_delete: deleted rows stay in the lake, marked. row_metadata: what the lake tells of each row's newest mutation.
-        They aren't compared where shapes are, either.
+        without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
     """
 
     columns: tuple[Column, ...]
@@ -136,6 +136,7 @@ class TableSchema:
     invalid: InvalidValues | None = field(default=None, compare=False)
     soft_delete: bool = field(default=False, compare=False)
     row_metadata: tuple[str, ...] = field(default=(), compare=False)
+    without_rows: bool = field(default=False, compare=False)
 
     @property
     def row_end(self) -> str | None:

@@ -157,10 +157,10 @@ def plan(
         table.name,
         table.schema,
         table.engine,
-        table.rows,
-        table.size,
+        0 if table.schema.without_rows else table.rows,
+        0 if table.schema.without_rows else table.size,
     )
-    count = chunk_count(table.rows, chunk_rows, connections)
+    count = chunk_count(table_snapshot.estimate, chunk_rows, connections)
     cuts = table_snapshot.transactional and table_snapshot.schema.key and count > 1
     inner = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
     edges = [None, *inner, None]

@@ -42,8 +42,8 @@ def _values(schema: TableSchema) -> list[str]:
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
     """Return a SELECT of the row count and the total bytes of the values, over ``most`` rows at most."""
     weight = _sum([f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema)])
-    table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
-    return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {table} LIMIT {most}) few"
+    rows = f"{mysql_quote(name.database)}.{mysql_quote(name.table)} LIMIT {0 if schema.without_rows else most}"
+    return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {rows}) few"
 
 
 def _sum(terms: list[str]) -> str:
@@ -69,7 +69,10 @@ def whole_query(name: TableName, schema: TableSchema) -> str:
 
 
 def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
-    """Return the WHERE clause for the rows whose key is in [lower, upper); empty without bounds."""
+    """Return the WHERE clause for the rows whose key is in [lower, upper); empty without bounds. A mirror without rows
+    takes none of them."""
+    if schema.without_rows:
+        return " WHERE FALSE"
     conditions = [bounds.from_on(schema, lower)] if lower else []
     conditions += [bounds.before(schema, upper)] if upper else []
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""

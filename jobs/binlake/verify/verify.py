@@ -196,7 +196,8 @@ class _ChosenTables:
 
     def _is_chosen(self, name: TableName) -> bool:
         patterns = self._patterns
-        return self._config.included(name) and (
+        has_rows = self._config.included(name) and self._config.mirror_modes(name).mirror
+        return has_rows and (
             not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
         )
 
@@ -204,10 +205,8 @@ class _ChosenTables:
         """Return the chosen tables that the server has and that aren't stopped. Raises UsageError if none matches."""
         listed = [table.name for table in list_tables(source) if table.kind in MIRRORED and self._is_chosen(table.name)]
         if not listed and not self.watermarks():
-            raise UsageError(
-                f"no included table matches {', '.join(self._patterns or self._config.tables.include)}",
-                remedy=UNMATCHED_REMEDY,
-            )
+            patterns = ", ".join(self._patterns or self._config.tables.include)
+            raise UsageError(f"no included table that has a mirror matches {patterns}", remedy=UNMATCHED_REMEDY)
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]

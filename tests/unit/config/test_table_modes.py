@@ -57,13 +57,13 @@ def test_entries_that_contradict_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("modes", "why"),
     [
-        ([{"tables": "shop.a", "mirror": False}], "without log or history leaves nothing"),
+        ([{"tables": "shop.a", "mirror": False}], "without log leaves nothing"),
         ([{"tables": "shop.a", "mirror": False, "log": {}, "soft_delete": True}], "columns of the mirror"),
         ([{"tables": "shop.a", "mirror": False, "log": {}, "row_metadata": ["batch"]}], "columns of the mirror"),
         ([{"tables": "shop.a"}, {"tables": "shop.a"}], "two entries"),
         ([{"tables": "shop", "log": {}}], "no dot"),
         ([{"tables": "shop.a", "log": {"columns": "dbt"}}], "Extra inputs"),
-        ([{"tables": "shop.a", "mirror": False, "log": {}}], "mirror: false can't be used yet"),
+        ([{"tables": "shop.a", "mirror": False, "log": {}, "history": {}}], "begins with the rows that are copied"),
     ],
 )
 def test_what_makes_no_sense_is_refused(modes: list[dict[str, Any]], why: str) -> None:
