@@ -32,6 +32,10 @@ ROUTES = {
     "its tables": f"{SOURCE}/tables",
     "its feeds": f"{SOURCE}/feeds",
     "its runs": f"{SOURCE}/runs",
+    "its charts of a day": f"{SOURCE}/charts?span=day",
+    "its charts of a month": f"{SOURCE}/charts?span=month",
+    "its events": f"{SOURCE}/events",
+    "what works on it": f"{SOURCE}/work",
     "a table": f"{SOURCE}/tables/shop.table_0007",
     "a run": f"{SOURCE}/runs/8000",
 }
