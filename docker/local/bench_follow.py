@@ -29,7 +29,7 @@ from bench_sync import run
 from binlake import config as configuration, pipeline
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.config import PipelineConfig
-from binlake.metadata import formats, lease
+from binlake.metadata import feed_watermarks, formats, lease
 from binlake.metadata.lease import RecordedState
 from binlake.position import FIRST_OFFSET, Position, Slice
 from binlake.report import Report
@@ -185,13 +185,15 @@ def measure(
     tables: int,
     report: Report,
     at_end: Callable[[Server, PipelineConfig], None] = lambda server, config: None,
+    feeds: str = "",
 ) -> Freshness:
-    """Follow for some time, and tell how fresh the lake was. at_end: is called when all is in the lake."""
+    """Follow for some time, and tell how fresh the lake was. at_end: is called when all is in the lake. feeds: of the
+    YAML, which are carried beside."""
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
     os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     file = HOME / "follow.yaml"
-    file.write_text(_YAML.replace("LAKE", str(HOME.resolve() / "lake")))
+    file.write_text(_YAML.replace("LAKE", str(HOME.resolve() / "lake")) + feeds)
     config = configuration.load(file)
     measured = Freshness()
     with Server("mysql", max_binlog_size="128M") as server:
@@ -215,6 +217,7 @@ def measure(
                 time.sleep(1)
             measured.changes = writer.changes - before
         _wait_for_the_head(server, config)
+        _wait_for_feeds(config)
         recorded.look()
         process.send_signal(signal.SIGTERM)
         followed: dict[str, Any] = json.loads(process.communicate()[0])
@@ -230,6 +233,12 @@ def _wait_for_the_head(server: Server, config: PipelineConfig) -> None:
     with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
         while (position := lease.read(metadata).position) and (position.file, position.offset) != source.head()[:2]:
             time.sleep(0.2)
+
+
+def _wait_for_feeds(config: PipelineConfig) -> None:
+    metadata = pipeline.metadata_of(config)
+    while any(feed.behind for feed in feed_watermarks.statuses(config, metadata)):
+        time.sleep(0.2)
 
 
 def _wait_for_batches(config: PipelineConfig, writer: Writer, count: int) -> None:

@@ -34,6 +34,7 @@
     ├── SetupFailed                             this machine can't be given what it lacks
     ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/waves.py)
     └── LeaseHeld                 retry helps   another run works on this source
+        └── FeedFollowed                        a process carries the feed as batches come
 
 Every message ends with what to do next; none carries a secret or the value of a row.
 """
@@ -287,3 +288,7 @@ class LeaseHeld(BinlakeError):
     """Another run holds the source's lease."""
 
     retryable = True
+
+
+class FeedFollowed(LeaseHeld):
+    """A process that carries batches as they come holds the feed's lease."""

@@ -3,9 +3,8 @@
 **bootstrap** each included table through a consistent snapshot with its binlog position → **plan** a binlog range,
 **stage** its mutations as Parquet, **merge** them into Delta, **record** the run → **verify** and **maintain**.
 
-Each step takes the state from metadata and leaves it there, so each can be a process of its own, can be killed at
-any moment and run again. The state of a batch goes planned → staged → merged → recorded; a batch that was begun is
-finished under its own frozen range before another is planned.
+Each step takes its state from metadata and leaves it there, so each can be a process, be killed at any moment and run
+again. A batch goes planned → staged → merged → recorded; it is finished under its frozen range before another begins.
 
 Arguments that all steps share: config, the source's settings; origin, its server or folder of log files; session, gives
 the Spark session to a step that needs Spark; report, tells progress; run, its name in the metadata table ``runs``.
@@ -13,7 +12,7 @@ the Spark session to a step that needs Spark; report, tells progress; run, its n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from binlake.metadata.metadata import metadata_of as metadata_of
 from binlake.metadata.record import RunReport, nothing_new, recorded_before
 from binlake.phases import snapshots, verification
 from binlake.phases.bootstrap import KeysAsked, begin_with_files
-from binlake.phases.follow import Followed, Following, FollowPace, RestingSession
+from binlake.phases.follow import Beside, Followed, Following, FollowPace, RestingSession
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.outcomes import PlanOutcome, StepOutcome
 from binlake.phases.plan import Limit, plan_batch
@@ -122,13 +121,14 @@ def follow(
     report: Report,
     pace: FollowPace,
     ending: Ending,
+    beside: Sequence[Beside] = (),
 ) -> Followed:
-    """Sync as changes come, until the end is asked for. settings: gives the YAML as it is now."""
+    """Sync as changes come, and work beside that, until the end is asked for. settings: gives the YAML as it is now."""
 
     def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
         return _carry(held, config, origin, session, Report(quiet=True), Limit(), None, between)
 
-    return Following(settings, origin, session, report, pace, ending, carry).run()
+    return Following(settings, origin, session, report, pace, ending, carry, beside).run()
 
 
 def _carry(

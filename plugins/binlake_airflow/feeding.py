@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from binlake.config import load
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, FeedFollowed
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
 
@@ -56,13 +56,16 @@ class BinlakeFeedOperator(BaseOperator):
                 raise AirflowSkipException(f"feed {self.feed} stays where it stands: {file} has enabled: false")
             if self.feeds_file:
                 hold_staging(feeds)
-            _lend_connections(feed)
-            run = carry(config, feed, PARTS)
+            lend_connections(feed)
+            try:
+                run = carry(config, feed, PARTS)
+            except FeedFollowed as followed:
+                raise AirflowSkipException(followed.message) from None
         self.log.info("%s", run.message)
         return run.to_json()
 
 
-def _lend_connections(feed: FeedConfig) -> None:
+def lend_connections(feed: FeedConfig) -> None:
     """Put Airflow's connections of sink, schema registry and position into this process's environment.
 
     The engine looks for them there. Raises ConfigurationError if one isn't defined.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -11,6 +11,7 @@ from binlake.config import FollowConfig, load
 from binlake.config.pipeline_config import YamlOnDisk
 from binlake.interrupts import Ending
 from binlake.spark.on_demand import SessionOnDemand
+from binlake_airflow.feeding import lend_connections
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import SourceOperator
 from binlake_airflow.submit import airflow_errors
@@ -19,12 +20,15 @@ from binlake_airflow.task_log import TaskReport
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from binlake.config import PipelineConfig
+
 _BEHIND_SECONDS = 60.0
 """How far behind a follower may be that looks at the log every second; one that looks less often, ten looks."""
 
 
 class BinlakeFollowOperator(SourceOperator):
-    """Follow the log in batches of seconds for some hours, or stand by while another process does.
+    """Follow the log in batches of seconds for some hours, and carry the source's feeds; or stand by while another
+    process does.
 
     It ends between two steps when the task is killed. Spark is started inside the task, where a step needs it.
 
@@ -41,19 +45,23 @@ class BinlakeFollowOperator(SourceOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from binlake import pipeline
+        from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
+        from binlake.feeds.registry import PARTS
         from binlake.phases.follow import FollowPace
 
         self._ending = Ending()
         with airflow_errors():
             config = load(self.config_file)
             settings, report = config.follow or FollowConfig(), TaskReport(self.log)
+            file = YamlOnDisk(self.config_file, config)
             followed = pipeline.follow(
-                YamlOnDisk(self.config_file, config).read,
+                file.read,
                 BinlakeHook(config.source.connection).origin(),
                 SessionOnDemand(f"binlake {config.source.name} follow", config, report),
                 report,
                 FollowPace(settings.every_seconds, settings.spark_idle_seconds, self.hours * 3600),
                 self._ending,
+                [FeedsOfSource(_with_connections(file.read), FeedsBeside(report, PARTS))],
             )
         self.log.info("%s", followed.headline)
         return {"batches": followed.batches, "mutations": followed.mutations}
@@ -61,6 +69,23 @@ class BinlakeFollowOperator(SourceOperator):
     def on_kill(self) -> None:
         if self._ending is not None:
             self._ending.ask()
+
+
+def _with_connections(settings: Callable[[], PipelineConfig]) -> Callable[[], PipelineConfig]:
+    """Return settings that lend the connections of their enabled feeds, once after each change. They raise
+    ConfigurationError for one that isn't defined; the feed then says what it lacks."""
+    lent: list[PipelineConfig] = []
+
+    def lending() -> PipelineConfig:
+        config = settings()
+        if lent != [config]:
+            lent[:] = [config]
+            for feed in config.feeds:
+                if feed.enabled:
+                    lend_connections(feed)
+        return config
+
+    return lending
 
 
 class BinlakeFollowedOperator(SourceOperator):

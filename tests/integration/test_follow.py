@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,10 +18,11 @@ import pytest
 
 from binlake import pipeline
 from binlake.lake.opened_lake import place_of
-from binlake.metadata import followers, lease
+from binlake.metadata import feed_watermarks, followers, lease
 from binlake.metadata.followers import FollowerStatus
 from binlake.report import Report
 from binlake.source.server import Source
+from feeding import feed, lines
 from mirror import Mirror, in_the_soak, sync_alone
 from servers import die_with_parent
 from writers import writing
@@ -96,6 +98,7 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
         rows = ", ".join(f"({account}, 100)" for account in range(5))
         mirror.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, money INT)", f"INSERT INTO {table} VALUES {rows}")
     mirror.execute("CREATE TABLE other (id INT PRIMARY KEY, v INT)")
+    feed(mirror, format={"type": "debezium", "topic": "all", "heartbeat": False}, begin="lake")
     mirror.snapshot()
     with ExitStack() as life:
         processes = Followers(mirror, tmp_path, life)
@@ -114,11 +117,31 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
             until(lambda: batch(mirror) >= before + 2)
         until(lambda: stands_at_head(mirror))
         until(lambda: (now := status(mirror)) and now.behind_seconds is not None and now.behind_seconds < 1)
+        until(lambda: feed_watermarks.statuses(mirror.config, mirror.metadata)[0].behind == 0)
         second.send_signal(signal.SIGTERM)
         assert second.wait(10) == 0
     assert status(mirror) is None
     mirror.assert_equal(*TABLES, "other")
     assert_consistent(mirror)
+    assert_fed(mirror)
+
+
+def assert_fed(mirror: Mirror) -> None:
+    """The feed's messages, each once and in order, are what the tables became."""
+    tables: dict[str, dict[int, Any]] = {}
+    for line in filter(None, lines(mirror.folder / "out")):
+        message = json.loads(line)
+        rows = tables.setdefault(message["source"]["table"], {})
+        for before in filter(None, [message["before"]]):
+            assert rows.pop(before["id"]) == before
+        for after in filter(None, [message["after"]]):
+            assert after["id"] not in rows
+            rows[after["id"]] = after
+    with mirror.server.connect(database=mirror.database) as connection, connection.cursor() as cursor:
+        for table in (*TABLES, "other"):
+            cursor.execute(f"SELECT * FROM {table} ORDER BY id")
+            wanted = sorted(tables[table].values(), key=lambda row: row["id"])
+            assert [tuple(row.values()) for row in wanted] == list(cursor.fetchall())
 
 
 def stands_at_head(mirror: Mirror) -> bool:

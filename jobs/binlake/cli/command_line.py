@@ -331,6 +331,7 @@ def _add_feeds(subparsers: Any) -> None:
     feed.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )
+    feed.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until SIGTERM")
     feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's position, and begin here")
     feed.add_argument("--json", action="store_true", help="print JSON for programs")
     feed.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "feed"))

@@ -14,14 +14,16 @@ from binlake.cli import printing
 from binlake.cli.step_commands import parse_until
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import BinlakeError, UsageError
-from binlake.feeds.carry import FeedRun, carry
+from binlake.errors import BinlakeError, FeedFollowed, UsageError
+from binlake.feeds.carry import FeedRun, carry, rarely_collected
 from binlake.feeds.console import Tail, tail as print_tail
 from binlake.feeds.consume import Consuming, SchemaOf, consume
-from binlake.feeds.feeds_file import Feeds, feeds_of, hold_staging, is_file_of_feeds, understood
+from binlake.feeds.feeds_beside import follow_feeds
+from binlake.feeds.feeds_file import Feeds, FeedsOnDisk, feeds_of, hold_staging, is_file_of_feeds, understood
 from binlake.feeds.registry import PARTS
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks.kafka import credentials
+from binlake.interrupts import Ending
 from binlake.metadata import feed_watermarks
 from binlake.metadata.metadata import metadata_of
 from binlake.report import Report
@@ -50,6 +52,9 @@ def _enabled(chosen: Feeds, report: Report) -> Feeds:
 def feed(arguments: argparse.Namespace) -> None:
     """Carry the chosen feeds; the first error is raised after all have had their turn."""
     report, until = Report(quiet=arguments.quiet), parse_until(arguments.until)
+    if arguments.follow:
+        _follow(arguments, report)
+        return
     if arguments.forget:
         _forget(arguments.config, arguments.forget, report)
         return
@@ -67,6 +72,10 @@ def feed(arguments: argparse.Namespace) -> None:
             runs.append(run)
             if not arguments.json:
                 print(run.message)
+        except FeedFollowed as followed:
+            if arguments.anew:
+                raise
+            report.say(followed.message)
         except BinlakeError as error:
             report.say(f"feed {settings.name}: {error}")
             failed.append(error)
@@ -74,6 +83,29 @@ def feed(arguments: argparse.Namespace) -> None:
         printing.as_json([run.to_json() for run in runs])
     if failed:
         raise failed[0]
+
+
+def _follow(arguments: argparse.Namespace, report: Report) -> None:
+    """Carry the chosen feeds until SIGTERM or Ctrl-C. Raises UsageError; ConfigurationError at the beginning."""
+    if arguments.anew or arguments.forget or arguments.until != "now":
+        raise UsageError(
+            "--follow goes on from where each feed stands", remedy="run --anew, --forget or --until by itself before"
+        )
+    file, ending = FeedsOnDisk(arguments.config), Ending()
+    _enabled(_chosen(arguments, file.read()), report)
+
+    def chosen() -> Feeds:
+        return [(config, feed) for config, feed in file.read() if arguments.feed in (None, feed.name)]
+
+    ending.listen()
+    with rarely_collected():
+        followed = follow_feeds(chosen, report, PARTS, ending)
+    ending.over()
+    if arguments.json:
+        printing.as_json(followed.to_json())
+    else:
+        for key in followed.batches:
+            print(followed.line(key))
 
 
 def _forget(path: str, name: str, report: Report) -> None:
@@ -90,7 +122,7 @@ def _forget(path: str, name: str, report: Report) -> None:
 
 def tail(arguments: argparse.Namespace) -> None:
     start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
-    print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout)
+    print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout, Report(quiet=arguments.quiet))
 
 
 def console_consumer(arguments: argparse.Namespace) -> None:

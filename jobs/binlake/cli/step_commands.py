@@ -69,6 +69,8 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.config import FollowConfig
+    from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
+    from binlake.feeds.registry import PARTS
     from binlake.interrupts import Ending
     from binlake.phases.follow import FollowPace
 
@@ -78,7 +80,9 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         arguments.every or settings.every_seconds, settings.spark_idle_seconds, arguments.duration or math.inf
     )
     file = YamlOnDisk(arguments.config, config)
-    followed = pipeline.follow(file.read, origin_of(config), session_of("follow", config, report), report, pace, ending)
+    feeds = FeedsOfSource(file.read, FeedsBeside(report, PARTS))
+    session = session_of("follow", config, report)
+    followed = pipeline.follow(file.read, origin_of(config), session, report, pace, ending, [feeds])
     ending.over()
     if arguments.json:
         printing.as_json(asdict(followed))

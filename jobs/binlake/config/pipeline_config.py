@@ -427,24 +427,30 @@ def _from_project(section: Any, key: str, file: Path) -> None:
     section[key] = str((project / Path(folder).expanduser()).resolve())
 
 
+FileStand = tuple[int, int, int]
+"""Time of change, size and inode of a file."""
+
+
+def file_stand(path: str | Path) -> FileStand | None:
+    """Return what tells a file's content from a later one; None where there is no file."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 class YamlOnDisk:
     """A YAML that a long-lived process reads again once it has changed."""
 
     def __init__(self, path: str, config: PipelineConfig) -> None:
         self._path, self._config = path, config
-        self._seen = self._stand()
+        self._seen = file_stand(path)
 
     def read(self) -> PipelineConfig:
         """Return the configuration in the file as it is now. Raises ConfigurationError."""
-        stand = self._stand()
+        stand = file_stand(self._path)
         if stand != self._seen:
             self._config = load(self._path)
             self._seen = stand
         return self._config
-
-    def _stand(self) -> tuple[int, int, int] | None:
-        try:
-            stat = os.stat(self._path)
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino

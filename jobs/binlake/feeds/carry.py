@@ -31,7 +31,6 @@ from binlake.feeds import positions
 from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink, TransactionRefused
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.outlet import Outlet
-from binlake.feeds.positions import PositionStore
 from binlake.feeds.preload import Preload, begin_with_lake
 from binlake.feeds.selection import Selection
 from binlake.feeds.shapes import Shapes, table_of
@@ -52,7 +51,8 @@ _COLLECTED_EVERY = 500_000
 
 @dataclass(frozen=True)
 class FeedRun:
-    """The result of a feed's run. batch: the last one carried. mutations: of the source. messages: number sent."""
+    """The result of a feed's run. batch: the last one carried. mutations: of the source. messages: number sent.
+    left_out: a line for each event, or several alike, that the feed left out."""
 
     feed: str
     source: str
@@ -62,6 +62,7 @@ class FeedRun:
     messages: int
     seconds: float
     message: str
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,22 +89,38 @@ def carry(
     anew: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't go on; the
     reason is kept in its row of metadata, which ``status`` shows.
     """
+    with opened(config, feed, parts, anew=anew) as carried, rarely_collected():
+        return carried.carry(_microseconds(until))
+
+
+@contextmanager
+def opened(
+    config: PipelineConfig,
+    feed: FeedConfig,
+    parts: Parts,
+    *,
+    anew: bool = False,
+    follows: bool = False,
+    between: Callable[[], None] = lambda: None,
+) -> Iterator[OpenFeed]:
+    """Hold a feed, with its sink open, for one run or for many.
+
+    anew: see ``carry``. follows: batches are carried as they come. between: called between two windows of rows; what
+    was sent since the last commit is given up if it raises. Raises FeedError; LeaseHeld if another run has the feed.
+    """
     metadata = metadata_of(config)
     limits = FeedLimits(feed.keep_gb, feed.keep_hours)
-    with feed_watermarks.held(metadata, feed.name, limits) as held:
+    with feed_watermarks.held(metadata, feed.name, limits, follows=follows) as held:
         try:
             selection = Selection.of(config, feed)
             sink = parts.make_sink(feed, config.source.name)
             try:
-                feed_run = _Run(config, metadata, selection, held, sink, parts, _microseconds(until))
-                with rarely_collected():
-                    result = feed_run.go(anew)
+                yield OpenFeed(config, metadata, selection, held, sink, parts, between, anew)
             finally:
                 sink.close()
         except BinlakeError as error:
             held.stop(error.message, error.remedy)
             raise
-    return result
 
 
 @contextmanager
@@ -135,7 +152,7 @@ def begin(
     """Return the position at which a feed without one begins. Raises FeedError."""
     feed = selection.feed
     if feed.begin == "lake":
-        return begin_with_lake(metadata, selection, recorded_state)
+        return begin_with_lake(metadata, selection)
     if feed.begin == "now":
         return FeedPosition(recorded_state.batch, None, recorded_state.prepared)
     first = oldest_staged(config, recorded_state.batch)
@@ -151,8 +168,8 @@ def oldest_staged(config: PipelineConfig, newest: int) -> int:
     return first
 
 
-class _Run:
-    """One run of a feed on one source."""
+class OpenFeed:
+    """A feed on one source, held by this process, with its sink open."""
 
     def __init__(
         self,
@@ -162,61 +179,86 @@ class _Run:
         held: FeedLease,
         sink: Sink,
         parts: Parts,
-        until_us: int | None,
+        between: Callable[[], None],
+        anew: bool,
     ) -> None:
+        """Find the place to go on from. Raises FeedError, NoSnapshotYet."""
         self._config, self._metadata, self._selection = config, metadata, selection
-        self._feed, self._held, self._sink, self._until_us = selection.feed, held, sink, until_us
-        self._parts = parts
-        self._sent = self._total = int(held.row["messages"] or 0)
-        self._safe = FeedPosition(0)
-
-    def go(self, anew: bool) -> FeedRun:
-        began, sent = time.monotonic(), self._sent
-        recorded_state = lease.read(self._metadata).recorded_state
-        if recorded_state is None:
-            raise NoSnapshotYet
-        store = positions.store_of(self._feed.position, self._feed.name, self._config.source.name, self._held)
-        kept = None if anew else self._kept_position(store)
-        place = kept or begin(self._config, self._metadata, self._selection, recorded_state)
-        context = context_of(self._feed, self._config, recorded_state)
-        errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
-        outlet = self._outlet(context, store, place, errors)
+        self._feed, self._held, self._sink, self._parts, self._between = selection.feed, held, sink, parts, between
+        row = held.row
+        self._sent = self._total = int(row["messages"] or 0)
+        self._was_stopped = row["status"] == "stopped"
+        recorded_state = self._recorded_state()
+        self._store = positions.store_of(self._feed.position, self._feed.name, config.source.name, held)
+        kept = None if anew else self._kept_position()
+        self._safe = kept or begin(config, metadata, selection, recorded_state)
+        self._context = context_of(self._feed, config, recorded_state)
+        self._errors = FeedErrors(
+            self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out)
+        )
+        self._outlet = self._new_outlet()
         if kept is None:
-            outlet.commit(place)
-        first, before, mutations, self._safe = place.batch, self._sent, 0, place
+            self._outlet.commit(self._safe)
+
+    def carry(self, until_us: int | None = None, *, heartbeat: bool = True) -> FeedRun:
+        """Carry everything from the last commit to the newest recorded batch, or to the time to stop at.
+
+        heartbeat: send one where there was nothing to send. Raises FeedError, LeaseHeld.
+        """
+        began, first, before, mutations = time.monotonic(), self._safe.batch, self._total, 0
+        self._held.check()
+        recorded_state = self._recorded_state()
+        self._follow_charsets(recorded_state)
+        counted_before = self._outlet.mutations
         while True:
             try:
-                place = self._carry_all(outlet, recorded_state, errors)
-                if place.batch == first and not mutations + outlet.mutations:
-                    outlet.heartbeat(place)
+                place = self._carry_all(recorded_state, until_us)
+                mutations += self._outlet.mutations - counted_before
+                if heartbeat and place.batch == first and not mutations:
+                    self._outlet.heartbeat(place)
                 break
             except TransactionRefused:
-                errors.again()
-                mutations += outlet.mutations
-                outlet = self._outlet(context, store, self._safe, errors, outlet.refused)
-        mutations, sent = mutations + outlet.mutations, self._total - before
+                self._errors.again()
+                mutations += self._outlet.mutations - counted_before
+                self._outlet, counted_before = self._new_outlet(self._outlet.refused), 0
+        if self._was_stopped:
+            self._note(place, self._outlet.messages)
+        lines, self._errors.lines = self._errors.lines, []
+        sent = self._total - before
         message = (
             f"feed {self._feed.name}: {counted(mutations, 'mutation')} as {counted(sent, 'message')}, up to {place}"
         )
-        message += "".join(f"\n  left out: {event}" for event in errors.lines)
+        message += "".join(f"\n  left out: {event}" for event in lines)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
-        return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)
+        batches = place.batch - first
+        return FeedRun(self._feed.name, source, place.batch, batches, mutations, sent, seconds, message, tuple(lines))
 
-    def _outlet(
-        self, context: FeedContext, store: PositionStore, place: FeedPosition, errors: FeedErrors, careful: int = 0
-    ) -> Outlet:
-        form = self._parts.make_format(self._feed, context)
+    def _recorded_state(self) -> RecordedState:
+        recorded_state = lease.read(self._metadata).recorded_state
+        if recorded_state is None:
+            raise NoSnapshotYet
+        return recorded_state
+
+    def _follow_charsets(self, recorded_state: RecordedState) -> None:
+        """Give the format the databases' default character sets at the newest batch, between two transactions."""
+        context = context_of(self._feed, self._config, recorded_state)
+        if context.charsets != self._context.charsets:
+            self._context = context
+            self._outlet = self._new_outlet()
+
+    def _new_outlet(self, careful: int = 0) -> Outlet:
+        form = self._parts.make_format(self._feed, self._context)
         self._sent = self._total
-        return Outlet(form, self._sink, self._note_commits(store), place, errors, careful)
+        return Outlet(form, self._sink, self._note, self._safe, self._errors, careful)
 
-    def _carry_all(self, outlet: Outlet, recorded_state: RecordedState, errors: FeedErrors) -> FeedPosition:
-        """Carry everything from the last commit to the newest recorded batch, or to the time to stop at; return the
-        position there. Raises TransactionRefused if what wasn't committed must be sent again."""
-        place = self._load(outlet, self._safe, recorded_state)
-        reader = BatchReader(self._config, self._metadata, self._selection, errors)
+    def _carry_all(self, recorded_state: RecordedState, until_us: int | None) -> FeedPosition:
+        """Return the position up to which all is carried. Raises TransactionRefused if what wasn't committed must be
+        sent again."""
+        place = self._load(self._outlet, self._safe, recorded_state)
+        reader = BatchReader(self._config, self._metadata, self._selection, self._errors, self._between)
         while place.batch < recorded_state.batch:
-            carried = reader.carry(place, outlet, self._until_us)
+            carried = reader.carry(place, self._outlet, until_us)
             place = carried.position
             if carried.stopped:
                 break
@@ -225,24 +267,23 @@ class _Run:
     def _load(self, target: Outlet, place: FeedPosition, recorded_state: RecordedState) -> FeedPosition:
         """Send the lake's rows that are still to be sent; return the position after them."""
         for loaded, behind in Preload(self._config, self._metadata, self._selection, recorded_state).rows(place):
+            self._between()
             target.load(loaded, behind)
             place = behind
         return place
 
-    def _kept_position(self, store: PositionStore) -> FeedPosition | None:
+    def _kept_position(self) -> FeedPosition | None:
         """Return the position that the sink keeps with its messages; the store's if it has none (a new sink)."""
         in_sink = self._sink.position() if self._sink.keeps_position else None
-        return in_sink or store.read()
+        return in_sink or self._store.read()
 
-    def _note_commits(self, store: PositionStore) -> Callable[[FeedPosition, int], None]:
-        def note(position: FeedPosition, messages: int) -> None:
-            if not self._sink.keeps_position:
-                store.write(position)
-            self._safe, self._total = position, self._sent + messages
-            self._held.advance(position, self._total)
-            fault("feed committed")
-
-        return note
+    def _note(self, position: FeedPosition, messages: int) -> None:
+        """Write down what was committed. messages: how many the outlet sent."""
+        if not self._sink.keeps_position:
+            self._store.write(position)
+        self._safe, self._total, self._was_stopped = position, self._sent + messages, False
+        self._held.advance(position, self._total)
+        fault("feed committed")
 
 
 @dataclass(frozen=True)
@@ -256,12 +297,14 @@ class Carried:
 
 @dataclass
 class BatchReader:
-    """Reader of recorded batches for a selection. errors: decides about what can't be read."""
+    """Reader of recorded batches for a selection. errors: decides about what can't be read. between: called before
+    each window of rows."""
 
     config: PipelineConfig
     metadata: Metadata
     selection: Selection
     errors: FeedErrors
+    between: Callable[[], None] = lambda: None
     _shapes: Shapes | None = field(default=None, init=False)
     _batch: int = field(default=0, init=False)
 
@@ -278,6 +321,7 @@ class BatchReader:
         mutations = 0
         try:
             for item in staged.read(place.place):
+                self.between()
                 if isinstance(item, StatementHere):
                     if change := _schema_change(item, history, self.selection):
                         outlet.schema_change(change, item.place)

@@ -1,15 +1,20 @@
-"""``binlake tail``: print staged mutations. No position is kept, and no staging is held for it."""
+"""``binlake tail``: print staged mutations.
+
+No position is kept. While it follows, a row among the feeds keeps the staging that it hasn't printed; it goes when the
+process ends, and that of one that was killed with the next one's start.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import NoSnapshotYet, UsageError
+from binlake.errors import LakeError, NoSnapshotYet, UsageError
 from binlake.feeds.carry import BatchReader, Parts, context_of, oldest_staged
 from binlake.feeds.consume import SchemaOf, readable, readable_key
 from binlake.feeds.contract import Message
@@ -17,12 +22,16 @@ from binlake.feeds.error_layers import FeedErrors
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
-from binlake.metadata import lease
-from binlake.metadata.feed_watermarks import FeedPosition, Omission
+from binlake.metadata import feed_watermarks, lease
+from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition, Omission
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import metadata_of
+from binlake.report import Report
 
-_LOOK_AGAIN = 2.0
+_LOOK_AGAIN = 0.25
+"""Seconds between two looks for a new batch."""
+_LIMITS = FeedLimits(keep_gb=5, keep_hours=1)
+"""How much staging is kept for a process that prints more slowly than batches come."""
 
 
 class ConsoleSink:
@@ -62,10 +71,12 @@ class Tail:
 
 
 class _Tailed:
-    """One source's staging, formatted as one feed has it."""
+    """One source's staging, formatted as one feed has it. kept: the row that keeps the staging; None without one."""
 
-    def __init__(self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO) -> None:
-        self._config = config
+    def __init__(
+        self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO, kept: FeedLease | None
+    ) -> None:
+        self._config, self._kept = config, kept
         errors = FeedErrors(feed, _record_no_omissions)
         self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
         recorded_state = _recorded_state(config)
@@ -73,23 +84,61 @@ class _Tailed:
         self._place = FeedPosition(_first(config, asked, recorded_state) - 1)
         sink = ConsoleSink(out, _schema_of(feed))
         self._outlet = Outlet(parts.make_format(feed, context), sink, _keep_no_position, self._place, errors)
+        self._keep_staging()
 
     def print(self) -> None:
         """Print the batches recorded since the last call."""
         recorded_state = _recorded_state(self._config)
         while self._place.batch < recorded_state.batch:
             self._place = self._reader.carry(self._place, self._outlet, None).position
+            self._keep_staging()
+
+    def _keep_staging(self) -> None:
+        """Let the staging after the present place be kept."""
+        if self._kept is not None:
+            self._kept.advance(self._place, self._outlet.messages)
 
 
-def tail(feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts: Parts, out: TextIO) -> None:
+def tail(
+    feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts: Parts, out: TextIO, report: Report
+) -> None:
     """Print staged mutations, source by source. Raises UsageError if the batch to start with isn't staged any more."""
-    tailed = [_Tailed(config, feed, asked, parts, out) for config, feed in feeds]
-    while True:
-        for source in tailed:
-            source.print()
-        if not asked.follow:
-            return
-        time.sleep(_LOOK_AGAIN)
+    with ExitStack() as keeping:
+        tailed = [
+            _Tailed(
+                config,
+                feed,
+                asked,
+                parts,
+                out,
+                keeping.enter_context(_staging(config, report)) if asked.follow else None,
+            )
+            for config, feed in feeds
+        ]
+        while True:
+            for source in tailed:
+                source.print()
+            if not asked.follow:
+                return
+            time.sleep(_LOOK_AGAIN)
+
+
+@contextmanager
+def _staging(config: PipelineConfig, report: Report) -> Iterator[FeedLease | None]:
+    """Keep the staging of a source while the block runs; None, and say so, where the lake can't be written."""
+    metadata, name = metadata_of(config), feed_watermarks.new_tail()
+    try:
+        feed_watermarks.forget_dead_tails(metadata)
+        feed_watermarks.register(metadata, name, _LIMITS)
+    except LakeError as error:
+        report.say(f"{error.message}: batches may be gone before they are printed")
+        yield None
+        return
+    try:
+        with feed_watermarks.held(metadata, name, _LIMITS) as held:
+            yield held
+    finally:
+        feed_watermarks.forget(metadata, name)
 
 
 def _schema_of(feed: FeedConfig) -> SchemaOf | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from binlake import config as configuration
 from binlake.config import PipelineConfig, yaml_file
 from binlake.config.feed_config import FeedConfig, FeedsFile
+from binlake.config.pipeline_config import FileStand, file_stand
 from binlake.errors import ConfigurationError
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits
@@ -36,8 +37,33 @@ def feeds_of(path: str | Path) -> Feeds:
     return [(configuration.load(folder / source), feed) for feed in feeds_file.feeds for source in feed.sources]
 
 
+class FeedsOnDisk:
+    """The feeds of a YAML, which a long-lived process reads again once that file, or a source's, has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: dict[Path, FileStand | None] = {}
+        self._feeds: Feeds = []
+
+    def read(self) -> Feeds:
+        """Return the same as ``understood``, of the files as they are now. Raises ConfigurationError."""
+        if not self._seen or any(file_stand(file) != stand for file, stand in self._seen.items()):
+            seen = {file: file_stand(file) for file in (Path(self._path), *_source_files(self._path))}
+            self._feeds, self._seen = understood(self._path), seen
+        return self._feeds
+
+
+def _source_files(path: str | Path) -> list[Path]:
+    """Return the YAMLs of the sources that a file of feeds names; none for a source's own."""
+    if not is_file_of_feeds(path):
+        return []
+    folder = Path(path).resolve().parent
+    return [folder / source for feed in yaml_file.read(path).model(FeedsFile).feeds for source in feed.sources]
+
+
 def understood(path: str | Path) -> Feeds:
-    """Return the same as ``feeds_of``, with each feed's ``where`` checked; the mirror doesn't check it.
+    """Return the same as ``feeds_of``, with each feed's ``where`` and the classes of one's own checked; the mirror
+    doesn't check them.
 
     Raises ConfigurationError.
     """

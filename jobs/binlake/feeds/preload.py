@@ -7,6 +7,7 @@ were carried: a table is committed in portions, so that a kill repeats only one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -17,24 +18,26 @@ from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, staged_schema
 from binlake.config import PipelineConfig
 from binlake.delta import data_rows, opened_tables
-from binlake.errors import FeedError, LakeError
+from binlake.errors import FeedError, LakeError, NoSnapshotYet
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
-from binlake.metadata import watermarks
+from binlake.metadata import lease, watermarks
 from binlake.metadata.feed_watermarks import FeedPosition, TableAtVersion
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.storage import storage_errors
 
+_TRIES, _PAUSE = 30, 0.1
+"""How often the state of all tables is read while batches are recorded, and the seconds in between."""
 
-def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: RecordedState) -> FeedPosition:
+
+def begin_with_lake(metadata: Metadata, selection: Selection) -> FeedPosition:
     """Return the position at the newest recorded batch, with all rows of the wanted tables still to be sent.
 
     Raises FeedError for a table that isn't at that batch, or whose mirror has no rows.
     """
-    lives = [
-        life for life in watermarks.read_lives(metadata) if life.status != "dropped" and selection.wants(life.name)
-    ]
+    recorded_state, known = _recorded_lives(metadata)
+    lives = [life for life in known if life.status != "dropped" and selection.wants(life.name)]
     for life in lives:
         ahead = life.low.server == recorded_state.position.server and life.low > recorded_state.position
         if life.status != "following" or ahead or life.delta_version is None:
@@ -51,6 +54,25 @@ def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: Re
         TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda life: life.name)
     )
     return FeedPosition(recorded_state.batch, None, recorded_state.prepared, frozen)
+
+
+def _recorded_lives(metadata: Metadata) -> tuple[RecordedState, list[Life]]:
+    """Return the newest recorded batch with all lives as it left them.
+
+    A batch that is being recorded writes its lives first, and moves the lease's row last. Raises NoSnapshotYet.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        recorded_state = lease.read(metadata).recorded_state
+        if recorded_state is None:
+            raise NoSnapshotYet
+        lives = watermarks.read_lives(metadata)
+        newest = max((row["batch"] for row in metadata.read("watermarks", ["batch"])), default=0)
+        is_newest = recorded_state == lease.read(metadata).recorded_state
+        if (newest <= recorded_state.batch and is_newest) or tries == _TRIES:
+            return recorded_state, lives  # at last with a table that was snapshotted ahead, as its life tells
+        time.sleep(_PAUSE)
 
 
 def _table_of(life: Life) -> FeedTable:

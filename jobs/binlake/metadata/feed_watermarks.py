@@ -6,23 +6,31 @@ the mirror for it. Writers of other rows can make a swap fail, so it is tried ag
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from binlake.batch.steps import PreparedXa
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_US, bytes_of_gb, gb_of_bytes
-from binlake.errors import LeaseHeld, UsageError
+from binlake.errors import FeedFollowed, LeaseHeld, UsageError
 from binlake.metadata import formats, lease
 from binlake.metadata.held_row import HeldRow, SharedRow
+from binlake.metadata.holder import died
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.storage import files
 
 RELAY = "(relay)"
 """The relay's name among the feeds; none of the YAML's may have it."""
+
+_TAIL = "(tail "
+"""Beginning of the name among the feeds of a process that prints what is staged, as it comes."""
+
+FOLLOWS = "follows-"
+"""Prefix of the token of a feed's row that is held by a process which carries batches as they come."""
 
 FeedPlace = tuple[int, int, int, int, int]
 """A place in a batch: slice, statements before it in the slice, offset, place inside it of a prepared row, row."""
@@ -139,6 +147,11 @@ class FeedLease(HeldRow):
         _ = self.row
 
     def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
+        if str(row["token"]).startswith(FOLLOWS):
+            return FeedFollowed(
+                f"{row['holder']} carries feed {self._feed} as batches come",
+                remedy="nothing: it goes on; to free the feed, set its enabled: false, or end that process",
+            )
         return LeaseHeld(f"{row['holder']} carries feed {self._feed}", remedy="wait for it to end, then run again")
 
     def advance(self, position: FeedPosition, messages: int) -> None:
@@ -167,10 +180,13 @@ def _row(metadata: Metadata, feed: str) -> SharedRow:
 
 
 @contextmanager
-def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLease]:
-    """Carry a feed alone: its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
+def held(metadata: Metadata, feed: str, limits: FeedLimits, *, follows: bool = False) -> Iterator[FeedLease]:
+    """Carry a feed alone: its lease is renewed by a thread, and given back.
+
+    follows: it is held until the process ends. Raises LeaseHeld, naming the holder; FeedFollowed, if that one follows.
+    """
     register(metadata, feed, limits)
-    with FeedLease(metadata, feed, FeedLease.new_token()).held() as taken:
+    with FeedLease(metadata, feed, FeedLease.new_token(prefix=FOLLOWS if follows else "")).held() as taken:
         yield taken
 
 
@@ -194,6 +210,21 @@ def forget(metadata: Metadata, feed: str) -> bool:
         if metadata.read("omissions", ["feed"], where=f"feed = {literal(feed)}"):
             metadata.replace("omissions", f"feed = {literal(feed)}", [])
     return True
+
+
+def new_tail() -> str:
+    """Return a name for a process that prints what is staged."""
+    return f"{_TAIL}{uuid.uuid4().hex[:8]})"
+
+
+def forget_dead_tails(metadata: Metadata) -> None:
+    """Remove the rows of processes that printed what is staged, and died."""
+    before = now_us() - 60_000_000  # a younger one is about to be held
+    for row in metadata.read("feeds"):
+        is_dead = died(row["holder"], row["token"]) if row["token"] else row["updated_us"] < before
+        if row["feed"].startswith(_TAIL) and is_dead:
+            with suppress(LeaseHeld):
+                forget(metadata, row["feed"])
 
 
 def record_omissions(metadata: Metadata, omissions: Sequence[Omission]) -> None:
@@ -288,7 +319,7 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
             feed,
             left_out=events,
             last_left_out=last,
-            in_yaml=feed.name in own,
+            in_yaml=feed.name in own or feed.name.startswith(_TAIL),
             position="" if feed.batch is None else ends.get(feed.batch, ""),
             status="disabled" if feed.name in disabled else feed.status,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -54,6 +54,18 @@ class RestingSession(Protocol):
     def rest(self, seconds: float) -> None: ...
 
 
+class Beside(Protocol):
+    """Work beside the batches, in threads. Its methods are called by the thread that carries them, and return soon."""
+
+    def begin(self, config: PipelineConfig, batch: int | None) -> None:
+        """Begin the work where it is due. batch: the newest that is recorded, where that is known."""
+        ...
+
+    def end(self) -> None:
+        """Let the work end."""
+        ...
+
+
 CarryBatches = Callable[[Lease, PipelineConfig, Callable[[], None]], RunReport]
 """Carries an unfinished batch and the next one under the lease; calls the last argument between two steps."""
 
@@ -96,7 +108,7 @@ class _EndAskedFor(Exception):
 class Following:
     """A process that follows, or stands by.
 
-    settings: gives the YAML as it is now. carry: see CarryBatches.
+    settings: gives the YAML as it is now. carry: see CarryBatches. beside: what else is done while this one follows.
     """
 
     def __init__(
@@ -108,6 +120,7 @@ class Following:
         pace: FollowPace,
         ending: Ending,
         carry: CarryBatches,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self._settings, self._origin, self._session, self._report = settings, origin, session, report
         self._pace, self._ending, self._carry = pace, ending, carry
@@ -122,7 +135,8 @@ class Following:
         self._failures = 0
         self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
         self._log_noted_at = 0.0
-        self._upkeep = UpkeepBeside(report)
+        self._beside: Sequence[Beside] = beside
+        self._work: Sequence[Beside] = ()  # while this process follows
         self._all, self._summed, self._summed_at = Followed(), Followed(), time.monotonic()
 
     def run(self) -> Followed:
@@ -136,14 +150,16 @@ class Following:
                 follower = Follower(self._metadata, self._pace.every)
                 if self._stand_by(follower):
                     with follower.kept():
-                        self._follow(follower)
+                        try:
+                            self._follow(follower)
+                        finally:
+                            self._end_beside()
         except _EndAskedFor:
             pass
         except KeyboardInterrupt:  # a step went on for longer than an end may wait
             if not self._ending.asked:
                 raise
         finally:
-            self._upkeep.end()
             self._close()
         return self._all
 
@@ -172,13 +188,15 @@ class Following:
 
     def _follow(self, follower: Follower) -> None:
         """Carry batches until the end, or until another process follows."""
+        self._work = (UpkeepBeside(self._report), *self._beside)
+        self._begin_beside()
         while not self._is_over() and not follower.lost:
             began = time.monotonic()
             try:
                 has_carried = self._look(follower)
                 self._snapshot_asked()
                 self._sum_up()
-                self._upkeep.begin(self._config)
+                self._begin_beside()
             except LeaseHeld as held:
                 self._say_trouble(held.message)
                 follower.waits(held.message)
@@ -190,6 +208,14 @@ class Following:
                 self._go_on()
                 self._session.rest(self._pace.spark_idle)
                 self._wait(max(began + self._pace.every - time.monotonic(), _GAP if has_carried else 0))
+
+    def _begin_beside(self) -> None:
+        for work in self._work:
+            work.begin(self._config, self._batch)
+
+    def _end_beside(self) -> None:
+        for work in self._work:
+            work.end()
 
     def _look(self, follower: Follower) -> bool:
         """Carry what the log has beyond what was carried; return False where that is nothing."""

@@ -36,7 +36,7 @@ class UpkeepBeside:
         self._over = threading.Event()
         self._due = time.monotonic() + _FIRST
 
-    def begin(self, config: PipelineConfig) -> None:
+    def begin(self, config: PipelineConfig, batch: int | None) -> None:
         """Begin the upkeep where it is due and none is at work."""
         if self._thread is not None and not self._thread.is_alive():
             self._thread, self._due = None, time.monotonic() + _EVERY
@@ -45,7 +45,7 @@ class UpkeepBeside:
             self._thread.start()
 
     def end(self) -> None:
-        """Let the upkeep end before its next table."""
+        """Let the upkeep end before its next table, and none begin any more."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(_ENDING)

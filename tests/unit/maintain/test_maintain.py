@@ -117,7 +117,7 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
     ended.end()
     for upkeep in (ended, UpkeepBeside(Report(said))):
         assert (rows(config, "a", 0), rows(config, "b", 0)) == ([0], [0])
-        upkeep.begin(config)
+        upkeep.begin(config, None)
         assert upkeep._thread is not None
         upkeep._thread.join()
     assert not said.getvalue()
