@@ -27,6 +27,16 @@ TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
+def _is_own(name: str) -> bool:
+    """Tell whether a name can be a class of the user's own: ``module:Class``, or an entry point's."""
+    return re.fullmatch(NAME, name) is not None or _CLASS.match(name) is not None
+
+
+def _own_sink(url: str) -> str:
+    """Return the name in ``module:Class``, ``NAME`` or ``NAME://…``."""
+    return url if _CLASS.match(url) else url.partition("://")[0]
+
+
 def _is_topic(topic: str) -> str:
     try:
         Template(topic).substitute(TOPIC_WORDS)
@@ -153,7 +163,8 @@ FormatConfig = Annotated[
 class SinkConfig(Section):
     """The sink that messages go to.
 
-    url: file:///folder, kafka://host:port[,host:port], https://…, binlog:///folder. connection: an Airflow connection's
+    url: file:///folder, kafka://host:port[,host:port], https://…, binlog:///folder; for a class of one's own
+    ``module:Class``, or an entry point's name, alone or as a scheme. connection: an Airflow connection's
     id, whose login, password and extra are the credentials. settings: of the sink's own client (librdkafka's for
     Kafka), which hold no secret.
     """
@@ -166,10 +177,13 @@ class SinkConfig(Section):
     @classmethod
     def _is_known(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in SINK_SCHEMES:
-            raise ValueError(f"{parts.scheme or url!r} is no sink; there are {', '.join(SINK_SCHEMES)}")
         if parts.username or parts.password:
             raise ValueError("the address holds a user or a password; name a connection instead")
+        if parts.scheme not in SINK_SCHEMES:
+            if not _is_own(_own_sink(url)):
+                known = ", ".join(SINK_SCHEMES)
+                raise ValueError(f"{url!r} is no sink; there are {known}, module:Class, and names of entry points")
+            return url
         if parts.scheme in ("file", "binlog") and (parts.netloc or len(parts.path) < 2):
             raise ValueError(f"{url!r} names no folder; write {parts.scheme}:///folder")
         if parts.scheme not in ("file", "binlog") and not parts.netloc:
@@ -187,6 +201,11 @@ class SinkConfig(Section):
     @property
     def scheme(self) -> str:
         return urlsplit(self.url).scheme
+
+    @property
+    def own(self) -> str | None:
+        """Return the name of a sink of the user's own, as feeds.plugins has it; None for one of binlake's."""
+        return None if self.scheme in SINK_SCHEMES else _own_sink(self.url)
 
     @property
     def address(self) -> str:
@@ -230,7 +249,7 @@ class FeedConfig(Section):
 
     sources: in a file of feeds, the YAML files of the sources; in a source's own YAML that source. where: a condition
     over ``db``, ``table``, ``op`` and columns (see feeds.condition). position: where the feed's position is kept: the
-    lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own as ``module:Class``.
+    lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own (see feeds.plugins).
     begin: what a feed without a position begins with: the oldest batch that is staged, what comes from now on, or the
     tables' rows in the lake. on_error: at an event of the feed's tables that can't be decoded, the feed stops before
     the event's batch, or leaves the event out and says so; other failures stop it, unless ``errors`` says otherwise.
@@ -254,6 +273,12 @@ class FeedConfig(Section):
     begin: Literal["oldest", "now", "lake"] = "oldest"
     keep_gb: Annotated[float, Field(gt=0)] = 50
     keep_hours: Annotated[float, Field(gt=0)] = 168
+
+    @property
+    def own_position(self) -> str | None:
+        """Return the name of a store of the user's own, as feeds.plugins has it; None for one of binlake's."""
+        known = self.position == "metadata" or self.position.startswith(("file:", "mysql:"))
+        return None if known else self.position
 
     @property
     def registry(self) -> tuple[str, str | None] | None:
@@ -325,9 +350,11 @@ class FeedConfig(Section):
     @field_validator("position")
     @classmethod
     def _is_a_store(cls, position: str) -> str:
-        known = position == "metadata" or position.startswith(("file:/", "mysql:")) or _CLASS.match(position)
-        if not known:
-            raise ValueError(f"{position!r} is none of metadata, file:/path, mysql:CONNECTION/db.table, module:Class")
+        if not position.startswith(("file:/", "mysql:")) and not _is_own(position):
+            raise ValueError(
+                f"{position!r} is none of metadata, file:/path, mysql:CONNECTION/db.table, module:Class, nor the name"
+                " of an entry point"
+            )
         return position
 
 

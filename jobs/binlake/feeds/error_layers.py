@@ -23,13 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import ConfigurationError, FeedError, SinkFailed
-from binlake.feeds import plugin_loader
+from binlake.errors import FeedError, SinkFailed
+from binlake.feeds.plugins import PluginGroup, methods_of
 from binlake.metadata.feed_watermarks import Omission
 from binlake.schema.table import TableName
 
-GROUP = "binlake.feed_errors"
-"""Group of the entry points that make handlers; each is called with the feed's FeedConfig."""
 _Kind = tuple[str, str, str]
 """Layer, table and reason of an omission: one row in the status."""
 ErrorLayer = Literal["decode", "table_map", "mutation", "alter", "commit", "empty_commit"]
@@ -65,6 +63,12 @@ class FeedErrorHandler(Protocol):
     def event(self, failure: FeedFailure) -> bool: ...
 
 
+HANDLERS = PluginGroup(
+    "errors.handler", "binlake.feed_errors", (), methods_of(FeedErrorHandler), "binlake.feeds.error_layers.FlagErrors"
+)
+"""Handlers of one's own; each is made with the feed's FeedConfig."""
+
+
 class FlagErrors:
     """A handler that decides by the YAML's flags. The classes of other handlers may derive from this one."""
 
@@ -97,19 +101,7 @@ def handler_of(feed: FeedConfig) -> FeedErrorHandler:
     """Return the handler that the YAML names, else that of its flags. Raises ConfigurationError."""
     if (name := feed.errors.handler) is None:
         return FlagErrors(feed)
-    plugin = plugin_loader.load("errors.handler", name, GROUP)
-    try:
-        handler: FeedErrorHandler = plugin(feed)
-    except Exception as error:
-        raise ConfigurationError(
-            f"the error handler {name} can't be made: {error}", remedy="mend it, then run again"
-        ) from error
-    methods = [method for method in dir(FeedErrorHandler) if not method.startswith("_")]
-    if missing := [method for method in methods if not hasattr(handler, method)]:
-        raise ConfigurationError(
-            f"the error handler {name} has no method {missing[0]}",
-            remedy="let its class be made of binlake.feeds.error_layers.FlagErrors",
-        )
+    handler: FeedErrorHandler = HANDLERS.make(name, feed)
     return handler
 
 

@@ -14,7 +14,7 @@ from binlake.errors import BinlakeError, NoSnapshotYet, SinkFailed
 from binlake.feeds import condition, positions
 from binlake.feeds.error_layers import handler_of
 from binlake.feeds.feeds_file import Feeds
-from binlake.feeds.registry import webhook
+from binlake.feeds.registry import OWN_SINKS, webhook
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks import kafka
 from binlake.metadata import lease
@@ -72,6 +72,9 @@ def _sink(feed: FeedConfig, sink: SinkConfig, source: str) -> str:
     if sink.scheme in ("http", "https"):
         webhook(feed, source).reach()
         return f"{sink.address} can be reached"
+    if (own := sink.own) is not None:
+        OWN_SINKS.load(own)
+        return f"{sink.url} can be imported"
     return _writable(Path(sink.folder) / source)
 
 
@@ -81,7 +84,7 @@ def _position(position: str, feed: str, source: str) -> str:
         return _writable(Path(where))
     if kind == "mysql":
         return positions.TablePositions(where, f"{source}/{feed}").check()
-    positions.load_own(position)
+    positions.STORES.load(position)
     return f"{position} can be imported"
 
 

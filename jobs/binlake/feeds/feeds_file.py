@@ -73,16 +73,20 @@ def understood(path: str | Path) -> Feeds:
 
 
 def understand(path: str | Path, feeds: Sequence[FeedConfig]) -> None:
-    """Raise ConfigurationError for a ``where`` that can't be parsed. path: the feeds' YAML."""
-    wheres = {feed.name: feed.where for feed in feeds if feed.where}
-    if wheres:
-        from binlake.feeds import condition  # with sqlglot, which Airflow's parsing of DAGs is rather without
+    """Raise ConfigurationError for a ``where`` that can't be parsed, and for a class of one's own that isn't installed.
+    path: the feeds' YAML."""
+    for feed in feeds:
+        try:
+            if feed.where:
+                from binlake.feeds import condition  # with sqlglot, which Airflow's parsing of DAGs is rather without
 
-        for name, where in wheres.items():
-            try:
-                condition.parse(where)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{path}, feed {name}: {error.message}", remedy=error.remedy) from None
+                condition.parse(feed.where)
+            if feed.sink.own or feed.own_position or feed.errors.handler:
+                from binlake.feeds.registry import refuse_unknown_names  # with all formats and sinks
+
+                refuse_unknown_names(feed)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}, feed {feed.name}: {error.message}", remedy=error.remedy) from None
 
 
 def hold_staging(feeds: Feeds) -> None:

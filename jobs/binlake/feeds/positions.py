@@ -6,21 +6,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor
 
 from binlake.errors import ConfigurationError, FeedError
-from binlake.feeds import plugin_loader
+from binlake.feeds.plugins import PluginGroup, methods_of
 from binlake.metadata import formats
 from binlake.metadata.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.names import mysql_quote
 from binlake.source.connection import connect, from_environment, translate
-
-GROUP = "binlake.feed_positions"
-"""Group of entry points that make position stores; the YAML names them as ``module:Class``."""
 
 
 class PositionStore(Protocol):
@@ -29,6 +26,16 @@ class PositionStore(Protocol):
     def read(self) -> FeedPosition | None: ...
 
     def write(self, position: FeedPosition) -> None: ...
+
+
+STORES = PluginGroup(
+    "position",
+    "binlake.feed_positions",
+    ("metadata", "file:/folder", "mysql:CONNECTION/database.table"),
+    methods_of(PositionStore),
+    "binlake.feeds.positions.PositionStore",
+)
+"""Stores of one's own; each is made with ``feed`` and ``source``, the names of both."""
 
 
 def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> PositionStore:
@@ -40,13 +47,8 @@ def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> Position
         return FilePositions(Path(where) / f"{source}.{feed}.json")
     if kind == "mysql":
         return TablePositions(where, f"{source}/{feed}")
-    made: PositionStore = load_own(setting)(feed=feed, source=source)
+    made: PositionStore = STORES.make(setting, feed=feed, source=source)
     return made
-
-
-def load_own(setting: str) -> Any:
-    """Load the user's own class, which is made with ``feed`` and ``source``. Raises ConfigurationError."""
-    return plugin_loader.load("position", setting, GROUP)
 
 
 class _InMetadata:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from binlake.config.feed_config import DebeziumFormat, FeedConfig, SpecificFormat
-from binlake.errors import ConfigurationError
+from binlake.feeds import error_layers, positions
 from binlake.feeds.carry import Parts
 from binlake.feeds.contract import FeedContext, Format, Register, Sink
 from binlake.feeds.formats.binlog_events import BinlogEvents
@@ -19,6 +19,7 @@ from binlake.feeds.formats.debezium import Debezium
 from binlake.feeds.formats.generic import Generic
 from binlake.feeds.formats.specific import Specific
 from binlake.feeds.formats.text import Text
+from binlake.feeds.plugins import PluginGroup, methods_of
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks.binlog_folder import BinlogFolder
 from binlake.feeds.sinks.kafka import KafkaSink
@@ -76,20 +77,33 @@ SINKS: dict[str, Callable[[FeedConfig, str], Sink]] = {
 
 def make_format(feed: FeedConfig, context: FeedContext) -> Format:
     """Make a feed's format. Raises ConfigurationError."""
-    made: Format = _entry(FORMATS, feed.format.type, "format")(feed.format, context)
-    return made
+    return FORMATS[feed.format.type](feed.format, context)
+
+
+OWN_SINKS = PluginGroup(
+    "sink", "binlake.feed_sinks", tuple(sorted(SINKS)), methods_of(Sink), "binlake.feeds.contract.Sink"
+)
+"""Sinks of one's own; each is made with the feed's FeedConfig and the source's name."""
 
 
 def make_sink(feed: FeedConfig, source: str) -> Sink:
     """Make a feed's sink. Raises ConfigurationError, SinkFailed."""
-    made: Sink = _entry(SINKS, feed.sink.scheme, "sink")(feed, source)
-    return made
+    if (own := feed.sink.own) is not None:
+        made: Sink = OWN_SINKS.make(own, feed, source)
+        return made
+    return SINKS[feed.sink.scheme](feed, source)
 
 
-def _entry(known: dict[str, Any], name: str, what: str) -> Any:
-    if name not in known:
-        raise ConfigurationError(f"there is no {what} {name!r}", remedy=f"there are {', '.join(sorted(known))}")
-    return known[name]
+def refuse_unknown_names(feed: FeedConfig) -> None:
+    """Raise ConfigurationError where a setting of a feed names a class of the user's own that isn't installed."""
+    named = (
+        (OWN_SINKS, feed.sink.own),
+        (positions.STORES, feed.own_position),
+        (error_layers.HANDLERS, feed.errors.handler),
+    )
+    for group, name in named:
+        if name is not None:
+            group.refuse_unknown(name)
 
 
 PARTS = Parts(make_format, make_sink)

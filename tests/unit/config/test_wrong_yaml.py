@@ -138,7 +138,7 @@ def test_a_merge_key_may_stand_beside_what_it_is_to_be_replaced_by(tmp_path: Pat
     [
         ("format: text", "fromat: text", 4, "did you mean 'format'?"),
         ("format: text", "format: text\n    format: csv", 5, "'format' is written twice, first in line 4"),
-        ("file:///data/out", "ftp://h/out", 5, "'ftp' is no sink; there are file, kafka"),
+        ("file:///data/out", "/data/out", 5, "'/data/out' is no sink; there are file, kafka"),
         ("sources: [shop.yaml]", "sources: []", 1, "feed 'out' names no sources"),
         ("name: out", "name: out of", 2, "found 'out of'; wanted a name"),
     ],

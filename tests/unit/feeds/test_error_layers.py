@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from binlake.binlog.border import Statement, staged_schema
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, ConfigurationError, FeedError, SinkFailed
-from binlake.feeds import plugin_loader
+from binlake.feeds import plugins
 from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange
 from binlake.feeds.error_layers import FeedErrors, FeedFailure, FlagErrors, handler_of
 from binlake.feeds.outlet import Outlet
@@ -200,19 +200,19 @@ class Point:
 
 def test_a_handler_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     points: list[Point] = [Point(Own)]
-    monkeypatch.setattr(plugin_loader, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     config = feed(errors={"handler": "own"})
     assert Carried(config)(rows(1), rows(13), rows(2)) == ["1", "2"]
     with pytest.raises(FeedError, match="13 is no shape"):
         Carried(config)(statement("13"))
     with pytest.raises(FeedError, match=r"the error handler of feed out failed .*a mistake"):
         Carried(config)(rows(13, *range(700, 706)), rows(7), rows(*range(200, 213), 13, *range(214, 270)))
-    for wrong, why in ((object, "can't be made"), (lambda config: config, "has no method")):
+    for wrong, why in ((object, "can't be made"), (lambda config: config, "has no alter")):
         points[:] = [Point(wrong)]
         with pytest.raises(ConfigurationError, match=why):
             Carried(config)
     points.clear()
-    with pytest.raises(ConfigurationError, match="there is no entry point 'own'"):
+    with pytest.raises(ConfigurationError, match=r"errors.handler: there is no 'own'; there are: none"):
         Carried(config)
     named = feed(errors={"handler": f"{Own.__module__}:Own"})
     assert type(handler_of(named)).__name__ == "Own"
