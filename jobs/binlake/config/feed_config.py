@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from string import Template
@@ -24,6 +25,7 @@ KEEP_POSITIONS = frozenset({"file", "kafka", "binlog"})
 """Schemes of the sinks that keep a feed's position together with its messages, see feeds.contract.Sink."""
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 """Placeholders that a topic's name may hold, written as ``${db}``."""
+_PLACEHOLDER = re.compile(r"\$\{(source|feed)\}")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
@@ -37,12 +39,23 @@ def _own_sink(url: str) -> str:
     return url if _CLASS.match(url) else url.partition("://")[0]
 
 
-def _is_topic(topic: str) -> str:
+def _is_topic(topic: str, words: Mapping[str, str] = TOPIC_WORDS) -> str:
     try:
-        Template(topic).substitute(TOPIC_WORDS)
+        Template(topic).substitute(words)
     except (KeyError, ValueError):
-        raise ValueError(f"{topic!r} may hold ${{source}}, ${{feed}}, ${{db}} and ${{table}}, and no other $") from None
+        known = ", ".join(f"${{{word}}}" for word in words)
+        raise ValueError(f"{topic!r} may hold {known}, and no other $") from None
     return topic
+
+
+def _is_topic_or_prefixed(topic: str) -> str:
+    return _is_topic(topic, {"prefix": "", **TOPIC_WORDS})
+
+
+def _is_topic_prefix(prefix: str) -> str:
+    if not re.fullmatch(r"[\w.-]+", _PLACEHOLDER.sub("x", prefix), re.ASCII):
+        raise ValueError(f"{prefix!r} may hold letters, digits, '.', '_' and '-', ${{source}} and ${{feed}}")
+    return prefix
 
 
 def _without_login(url: str) -> str:
@@ -67,16 +80,19 @@ class TextFormat(Section):
 class DebeziumFormat(Section):
     """Debezium's envelope.
 
-    encoding: JSON, or Avro by a schema registry (registry and what belongs to it: see SpecificFormat). schemas: each
-    message in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
-    transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
-    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is a message of the operation t on the
-    table's topic. heartbeat: a message if a run had nothing to carry. decimals, bigint_unsigned, binary: as Debezium's
-    decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
+    topic_prefix: Debezium's topic.prefix, the namespace of topics and schemas, and the source's name in messages; a
+    topic may hold it as ``${prefix}``. encoding: JSON, or Avro by a schema registry (registry and what belongs to it:
+    see SpecificFormat). schemas: each message in JSON carries its schema beside the payload. tombstones: a delete is
+    followed by its key without a value. transactions: BEGIN and END on the topic ``{topic_prefix}.transaction``, and
+    the order inside the transaction in each message. schema_changes: DDL on the topic ``{topic_prefix}``. truncates:
+    TRUNCATE is a message of the operation t on the table's topic. heartbeat: a message if a run had nothing to carry.
+    decimals, bigint_unsigned, binary: as Debezium's decimal.handling.mode, bigint.unsigned.handling.mode and
+    binary.handling.mode.
     """
 
     type: Literal["debezium"]
-    topic: str = "${source}.${db}.${table}"
+    topic_prefix: str = "${source}"
+    topic: str = "${prefix}.${db}.${table}"
     encoding: Literal["json", "avro"] = "json"
     registry: RegistryUrl | None = None
     registry_connection: Annotated[str, Field(min_length=1)] | None = None
@@ -92,7 +108,8 @@ class DebeziumFormat(Section):
     bigint_unsigned: Literal["long", "precise"] = "long"
     binary: Literal["bytes", "base64", "hex"] = "bytes"
 
-    _topic = field_validator("topic")(_is_topic)
+    _topic = field_validator("topic")(_is_topic_or_prefixed)
+    _prefix = field_validator("topic_prefix")(_is_topic_prefix)
 
     @model_validator(mode="after")
     def _registry_for_avro(self) -> Self:
@@ -380,7 +397,7 @@ def _refuse_two_encodings(feed: FeedConfig, other: FeedConfig) -> None:
     form, others = feed.format, other.format
     if not isinstance(form, DebeziumFormat) or not isinstance(others, DebeziumFormat):
         return
-    if (form.encoding, form.schemas) == (others.encoding, others.schemas):
+    if (form.encoding, form.schemas) == (others.encoding, others.schemas) or form.topic_prefix != others.topic_prefix:
         return
     both = [name for name in ("schema_changes", "transactions", "heartbeat") if getattr(form, name)]
     if shared := [f"{name}: false" for name in both if getattr(others, name)]:

@@ -190,4 +190,5 @@ def test_debezium_feeds_that_would_write_one_topic_in_two_encodings_are_refused(
         feeds(json_, {**json_, "schemas": True, "heartbeat": False})
     assert len(feeds(json_, {**avro, "schema_changes": False, "heartbeat": False})) == 2
     assert len(feeds(json_, avro, sink="kafka://another:9092")) == 2
+    assert len(feeds(json_, {**avro, "topic_prefix": "another"})) == 2
     assert len(feeds(json_, {**json_, "tombstones": False})) == 2

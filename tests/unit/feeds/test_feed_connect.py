@@ -8,11 +8,12 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from binlake.binlog.border import INSERT, staged_schema
 from binlake.config.feed_config import DebeziumFormat
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, TransactionEnd
 from binlake.feeds.formats import base64_numbers
 from binlake.feeds.formats.connect import type_of
 from binlake.feeds.formats.connect_json import JsonWriter, encoded
@@ -93,3 +94,28 @@ def test_the_servers_id_of_mariadb_stands_in_its_gtid_and_mysqls_is_that_of_its_
     two = dict(zip(uuids, (11, 12), strict=False))
     for servers, wanted in (({uuids[0]: 11}, [11, 11]), (two, [11, 12]), ({uuids[0]: 11, uuids[2]: 13}, [11, 0])):
         assert told("mysql", replace(changes, rows=of_mysql, servers=servers)) == wanted
+
+
+def test_the_namespace_of_topics_schemas_and_sources_is_the_feeds_own() -> None:
+    columns = (Column("id", "int"),)
+    row = {"op": INSERT, "file": 1, "offset": 4, "row": 0, "committed_us": 1, "after": {"id": 1}}
+    batch = pa.RecordBatch.from_pylist([row], schema=staged_schema(columns, FAIL))
+    changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ("id",)), batch, "binlog.000001")
+    end = TransactionEnd("uuid:1", 1, {TableName("a", "t"): 1})
+
+    def told(**made: str) -> list[str]:
+        config = DebeziumFormat(type="debezium", schemas=True, **made)
+        form = Debezium(config, FeedContext("f", "shop", "server", "mysql"), JsonWriter(schemas=True))
+        ((message,),) = form.changes(changes)
+        value = json.loads(message.value or b"")
+        topics = [one.topic for one in (message, *form.heartbeat(1), *form.transaction_ended(end))]
+        return [*topics, value["payload"]["source"]["name"], value["schema"]["name"]]
+
+    assert told() == ["shop.a.t", "__debezium-heartbeat.shop", "shop.transaction", "shop", "shop.a.t.Envelope"]
+    assert told(topic_prefix="acme.${source}-${feed}", topic="${prefix}.${source}.${table}") == [
+        "acme.shop-f.shop.t", "__debezium-heartbeat.acme.shop-f", "acme.shop-f.transaction", "acme.shop-f",
+        "acme.shop_f.a.t.Envelope",
+    ]  # fmt: skip
+    for wrong in ("a b", "${db}", "a/b", ""):
+        with pytest.raises(ValueError, match="may hold letters"):
+            DebeziumFormat(type="debezium", topic_prefix=wrong)

@@ -1,6 +1,6 @@
 """The format ``debezium``: Debezium's envelope, as JSON with or without its schema, or as Avro by a schema registry.
 
-    topic {source}.{db}.{table}, key from the primary key (null without one)
+    topic {prefix}.{db}.{table}, key from the primary key (null without one)
     before, after, source {version, connector, name, ts_ms, snapshot, db, table, server_id, gtid, file, pos, row …},
     transaction, op (c, u, d, r, t), ts_ms
 
@@ -107,6 +107,7 @@ class Debezium(Format):
         self.wants_transactions = config.transactions
         self._config, self._context, self._writer = config, context, writer
         self._topic = Template(config.topic)
+        self._prefix = Template(config.topic_prefix).substitute(source=context.source, feed=context.feed)
         self._shapes: dict[FeedTable, _Shape] = {}
         self._source_schema = schemas.source(context.flavour)
         self._change_schemas = schemas.schema_change_key(context.flavour), schemas.schema_change(context.flavour)
@@ -181,13 +182,15 @@ class Debezium(Format):
         if table not in self._shapes:
             types = tuple(type_of(column, self._config) for column in table.columns)
             topic = self._topic_of(self._topic, table.name)
-            name = schemas.valid_name(f"{self._context.source}.{table.name.database}.{table.name.table}")
+            name = schemas.valid_name(f"{self._prefix}.{table.name.database}.{table.name.table}")
             self._shapes[table] = _Shape(table, types, topic, name, self._context.flavour)
         return self._shapes[table]
 
     def _topic_of(self, template: Template, name: TableName) -> str:
         context = self._context
-        topic = template.substitute(source=context.source, feed=context.feed, db=name.database, table=name.table)
+        topic = template.substitute(
+            prefix=self._prefix, source=context.source, feed=context.feed, db=name.database, table=name.table
+        )
         return _NOT_IN_TOPICS.sub("_", topic)
 
     def _columns(self, shape: _Shape, image: pa.StructArray) -> list[pa.Array]:
@@ -238,7 +241,7 @@ class Debezium(Format):
         )
 
     def _source_fields(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> dict[str, Any]:
-        fields: dict[str, Any] = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
+        fields: dict[str, Any] = {"version": _VERSION, "connector": self._context.flavour, "name": self._prefix}
         fields |= {"snapshot": "true" if snapshot else "false", "db": database, "table": table, "file": file}
         return fields | {"sequence": None, "server_id": 0, "thread": None, "query": None}
 
@@ -290,7 +293,7 @@ class Debezium(Format):
             "ddl": change.text,
             "tableChanges": schemas.table_changes(change),
         }
-        return self._message(self._context.source, self._change_schemas, {"databaseName": first.database}, value)
+        return self._message(self._prefix, self._change_schemas, {"databaseName": first.database}, value)
 
     def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
         return [self._boundary("BEGIN", transaction, committed_us, None, None)]
@@ -309,15 +312,18 @@ class Debezium(Format):
     ) -> Message:
         value = {"status": status, "id": transaction, "event_count": count, "data_collections": tables}
         timed = {**value, "ts_ms": committed_us // 1000}
-        topic = f"{self._context.source}.transaction"
+        topic = f"{self._prefix}.transaction"
         return self._message(topic, (schemas.BOUNDARY_KEY, schemas.BOUNDARY), {"id": transaction}, timed)
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
         if not self._config.heartbeat:
             return ()
-        source = self._context.source
         both = schemas.HEARTBEAT_KEY, schemas.HEARTBEAT
-        return [self._message(f"__debezium-heartbeat.{source}", both, {"serverName": source}, {"ts_ms": at_us // 1000})]
+        return [
+            self._message(
+                f"__debezium-heartbeat.{self._prefix}", both, {"serverName": self._prefix}, {"ts_ms": at_us // 1000}
+            )
+        ]
 
     def _message(self, topic: str, both: tuple[Schema, Schema], key: Mapping[str, Any], value: Any) -> Message:
         topic = _NOT_IN_TOPICS.sub("_", topic)
