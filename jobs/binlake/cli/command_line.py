@@ -370,6 +370,9 @@ def _add_relay(subparsers: Any) -> None:
     relay.add_argument(
         "--admin-secret-file", metavar="FILE", help="its first line is the secret for listing and removing clients"
     )
+    relay.add_argument(
+        "--monitor-port", type=int, metavar="N", help="for the monitoring page without a secret, on this machine alone"
+    )
     relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
     relay.add_argument(
         "--keep-gb", type=float, default=50.0, metavar="GB", help="the most staging kept for the slowest client"

@@ -46,6 +46,11 @@ class Shapes:
                 by_name[TableName(row["database"], row["table"])].append((order, row["after"]))
         self._by_name = {name: sorted(shapes, key=lambda shape: shape[0]) for name, shapes in by_name.items()}
 
+    def newest(self) -> dict[TableName, TableSchema]:
+        """Return the newest shape of each table that wasn't dropped."""
+        texts = {name: shapes[-1][1] for name, shapes in self._by_name.items()}
+        return {name: _schema(text) for name, text in texts.items() if text is not None}
+
     def at(self, name: TableName, order: ShapeOrder) -> TableSchema | None:
         """Return a table's shape at a place in the log; its first known one if all are later, None without any."""
         known = self._by_name.get(name, [])

@@ -13,6 +13,8 @@ from binlake.schema.table import TableName
 from binlake.serialization import dumps, loads
 
 LAST_EVENTS = 10
+FORMER_TOKENS = 16
+"""How many displaced connections of a client are known."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ class Client:
     last: deque[LastEvent] = field(default_factory=lambda: deque(maxlen=LAST_EVENTS))
     token: int = 0
     key: str = ""
+    former: deque[int] = field(default_factory=lambda: deque(maxlen=FORMER_TOKENS))
+    """Tokens of connections that had the client before, the newest last."""
     missed: tuple[int, ...] = ()
     """Batches whose events are lost, which the client doesn't know yet."""
 
     def admit(self) -> None:
         """Set a new token and key."""
+        if self.token:
+            self.former.append(self.token)
         self.token = secrets.randbelow((1 << 32) - 1) + 1
         self.key = secrets.token_hex(16)
 

@@ -27,6 +27,8 @@ from binlake.relay.client_events import RelayEvent
 from binlake.relay.clients import Client, RelayState
 from binlake.relay.queues import MOST_FILTERS, TableFilter, Waiting
 from binlake.relay.reading import Arrived, Numbered, Operations, Prepared, RecordedBatches, passing
+from binlake.relay.relay_status import RelayStatus, outlines
+from binlake.relay.usage import UsageCounter
 from binlake.schema.table import TableName
 from binlake.storage import files
 
@@ -68,6 +70,8 @@ class Relay:
         self._prepared: dict[int, Prepared] = dict(state.prepared)
         self._changed = False
         self._needed: int | None = None
+        self._began_us, self._usage = now_us(), UsageCounter()
+        self._used_up_to = batches.newest
 
     # clients ----------------------------------------------------------------------------------------------------------
     def register(self, name: str, filters: Sequence[TableFilter] = (), *, begin: int | None = None) -> Client:
@@ -106,6 +110,11 @@ class Relay:
         with self._lock:
             return next((c for c in self._clients.values() if c.id == client_id and token and c.token == token), None)
 
+    def is_displaced(self, client_id: int, token: int) -> bool:
+        """Tell whether a token is a client's former one: another connection registered by the client's name since."""
+        with self._lock:
+            return any(client.id == client_id and token in client.former for client in self._clients.values())
+
     def of_key(self, key: str) -> Client | None:
         """Return the client with this HTTP key, None if there is none."""
         with self._lock:
@@ -143,6 +152,7 @@ class Relay:
     def arrive(self) -> int:
         """Count batches recorded since the last call into the queues; return their number. Raises BinlakeError."""
         newest, count = self._batches.newest, 0
+        self._count_usage(newest)
         while True:
             with self._lock:
                 waiting = [client for client in self._clients.values() if client.filters and client.batch < newest]
@@ -153,6 +163,16 @@ class Relay:
                 for_them = [(c, tuple(c.filters.values())) for c in waiting if c.batch == batch - 1]
             self._arrive(batch, for_them)
             count += 1
+
+    def _count_usage(self, newest: int) -> None:
+        """Count the mutations of batches that were recorded since the last call."""
+        if newest <= self._used_up_to:
+            return
+        counts = self._batches.counts(self._used_up_to)
+        with self._lock:
+            for at_us, tables in counts:
+                self._usage.add(at_us, tables)
+            self._used_up_to = newest
 
     def _arrive(self, batch: int, for_them: Sequence[tuple[Client, tuple[TableFilter, ...]]]) -> None:
         wanted: Operations = {}
@@ -261,6 +281,27 @@ class Relay:
         """Return each client's summary: filters, counts and the last events served, without values."""
         with self._lock:
             return [summary(client) for client in self._clients.values()]
+
+    def status(self) -> RelayStatus:
+        """Return what the monitoring page shows. Raises LakeError."""
+        recorded_state, schemas = self._batches.recorded_state, outlines(self._batches.newest_shapes())
+        newest = recorded_state.batch if recorded_state else 0
+        position = recorded_state.position if recorded_state else None
+        oldest, now = self._batches.oldest(newest), now_us()
+        with self._lock:
+            return RelayStatus(
+                self._batches.source,
+                self._began_us,
+                now,
+                newest,
+                position.short if position else "",
+                position.gtid_set if position else "",
+                oldest,
+                self.needs(newest),
+                tuple(self.clients()),
+                self._usage.tables(now),
+                schemas,
+            )
 
     def save(self) -> None:
         """Write the state if it changed since it was last written."""

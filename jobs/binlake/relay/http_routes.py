@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from binlake.errors import BinlakeError, FeedError, UsageError
 from binlake.relay.client_events import EventColumn, RelayEvent
 from binlake.relay.clients import Client
 from binlake.relay.core import MOST_EVENTS, Relay, summary
+from binlake.relay.monitor_page import page
 from binlake.relay.packets import VERSION
 from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
 from binlake.schema.table import TableName
 
 MOST_BODY = 1 << 20
 """The most bytes of a request."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+"""The page runs no script, loads nothing, and stands in no other page."""
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Scope]]
@@ -139,6 +142,22 @@ def _administering(request: Request) -> None:
         raise HTTPException(401, "give the administrator's secret as Authorization: Bearer SECRET")
 
 
+def _watching(request: Request) -> None:
+    """Let the administrator in, also by a browser's dialog, whose user name is ignored."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        if scheme or request.app.state.admin_secret is None:
+            _administering(request)
+            return
+        raise HTTPException(401, "give the administrator's secret as the password", {"WWW-Authenticate": "Basic"})
+    try:
+        password = base64.b64decode(given, validate=True).partition(b":")[2]
+    except ValueError:
+        password = b""
+    if request.app.state.admin_secret is None or not hmac.compare_digest(password, request.app.state.admin_secret):
+        raise HTTPException(401, "give the administrator's secret as the password", {"WWW-Authenticate": "Basic"})
+
+
 def _known(request: Request) -> Client:
     client = _relay(request).of_key(_bearer(request))
     if client is None:
@@ -207,6 +226,21 @@ def remove(name: str, relay: Serving) -> dict[str, str]:
     return {"removed": name}
 
 
+_monitor = APIRouter()
+
+
+@_monitor.get("/", response_class=HTMLResponse)
+def monitor_page(relay: Serving) -> HTMLResponse:
+    """Return the monitoring page."""
+    return HTMLResponse(page(relay.status()), headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
+
+
+@_monitor.get("/status.json")
+def status(relay: Serving) -> dict[str, Any]:
+    """Return what the monitoring page shows."""
+    return relay.status().to_json()
+
+
 def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BinlakeError)
     code = 410 if isinstance(error, FeedError) else 400 if isinstance(error, UsageError) else 503
@@ -218,6 +252,16 @@ def application(relay: Relay, secret: bytes, admin_secret: bytes | None) -> Fast
     app = FastAPI(title="binlake relay", version=f"{VERSION:#010x}", docs_url=None, redoc_url=None)
     app.state.relay, app.state.secret, app.state.admin_secret = relay, secret, admin_secret
     app.include_router(_routes)
+    app.include_router(_monitor, dependencies=[Depends(_watching)])
+    app.add_exception_handler(BinlakeError, _refused)
+    return app
+
+
+def monitor_application(relay: Relay) -> FastAPI:
+    """Return the HTTP application of the monitoring page alone, which asks for no secret."""
+    app = FastAPI(title="binlake relay", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.relay = relay
+    app.include_router(_monitor)
     app.add_exception_handler(BinlakeError, _refused)
     return app
 

@@ -36,7 +36,8 @@ class Command(IntEnum):
 
 
 class ReplyCode(IntEnum):
-    """Codes of replies. NOTHING: no event waits. A client takes everything but OK for an error."""
+    """Codes of replies. DISCONNECTED: another connection took the client over. NOTHING: no event waits. A client takes
+    everything but OK for an error."""
 
     OK = 0
     DISCONNECTED = 0xF0
@@ -75,6 +76,10 @@ def reply(result: ReplyCode, payload: bytes = b"") -> bytes:
 
 def failure(why: str) -> bytes:
     return reply(ReplyCode.FAILED, why.encode() + b"\0")
+
+
+def displaced() -> bytes:
+    return reply(ReplyCode.DISCONNECTED, b"another connection registered by this client's name since\0")
 
 
 def hash_of(secret: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -18,11 +19,13 @@ from binlake.feeds.shapes import Shapes, shown, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
 from binlake.metadata import lease
 from binlake.metadata.feed_watermarks import FeedPlace
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.position import Range
 from binlake.relay.client_events import RelayEvent, events_of
 from binlake.relay.queues import TableFilter
-from binlake.schema.table import TableName
+from binlake.relay.usage import UsageCounts
+from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.staging.staged_files import read_manifest
 
@@ -59,8 +62,27 @@ class RecordedBatches:
     @property
     def newest(self) -> int:
         """The number of the newest recorded batch; 0 before the first."""
-        recorded_state = lease.read(self._metadata).recorded_state
+        recorded_state = self.recorded_state
         return recorded_state.batch if recorded_state else 0
+
+    @property
+    def recorded_state(self) -> RecordedState | None:
+        """Where the newest recorded batch ends; None before the first."""
+        return lease.read(self._metadata).recorded_state
+
+    @property
+    def source(self) -> str:
+        return self._config.source.name
+
+    def counts(self, after: int) -> list[tuple[int, dict[str, UsageCounts]]]:
+        """Return the mutations of each recorded batch after one, with the time at which it was recorded, in order."""
+        columns = ["batch", "ended_us", "tables"]
+        rows = self._metadata.read("runs", columns, where=f"kind = 'sync' AND batch > {after}")
+        return [(row["ended_us"], _counts(row["tables"])) for row in sorted(rows, key=lambda row: row["batch"])]
+
+    def newest_shapes(self) -> dict[TableName, TableSchema]:
+        """Return the newest shapes of the included tables."""
+        return {name: shape for name, shape in Shapes(self._metadata).newest().items() if self.included(name)}
 
     def oldest(self, newest: int) -> int:
         """Return the first batch that can be read."""
@@ -108,6 +130,14 @@ class RecordedBatches:
         if self._shapes is None or self._shapes[0] < batch:
             self._shapes = batch, Shapes(self._metadata)
         return self._shapes[1]
+
+
+def _counts(tables: str) -> dict[str, UsageCounts]:
+    """Return the mutations of a run, by table."""
+    return {
+        table["table"]: UsageCounts(table["inserted"], table["updated"], table["deleted"])
+        for table in json.loads(tables)
+    }
 
 
 def _counted(window: LogWindow) -> Arrived:

@@ -8,6 +8,7 @@ import contextlib
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 500
 FIRST_BYTES_SECONDS = 30
+_MONITOR_HOST = "127.0.0.1"
+"""The monitoring page's own port asks for no secret, so this machine alone reaches it."""
 _METHOD = 3
 _THREADS = 4
 
@@ -74,19 +77,15 @@ class Served:
     """Makers of both protocols. connections: how many are open."""
 
     def __init__(self, relay: Relay, secret: bytes, admin_secret: bytes | None) -> None:
-        import uvicorn
         from uvicorn.server import ServerState
 
-        from binlake.relay.http_routes import BoundedBody, application
+        from binlake.relay.http_routes import application, monitor_application
 
         self._relay, self._secret = relay, secret
         self.connections = 0
         self.executor = ThreadPoolExecutor(_THREADS, "relay")
-        self._config: uvicorn.Config = uvicorn.Config(
-            BoundedBody(application(relay, secret, admin_secret)), http="h11", ws="none", lifespan="off",
-            log_config=None, access_log=False, server_header=False, h11_max_incomplete_event_size=1 << 16,
-        )  # fmt: skip
-        self._config.load()
+        self._clients = _http_config(application(relay, secret, admin_secret))
+        self._monitor = _http_config(monitor_application(relay))
         self._state = ServerState()
 
     def gone(self) -> None:
@@ -96,8 +95,16 @@ class Served:
         return BinaryProtocol(self._relay, self._secret, self.executor, self.gone)
 
     def http(self) -> asyncio.Protocol:
-        kind: Any = self._config.http_protocol_class
-        made = kind(config=self._config, server_state=self._state, app_state={})
+        return self._http(self._clients)
+
+    def monitor(self) -> asyncio.Protocol:
+        """Return the protocol of a connection to the monitoring page's own port."""
+        self.connections += 1
+        return self._http(self._monitor)
+
+    def _http(self, config: uvicorn.Config) -> asyncio.Protocol:
+        kind: Any = config.http_protocol_class
+        made = kind(config=config, server_state=self._state, app_state={})
         lost: Callable[[Exception | None], None] = made.connection_lost
 
         def counted(error: Exception | None) -> None:
@@ -107,6 +114,19 @@ class Served:
         made.connection_lost = counted
         protocol: asyncio.Protocol = made
         return protocol
+
+
+def _http_config(application: Any) -> uvicorn.Config:
+    import uvicorn
+
+    from binlake.relay.http_routes import BoundedBody
+
+    config = uvicorn.Config(
+        BoundedBody(application), http="h11", ws="none", lifespan="off",
+        log_config=None, access_log=False, server_header=False, h11_max_incomplete_event_size=1 << 16,
+    )  # fmt: skip
+    config.load()
+    return config
 
 
 def _read_secret(path: str) -> bytes:
@@ -134,28 +154,43 @@ def relay(arguments: argparse.Namespace) -> None:
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
     with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
         core = Relay(RecordedBatches(config, metadata), state_path(config), held)
-        address = arguments.host, arguments.port
-        asyncio.run(_serve(Served(core, secret, admin), core, address, arguments.every, Report(quiet=arguments.quiet)))
+        ports = Ports(arguments.host, arguments.port, arguments.monitor_port)
+        asyncio.run(_serve(Served(core, secret, admin), core, ports, arguments.every, Report(quiet=arguments.quiet)))
 
 
-async def _serve(served: Served, core: Relay, address: tuple[str, int], every: float, report: Report) -> None:
+@dataclass(frozen=True)
+class Ports:
+    """Where the relay listens. monitor: the port of the monitoring page on this machine; None without one."""
+
+    host: str
+    clients: int
+    monitor: int | None
+
+
+async def _listening(make: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(make, host, port)
+    except OSError as error:
+        raise UsageError(f"can't listen on {host}:{port}: {error.strerror}", remedy="choose another port") from error
+
+
+async def _serve(served: Served, core: Relay, ports: Ports, every: float, report: Report) -> None:
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, done.set)
-    try:
-        server = await loop.create_server(lambda: FirstBytes(served), *address)
-    except OSError as error:
-        raise UsageError(
-            f"can't listen on {address[0]}:{address[1]}: {error.strerror}", remedy="choose another port"
-        ) from error
-    report.say(f"the relay listens on {address[0]}:{server.sockets[0].getsockname()[1]}")
+    servers = [await _listening(lambda: FirstBytes(served), ports.host, ports.clients)]
+    report.say(f"the relay listens on {ports.host}:{servers[0].sockets[0].getsockname()[1]}")
+    if ports.monitor is not None:
+        servers.append(await _listening(served.monitor, _MONITOR_HOST, ports.monitor))
+        report.say(f"its page is http://{_MONITOR_HOST}:{servers[1].sockets[0].getsockname()[1]}/")
     follower = asyncio.create_task(_follow(served, core, every, report))
     try:
         await done.wait()
     finally:
         follower.cancel()
-        server.close()
+        for server in servers:
+            server.close()
         with contextlib.suppress(asyncio.CancelledError):
             await follower
         served.executor.shutdown(wait=True)

@@ -155,6 +155,8 @@ class BinaryProtocol(asyncio.Protocol):
             if command is Command.AUTHENTICATE:
                 return self._authenticate(payload)
             client = self._relay.of_token(header.client_id, header.client_token)
+            if client is None and self._relay.is_displaced(header.client_id, header.client_token):
+                return packets.displaced(), False
             if client is None:
                 return packets.failure("authenticate first: this client and token aren't known"), False
             if command is Command.ADD_FILTER:

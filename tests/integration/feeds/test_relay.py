@@ -11,13 +11,15 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from binlake.merge import merge
+from binlake.metadata import lease
 from mirror import Mirror, on_mysql
 from relay_client import POLLV2, Event, RelayClient
 from servers import die_with_parent
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     pass
 
 SECRET, ADMIN = b"Freedelity", b"AdminPassword"
-OK, NOTHING, FAILED = 0, 0xFC, 0xFF
+OK, DISCONNECTED, NOTHING, FAILED = 0, 0xF0, 0xFC, 0xFF
 INSERT, UPDATE, DELETE = 1, 2, 4
+APPLY_STEPS = merge.apply_steps
 
 
 @pytest.fixture
@@ -45,6 +48,7 @@ class Running:
     process: subprocess.Popen[str]
     port: int
     database: str
+    monitor: int
 
     def client(self, name: str, *filters: tuple[int, str], limit: int = 0, discard: int = 0) -> RelayClient:
         made = RelayClient(self.port)
@@ -65,6 +69,18 @@ class Running:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+    def get(self, path: str, *, key: bytes = b"", basic: bytes = b"", port: int = 0) -> tuple[int, str]:
+        """The status and text of an answer. basic: a password, as a browser sends it."""
+        headers = {"Authorization": f"Bearer {key.decode()}"} if key else {}
+        if basic:
+            headers["Authorization"] = f"Basic {base64.b64encode(b'me:' + basic).decode()}"
+        asked = urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
     def told(self, name: str) -> dict[str, Any]:
         """A client's counts, once all that is recorded arrived."""
         _, clients = self.http("GET", "/clients", key=ADMIN)
@@ -80,7 +96,7 @@ class Running:
 
 
 @contextmanager
-def relay(mirror: Mirror, every: float = 0.1) -> Iterator[Running]:
+def relay(mirror: Mirror, every: float = 0.1, options: Sequence[str] = ()) -> Iterator[Running]:
     secret, admin = mirror.folder / "secret", mirror.folder / "admin"
     secret.write_bytes(SECRET + b"\n")
     admin.write_bytes(ADMIN)
@@ -94,14 +110,17 @@ def relay(mirror: Mirror, every: float = 0.1) -> Iterator[Running]:
         "--port",
         "0",
     ]
-    command += ["--secret-file", str(secret), "--admin-secret-file", str(admin), "--every", str(every)]
+    command += ["--secret-file", str(secret), "--admin-secret-file", str(admin), "--every", str(every), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert process.stderr
-    line = process.stderr.readline()
-    found = re.search(r":(\d+)$", line.strip())
-    assert found, line + process.stderr.read()
+    ports: list[int] = []
+    for _ in range(2 if options else 1):
+        line = process.stderr.readline()
+        found = re.search(r":(\d+)/?$", line.strip())
+        assert found, line + process.stderr.read()
+        ports.append(int(found[1]))
     try:
-        yield Running(process, int(found[1]), mirror.database)
+        yield Running(process, ports[0], mirror.database, ports[-1])
     finally:
         process.terminate()
         process.wait(30)
@@ -208,6 +227,54 @@ def test_a_connection_that_breaks_loses_no_event(mirror: Mirror) -> None:
         client.poll()
         client.socket.close()
         assert [one.values["id"][1] for one in running.client("shop").poll_all()] == ["1", "2"]
+
+
+@on_mysql
+def test_a_client_that_another_connection_took_over_is_told_so(mirror: Mirror) -> None:
+    with relay(mirror) as running:
+        first, second = running.client("shop", (7, "items")), running.client("shop")
+        assert first.poll() == DISCONNECTED
+        with pytest.raises(ConnectionError):
+            first.ping()
+        assert second.poll() == NOTHING
+        unknown = RelayClient(running.port)
+        unknown.id, unknown.token = first.id, first.token + 1
+        assert unknown.poll() == FAILED
+
+
+@on_mysql
+def test_the_monitoring_page_tells_positions_clients_and_use_of_tables(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "apply_steps", APPLY_STEPS)  # what a run merges is counted
+    mirror.merges = ("rewrite",)
+    with relay(mirror, options=("--monitor-port", "0")) as running:
+        client = running.client("<shop>", (INSERT, "goods"), limit=9, discard=1)
+        mirror.execute("CREATE TABLE goods (id INT PRIMARY KEY)", "INSERT INTO goods VALUES (1), (2)")
+        mirror.execute("CREATE TABLE sales (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO sales VALUES (1, '<b>')")
+        mirror.execute("UPDATE sales SET v = 'secret'", "DELETE FROM sales")
+        synced(mirror, running, "<shop>")
+        client.poll()
+        assert running.get("/")[0] == running.get("/status.json", key=b"wrong")[0] == 401
+        assert running.get("/", basic=b"wrong")[0] == 401
+        code, page = running.get("/", port=running.monitor)
+        assert (code, running.get("/", basic=ADMIN)[0]) == (200, 200)
+        assert running.get("/clients", port=running.monitor)[0] == 404
+        told = json.loads(running.get("/status.json", key=ADMIN)[1])
+    assert ("<script" in page, "secret" in page, "&lt;shop&gt;" in page) == (False, False, True)
+    database, state = mirror.database, lease.read(mirror.metadata).recorded_state
+    assert state is not None
+    assert (told["newest_batch"], told["position"]) == (state.batch, state.position.short)
+    assert state.position.short in page
+    (shop,) = told["clients"]
+    assert (shop["queued"], shop["served"], len(shop["last_events"])) == (1, 1, 1)
+    used = {usage["table"]: usage for usage in told["tables"]}
+    goods, sales = (used[f"{database}.{table}"] for table in ("goods", "sales"))
+    assert goods["total"] == goods["day"] == goods["hour"] == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert sales["hour"] == {"inserted": 1, "updated": 1, "deleted": 1}
+    assert {"table": f"{database}.sales", "columns": ["id int", "v varchar(20)"], "key": ["id"]} in told["schemas"]
+    for words in ("id int, v varchar(20)", "Use of tables since the relay began", "the oldest", "<td>insert</td>"):
+        assert words in page
 
 
 @on_mysql
