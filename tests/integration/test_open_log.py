@@ -134,6 +134,33 @@ def test_every_event_is_named(server: Server, database: str, start: str) -> None
     assert from_file[: len(found)] == found
 
 
+def test_events_tell_all_of_their_bodies(server: Server, database: str, start: str) -> None:
+    server.execute(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "SET @text = 'ä', @double = -2.5e0, @integer = -3, @nothing = NULL",
+        "SET @large = CAST(18446744073709551615 AS UNSIGNED), @decimal = CAST(-1234567890.012 AS DECIMAL(20, 5))",
+        "SET @bytes = x'00ff'",
+        "INSERT INTO t (id) VALUES ((@text IS NULL) + (@double IS NULL) + (@integer IS NULL) + (@nothing IS NULL)"
+        " + (@large IS NULL) + (@decimal IS NULL) + (@bytes IS NULL))",
+        "CREATE TEMPORARY TABLE u (id INT)",
+        database=database,
+    )
+    server.execute("SET foreign_key_checks = 0", "INSERT INTO t VALUES (9, 'x', NULL)", database=database)
+    found = list(binlog.open(server.uri(), start).events())
+    variables = {event.detail["variable"]: event.detail for event in found if event.name == "USER_VAR"}
+    value = {name: detail.get("value", detail.get("hex")) for name, detail in variables.items()}
+    assert value == {
+        "text": "ä", "double": -2.5, "integer": -3, "nothing": None, "large": 2**64 - 1, "decimal": "-1234567890.01200",
+        "bytes": "00ff",
+    }  # fmt: skip
+    insert = next(event for event in found if "@text IS NULL" in event.detail.get("statement", ""))
+    assert (insert.detail["thread"] > 0, insert.detail["seconds"], insert.detail["error"]) == (True, 0, 0)
+    temporary = next(event for event in found if "TEMPORARY" in event.detail.get("statement", ""))
+    assert "thread_specific" in temporary.flags
+    rows = next(event for event in found if event.detail.get("operation") == "write")
+    assert set(rows.detail["flags"]) >= {"statement_end", "no_foreign_key_checks"}
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = command_line.run(["binlog", *arguments])
     out, err = capsys.readouterr()

@@ -24,6 +24,16 @@ CHECKSUM_SIZE = 4
 HEADER = struct.Struct("<IBIIIH")
 """Header: timestamp (s), type, server_id, size of the event, low 32 bits of the offset after it, flags."""
 
+IN_USE = 0x01
+"""Header flag of a format description: its file is being written (LOG_EVENT_BINLOG_IN_USE_F)."""
+HEADER_FLAGS = {
+    IN_USE: "in_use", 0x0004: "thread_specific", 0x0008: "suppress_use", 0x0010: "update_table_map_version",
+    0x0020: "artificial", 0x0040: "relay_log", 0x0080: "ignorable", 0x0100: "no_filter", 0x0200: "mts_isolate",
+    0x8000: "skip_replication",
+}  # fmt: skip
+"""Names of the header's flags, as the servers have them (LOG_EVENT_…_F, sql/log_event.h)."""
+ROW_FLAGS = {0x1: "statement_end", 0x2: "no_foreign_key_checks", 0x4: "relaxed_unique_checks", 0x8: "complete_rows"}
+"""Names of the flags of row events (Rows_event, rows_event.h)."""
 ARTIFICIAL = 0x20
 """Header flag: the event was made for the connection and isn't in the file (LOG_EVENT_ARTIFICIAL_F)."""
 _NO_NUMBER = 1 << 63
@@ -345,12 +355,13 @@ class XaPrepare:
 class Query:
     """QUERY_EVENT. The text is in bytes of the client's character set.
 
-    thread: the server's number of the session. error: the server's number of the error with which the statement failed
-    half way; 0 if it didn't. client_collation: the client's collation number; server_collation: the one for new
-    databases; 0 if the event lacks it. has_xid: it is DDL that changed something (logged by MySQL 8 and later for
-    engines with transactions). flags: the session's options that MariaDB logs; None if the event lacks them.
-    explicit_timestamps: MySQL's explicit_defaults_for_timestamp, logged for statements that name the type TIMESTAMP.
-    microsecond: of the header's second; time_zone: the session's; both are logged only if the statement used them.
+    thread: the server's number of the session. seconds: how long the statement took. error: the server's number of the
+    error with which the statement failed half way; 0 if it didn't. client_collation: the client's collation number;
+    server_collation: the one for new databases; 0 if the event lacks it. has_xid: it is DDL that changed something
+    (logged by MySQL 8 and later for engines with transactions). flags: the session's options that MariaDB logs; None if
+    the event lacks them. explicit_timestamps: MySQL's explicit_defaults_for_timestamp, logged for statements that name
+    the type TIMESTAMP. microsecond: of the header's second; time_zone: the session's; both are logged only if the
+    statement used them.
     """
 
     thread: int
@@ -365,6 +376,7 @@ class Query:
     explicit_timestamps: bool | None = None
     microsecond: int | None = None
     time_zone: str = ""
+    seconds: int = 0
 
     def session(self, began: int, description: FormatDescription) -> Session:
         """Return what the event tells about its session. began: the header's timestamp in seconds."""
@@ -378,8 +390,7 @@ class Query:
     def parse(cls, body: bytes) -> Query:
         """Parse a QUERY_EVENT's body. Raises Malformed."""
         cursor = ByteCursor(body)
-        thread = cursor.uint(4)
-        cursor.skip(4)  # seconds it took
+        thread, seconds = cursor.uint(4), cursor.uint(4)
         database_size = cursor.uint(1)
         error = cursor.uint(2)
         status = ByteCursor(cursor.take(cursor.uint(2)))
@@ -387,7 +398,7 @@ class Query:
         cursor.skip(1)
         text = cursor.rest()
         sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
-        variables: dict[str, Any] = {}
+        variables: dict[str, Any] = {"seconds": seconds}
         while status.left:
             code = status.uint(1)
             if code == 0:

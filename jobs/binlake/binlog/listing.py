@@ -5,14 +5,16 @@ A sync uses ``reader`` instead. Here nothing is decoded in bulk, and an event of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from binlake.binlog import events, payload, tablemap, values
 from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
-from binlake.binlog.query_texts import statement_text
+from binlake.binlog.query_texts import charset_of, statement_text
 from binlake.binlog.transport import Transport
 from binlake.gtid import GtidPosition, GtidSet
 from binlake.position import Slice
@@ -26,7 +28,8 @@ class Event:
 
     offset, size: bytes; the offset of an event inside a compressed transaction is the payload's. kind: the type's
     number. name: the type's name; None if it isn't known. created: timestamp of its header, seconds. detail: what its
-    body says, in values that JSON can hold.
+    body says, in values that JSON can hold. flags: names of its header's flags, see events.HEADER_FLAGS; unknown ones
+    as numbers.
     """
 
     file: str
@@ -38,6 +41,7 @@ class Event:
     server_id: int
     inside_payload: bool = False
     detail: Detail = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
 
 
 def list_events(transport: Transport, part: Slice) -> Iterator[Event]:
@@ -90,13 +94,16 @@ class _Lister:
             at += size
 
     def _described(self, event: bytes, body: bytes, offset: int, *, inside: bool) -> Event:
-        created, kind, server_id, size, _, _ = HEADER.unpack_from(event)
+        created, kind, server_id, size, _, flags = HEADER.unpack_from(event)
         name = EventType(kind).name if kind in _KINDS else None
         try:
             detail = self._detail(kind, body, event)
         except (Malformed, ValueError, IndexError) as error:
             raise corrupt(self._file, offset, f"event type {kind}: {error}") from None
-        return Event(self._file, offset, size, kind, name, created, server_id, inside, detail)
+        if kind == EventType.FORMAT_DESCRIPTION:
+            flags &= ~events.IN_USE  # a server sends the event without it
+        named = _names(flags, events.HEADER_FLAGS)
+        return Event(self._file, offset, size, kind, name, created, server_id, inside, detail, named)
 
     def _detail(self, kind: int, body: bytes, event: bytes) -> Detail:
         if kind == EventType.FORMAT_DESCRIPTION:
@@ -108,7 +115,9 @@ class _Lister:
             return self._table_map(body)
         if kind in _ROWS:
             identity = int.from_bytes(body[: self._id_size], "little")
-            return {"operation": _ROWS[kind], "table": self._tables.get(identity), "table_id": identity}
+            flags = _names(int.from_bytes(body[self._id_size : self._id_size + 2], "little"), events.ROW_FLAGS)
+            of = {"operation": _ROWS[kind], "table": self._tables.get(identity), "table_id": identity}
+            return {**of, "flags": list(flags)}
         describer = _DESCRIBERS.get(kind)
         return describer(body) if describer else {}
 
@@ -139,15 +148,28 @@ class _Lister:
         return {**detail, "columns": columns, "key": list(table.key)}
 
 
+def _names(flags: int, names: Mapping[int, str]) -> tuple[str, ...]:
+    """Return the names of the bits that are set, and those without a name as numbers."""
+    bits = (1 << number for number in range(flags.bit_length()) if flags >> number & 1)
+    return tuple(names.get(bit, f"{bit:#x}") for bit in bits)
+
+
 def _query(body: bytes) -> Detail:
     query = events.Query.parse(body)
-    return {"database": query.database, "statement": statement_text(query.text, query.client_collation)}
+    return _statement(query, query.text)
 
 
 def _compressed_query(body: bytes) -> Detail:
     query = events.Query.parse(body)
-    text = values.uncompressed_event(query.text)
-    return {"database": query.database, "statement": statement_text(text, query.client_collation)}
+    return _statement(query, values.uncompressed_event(query.text))
+
+
+def _statement(query: events.Query, text: bytes) -> Detail:
+    """Describe a statement: thread, seconds that it took, the server's number of its error; what else was logged."""
+    detail: Detail = {"thread": query.thread, "seconds": query.seconds, "error": query.error}
+    detail |= {"sql_mode": query.sql_mode} if query.sql_mode else {}
+    detail |= {"time_zone": query.time_zone} if query.time_zone else {}
+    return {"database": query.database, **detail, "statement": statement_text(text, query.client_collation)}
 
 
 def _rotate(body: bytes) -> Detail:
@@ -169,9 +191,55 @@ def _incident(body: bytes) -> Detail:
     return {"incident": cursor.uint(2), "message": cursor.take(cursor.uint(1)).decode("utf-8", "replace")}
 
 
+_UNSIGNED = 1
+
+
 def _user_variable(body: bytes) -> Detail:
+    """Describe USER_VAR. Layout: MySQL's User_var_event, statement_events.h."""
     cursor = ByteCursor(body)
-    return {"variable": cursor.take(cursor.uint(4)).decode("utf-8", "replace")}
+    detail: Detail = {"variable": cursor.take(cursor.uint(4)).decode("utf-8", "replace")}
+    if cursor.uint(1):
+        return {**detail, "value": None}
+    kind, collation, raw = cursor.uint(1), cursor.uint(4), cursor.take(cursor.uint(4))
+    is_unsigned = bool(cursor.left and cursor.uint(1) & _UNSIGNED)
+    return {**detail, **_variable_value(kind, collation, raw, is_unsigned=is_unsigned)}
+
+
+def _variable_value(kind: int, collation: int, raw: bytes, *, is_unsigned: bool) -> Detail:
+    """Return type and value of a user variable; the value's bytes, in hexadecimal digits, where it is no text.
+
+    kind: of MySQL's Item_result: 0 text, 1 double, 2 integer, 4 decimal.
+    """
+    if kind == 0 and charset_of(collation) != "binary":
+        return {"type": "text", "charset": charset_of(collation), "value": statement_text(raw, collation)}
+    if kind == 1 and len(raw) == 8:
+        return {"type": "double", "value": struct.unpack("<d", raw)[0]}
+    if kind == 2:
+        return {"type": "integer", "value": int.from_bytes(raw, "little", signed=not is_unsigned)}
+    if kind == 4 and len(raw) > 2:
+        return {"type": "decimal", "value": str(_decimal(raw[2:], raw[0], raw[1]))}
+    return {"type": "binary", "hex": raw.hex()}
+
+
+def _decimal(packed: bytes, precision: int, scale: int) -> Decimal:
+    """Return a packed DECIMAL's value: nine digits in four bytes, the others in as few as hold them; the first bit is
+    the sign's, and all bits of a negative number are turned over."""
+    if len(packed) < values.decimal_size(precision, scale):
+        raise Malformed("a decimal that ends too early")
+    negative = not packed[0] & 0x80
+    turned = bytes(byte ^ 0xFF for byte in packed) if negative else packed
+    cursor = ByteCursor(bytes([turned[0] ^ 0x80]) + turned[1:])
+    whole, fraction = precision - scale, scale
+    sizes = [whole % 9, *[9] * (whole // 9), *[9] * (fraction // 9), fraction % 9]
+    digits = "".join(
+        f"{int.from_bytes(cursor.take(values.decimal_size(size, 0)), 'big'):0{size}d}" for size in sizes if size
+    )
+    return Decimal(f"{'-' if negative else ''}{digits or '0'}").scaleb(-scale)
+
+
+def _random(body: bytes) -> Detail:
+    cursor = ByteCursor(body)
+    return {"seeds": [cursor.uint(8), cursor.uint(8)]}
 
 
 def _integer_variable(body: bytes) -> Detail:
@@ -194,6 +262,7 @@ _DESCRIBERS: dict[int, Callable[[bytes], Detail]] = {
     EventType.INCIDENT: _incident,
     EventType.USER_VAR: _user_variable,
     EventType.INTVAR: _integer_variable,
+    EventType.RAND: _random,
     EventType.BINLOG_CHECKPOINT: lambda body: {"file": body[4:].decode("utf-8", "replace")},
 }
 _KINDS = {int(kind) for kind in EventType}

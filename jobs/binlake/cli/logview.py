@@ -121,7 +121,8 @@ def _event_text(event: Event) -> str:
     moment = datetime.fromtimestamp(event.created, UTC).strftime("%Y-%m-%d %H:%M:%S") if event.created else " " * 19
     name = event.name or f"type {event.kind}, not known"
     indent = "  " if event.inside_payload else ""
-    words = " ".join(f"{key}={_shown(value)}" for key, value in event.detail.items())
+    detail = {**({"header": list(event.flags)} if event.flags else {}), **event.detail}
+    words = " ".join(f"{key}={_shown(value)}" for key, value in detail.items())
     return f"{event.file}:{event.offset:<10} {moment} {event.size:>8}  {indent}{name:<22} {words}".rstrip()
 
 
