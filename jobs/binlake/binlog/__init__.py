@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["open", "warm"]  # open: see __getattr__
+__all__ = ["ContentHandler", "open", "warm", "write"]  # all but warm: see __getattr__
+_ELSEWHERE = {
+    "ContentHandler": "binlake.binlog.content_handlers",
+    "open": "binlake.source.openlog",
+    "write": "binlake.binlogfile.written_log",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``open`` of binlake.source.openlog, imported when it is asked for.
-
-    It connects to servers; nothing in this folder may import what does.
-    """
-    if name == "open":
-        return importlib.import_module("binlake.source.openlog").open
+    """Return what programs of their own use, imported when it is asked for: other rooms have some of it, as what
+    connects to servers."""
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     raise AttributeError(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from binlake.binlog.boundaries import Boundary, transaction_boundaries
@@ -16,6 +17,13 @@ Files = Sequence[tuple[str, int]]
 """(file, size in bytes) of the files that a source still has, oldest first."""
 Place = tuple[str, int]
 """(file, offset in bytes)."""
+_PLACE = re.compile(r"(?P<file>[^:/]+\.\d+)(?::(?P<offset>\d+))?\Z")
+
+
+def place_named(text: str) -> Place | None:
+    """Return the place that ``FILE:OFFSET`` or ``FILE`` names; None for any other text."""
+    match = _PLACE.match(text)
+    return (match["file"], max(int(match["offset"] or 0), FIRST_OFFSET)) if match else None
 
 
 def between(transport: Transport, files: Files, start: Place, stop: Place) -> tuple[Slice, ...]:

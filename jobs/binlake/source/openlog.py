@@ -6,39 +6,45 @@ for batch in log.batches("shop", "orders"):
 
 for event in binlake.binlog.open("file:///archive").events():
     print(event.file, event.offset, event.name, event.detail)
+
+with binlake.binlog.open("mysql://replica:secret@db.example:3306/", follow=True) as log:
+    while event := log.next_event():        # it waits
+        print(log.position(), event.name)
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import pyarrow as pa
 
 from binlake import gtid
 from binlake.binlog.border import Item, Mutations, RolledBack, SliceSummary, Stopped, Wanted
+from binlake.binlog.content_handlers import Handlers, events_through, items_through
 from binlake.binlog.listing import Event, list_events
-from binlake.binlog.locate import Place, between, outside
+from binlake.binlog.locate import Place, between, outside, place_named
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.errors import TableError, UsageError
 from binlake.position import FIRST_OFFSET, Slice, file_number
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.source.connection import endpoint_of
+from binlake.source.followed_log import FollowedLog
 from binlake.source.log import Log, Origin, folder_of, opened
-
-_PLACE = re.compile(r"(?P<file>[^:/]+\.\d+)(?::(?P<offset>\d+))?\Z")
 
 _BY_PLACE = "begin at a place of the log instead: FILE:OFFSET"
 
 
 @dataclass(frozen=True)
 class OpenLog:
-    """A fixed range of a log: each reading gives the same slices, whatever is appended to the log."""
+    """A fixed range of a log: each reading gives the same slices, whatever is appended to the log. handlers: what
+    passes through them is given."""
 
     transport: Transport
     slices: tuple[Slice, ...]
+    handlers: Handlers = ()
 
     @property
     def size(self) -> int:
@@ -47,16 +53,19 @@ class OpenLog:
 
     def events(self) -> Iterator[Event]:
         """Yield every event with a description. Raises SourceError and BinlogError."""
-        for part in self.slices:
-            yield from list_events(self.transport, part)
+        listed = (event for part in self.slices for event in list_events(self.transport, part))
+        return events_through(self.handlers, listed)
 
     def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP_DATES) -> Iterator[Item]:
         """Yield mutations as record batches, statements, stopped tables and XA events, in the order that border tells.
 
         wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
         """
+        return items_through(self.handlers, self._items(wanted or _all, invalid))
+
+    def _items(self, wanted: Wanted, invalid: InvalidValues) -> Iterator[Item]:
         for part in self.slices:
-            for item in read(self.transport, part, wanted or _all, invalid=invalid):
+            for item in read(self.transport, part, wanted, invalid=invalid):
                 if not isinstance(item, SliceSummary):
                     yield item
 
@@ -87,18 +96,59 @@ def _all(database: str, table: str) -> bool:
     return True
 
 
+@overload
+def open(  # noqa: A001
+    uri: str,
+    start: str | None = ...,
+    stop: str | None = ...,
+    *,
+    server_id: int = ...,
+    handlers: Handlers = ...,
+    follow: Literal[False] = ...,
+) -> OpenLog: ...
+
+
+@overload
+def open(  # noqa: A001
+    uri: str,
+    start: str | None = ...,
+    *,
+    server_id: int = ...,
+    handlers: Handlers = ...,
+    follow: Literal[True],
+    every: float = ...,
+) -> FollowedLog: ...
+
+
 def open(  # noqa: A001  # its users write binlog.open
-    uri: str, start: str | None = None, stop: str | None = None, *, server_id: int = 0
-) -> OpenLog:
+    uri: str,
+    start: str | None = None,
+    stop: str | None = None,
+    *,
+    server_id: int = 0,
+    handlers: Handlers = (),
+    follow: bool = False,
+    every: float = 0.5,
+) -> OpenLog | FollowedLog:
     """Open a server's log (``mysql://user:password@host:port/``) or files (``file:///folder``, ``file:///a/binlog.000042``).
 
     start: ``FILE:OFFSET``, ``FILE``, or a GTID set as the server writes it, whose transactions aren't read; by default
     the log's beginning. stop: ``FILE:OFFSET`` or ``FILE`` (up to its beginning); by default the present end. server_id:
-    the id of the replica that reads; by default it is no replica. Raises UsageError, SourceError and BinlogError.
+    the id of the replica that reads; by default it is no replica. handlers: what the content passes through. follow:
+    reading waits for what comes next, and looks for it ``every`` so many seconds. Raises UsageError, SourceError and
+    BinlogError.
     """
-    with opened(_origin(uri)) as log:
+    origin = _origin(uri)
+    if follow and stop:
+        raise UsageError("a log that is followed has no stop", remedy="leave out stop, or follow")
+    with opened(origin) as log:
         transport = log.transport(server_id)
-        return OpenLog(transport, _slices(log, transport, start, stop))
+        slices = _slices(log, transport, start, stop)
+        if not follow:
+            return OpenLog(transport, slices, handlers)
+        place = (slices[0].file, slices[0].start) if slices else log.head()[:2]
+        ahead = tuple(part for part in slices if part.size)
+        return FollowedLog(origin, ahead, place, server_id=server_id, every=every, handlers=handlers)
 
 
 def _origin(uri: str) -> Origin:
@@ -107,10 +157,10 @@ def _origin(uri: str) -> Origin:
 
 def _slices(log: Log, transport: Transport, start: str | None, stop: str | None) -> tuple[Slice, ...]:
     files = log.binary_logs()
-    end = _place(stop, FIRST_OFFSET) if stop else log.head()[:2]
+    end = place_named(stop) if stop else log.head()[:2]
     if end is None:
         raise UsageError(f"{stop!r} is no place in a log", remedy="write FILE:OFFSET, such as binlog.000042:157")
-    begin = _place(start, FIRST_OFFSET) if start else (files[0][0], FIRST_OFFSET)
+    begin = place_named(start) if start else (files[0][0], FIRST_OFFSET)
     for place in (begin, end):
         if place is not None:
             _check_place(place, files)
@@ -119,11 +169,6 @@ def _slices(log: Log, transport: Transport, start: str | None, stop: str | None)
     if begin is None:
         return outside(transport, files, gtid.parse(start or "", log.flavour), end, remedy=_BY_PLACE)
     return between(transport, files, begin, end)
-
-
-def _place(text: str, default: int) -> Place | None:
-    match = _PLACE.match(text)
-    return (match["file"], max(int(match["offset"] or 0), default)) if match else None
 
 
 def _check_place(place: Place, files: tuple[tuple[str, int], ...]) -> None:

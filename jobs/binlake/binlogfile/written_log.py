@@ -1,0 +1,243 @@
+"""``binlake.binlog.write``: a folder of binlog files, made or appended to by programs of their own.
+
+with binlake.binlog.write("/archive/mine") as log:
+    log.statement("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="shop")
+    with log.transaction() as transaction:
+        transaction.insert(orders, [{"id": 1, "note": "first"}])        # orders: a WrittenTable
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import pyarrow as pa
+
+from binlake import gtid as gtids
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Statement, staged_schema
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.events import EventType
+from binlake.binlog.integrity import describe_file
+from binlake.binlog.listing import list_events
+from binlake.binlog.locate import executed_before, last_complete
+from binlake.binlog.transport import FileTransport
+from binlake.binlogfile import table_map_bytes
+from binlake.binlogfile.row_bytes import RowImages
+from binlake.binlogfile.writer import BinlogWriter, FileEnd, Head, RowEvent
+from binlake.config.units import bytes_of_mb
+from binlake.errors import UsageError
+from binlake.position import FIRST_OFFSET, Flavour, Slice
+from binlake.schema.invalid import FAIL, InvalidValues
+from binlake.schema.table import Column, TableName
+
+_INDEX = "binlog.index"
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table whose rows are written. columns: in their order. key: names of the primary key's columns."""
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+
+class WrittenTransaction:
+    """A transaction that is being written."""
+
+    def __init__(self, writer: BinlogWriter, flavour: Flavour) -> None:
+        self._writer, self._flavour = writer, flavour
+
+    def insert(self, table: WrittenTable, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows by column, in Python's values of the registry's Arrow types. Raises StagingError for others."""
+        self._rows(table, [{"op": INSERT, "before": None, "after": row} for row in rows])
+
+    def update(self, table: WrittenTable, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """Write rows as they were before and as they are after."""
+        self._rows(table, [{"op": UPDATE, "before": before, "after": after} for before, after in rows])
+
+    def delete(self, table: WrittenTable, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows as they were."""
+        self._rows(table, [{"op": DELETE, "before": row, "after": None} for row in rows])
+
+    def _rows(self, table: WrittenTable, rows: Sequence[Mapping[str, Any]]) -> None:
+        place = {"file": 1, "offset": 0, "row": 0, "committed_us": 0, "gtid": None, "xid": None}
+        batch = pa.RecordBatch.from_pylist(
+            [{**place, **row} for row in rows], schema=staged_schema(table.columns, FAIL)
+        )
+        self.mutations(Mutations(table.name, table.columns, table.key, 0, batch))
+
+    def mutations(self, mutations: Mutations, invalid: InvalidValues = FAIL) -> None:
+        """Write rows as a log's ``mutations`` gives them. invalid: the policies with which they were read."""
+        fields = table_map_bytes.fields_of(mutations.columns)
+        described = f"{mutations.name}{mutations.columns}{mutations.key}".encode()
+        table_id = int.from_bytes(hashlib.blake2b(described, digest_size=5).digest(), "little") + 1
+        table_map = table_map_bytes.table_map(table_id, mutations.name, fields, mutations.key, self._flavour)
+        images = RowImages(mutations, fields, invalid)
+        op, held = 0, list[bytes]()
+        for now, *both in zip(images.op, images.before, images.after, strict=True):
+            if held and now != op:
+                self._writer.rows(RowEvent(op, table_map, len(fields), held))
+                held = []
+            op = now
+            held += [image for image in both if image is not None]
+        if held:
+            self._writer.rows(RowEvent(op, table_map, len(fields), held))
+
+
+class WrittenLog:
+    """A folder of binlog files that this process alone writes.
+
+    After each transaction all is on the disk. What a killed process wrote of a transaction is cut off by the next.
+    """
+
+    def __init__(self, folder: Path, flavour: Flavour, server_id: int, most: int) -> None:
+        """most: bytes after which a file ends with its transaction. Raises UsageError, CorruptEvent."""
+        self._folder, self._flavour, self._server_id, self._most = folder, flavour, server_id, most
+        folder.mkdir(parents=True, exist_ok=True)
+        self._index = (folder / _INDEX).open("a+")
+        try:
+            fcntl.flock(self._index, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._index.close()
+            raise UsageError(f"another process writes into {folder}", remedy="wait for it to end") from None
+        self._index.seek(0)
+        self._names = [line.strip().rpartition("/")[2] for line in self._index if line.strip()]
+        self._executed = str(gtids.parse("", flavour))
+        self._file: BinaryIO | None = None
+        self._writer: BinlogWriter | None = None
+        try:
+            if self._names:
+                self._go_on(self._names[-1])
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files. The log can be gone on with later."""
+        if self._file is not None:
+            self._file.close()
+        self._file = self._writer = None
+        self._index.close()
+
+    def position(self) -> str:
+        """Return ``FILE:OFFSET``, the end of the log."""
+        offset = self._writer.end.offset if self._writer else FIRST_OFFSET
+        return f"{self._names[-1] if self._names else _name(1)}:{offset}"
+
+    @contextmanager
+    def transaction(self, gtid: str | None = None, committed_us: int | None = None) -> Iterator[WrittenTransaction]:
+        """Write a transaction, which ends with the block; one whose block raises isn't written.
+
+        gtid: as the server writes it. committed_us: µs since 1970 UTC; by default now.
+        """
+        head = Head(time.time_ns() // 1000 if committed_us is None else committed_us, gtid)
+        writer = self._writer_of(head)
+        before = FileEnd(writer.end.offset, writer.end.transactions, writer.end.last_us)
+        try:
+            writer.begin(head)
+            yield WrittenTransaction(writer, self._flavour)
+            writer.commit()
+        except BaseException:
+            self._take_back(before)
+            raise
+        self._written(gtid)
+
+    def statement(
+        self, text: str, *, database: str = "", gtid: str | None = None, committed_us: int | None = None
+    ) -> None:
+        """Write a statement that is a transaction by itself, such as CREATE TABLE. database: its default database."""
+        head = Head(time.time_ns() // 1000 if committed_us is None else committed_us, gtid)
+        writer = self._writer_of(head)
+        logged = Statement(self._names[-1], writer.end.offset, 0, head.committed_us, gtid, database, 0, text)
+        writer.statement(head, logged)
+        self._written(gtid)
+
+    # files ------------------------------------------------------------------------------------------------------------
+    def _go_on(self, name: str) -> None:
+        """Open the last file behind its last whole transaction, unless it is closed by a ROTATE."""
+        transport = FileTransport(self._folder)
+        self._flavour = "mariadb" if describe_file(transport, name).mariadb else "mysql"
+        size = transport.whole_events(name)
+        end, known = last_complete(transport, Slice(name, FIRST_OFFSET, size, 0, whole=False))
+        self._executed = str(executed_before(transport, name, size).adding(known))
+        whole = Slice(name, FIRST_OFFSET, end, 0, whole=False)
+        kinds = [event.kind for event in list_events(transport, whole)]
+        boundaries = list(transaction_boundaries(transport, whole))
+        if kinds[-1] == EventType.ROTATE:
+            return
+        self._file = (self._folder / name).open("r+b")
+        os.truncate(self._file.fileno(), end)
+        self._file.seek(end)
+        last_us = boundaries[-1].committed_us if boundaries else 0
+        self._writer = BinlogWriter(
+            self._file, self._flavour, server_id=self._server_id, end=FileEnd(end, len(boundaries), last_us)
+        )
+
+    def _writer_of(self, head: Head) -> BinlogWriter:
+        """Return the writer of the present file; of a new one where that is full, or there is none."""
+        if self._writer is not None and self._writer.end.offset >= self._most:
+            self._writer.close(_name(len(self._names) + 1))
+            self._sync()
+            assert self._file is not None
+            self._file.close()
+            self._writer = None
+        if self._writer is None:
+            name = _name(len(self._names) + 1)
+            self._file = (self._folder / name).open("w+b")
+            self._writer = BinlogWriter.begun(
+                self._file, self._flavour, server_id=self._server_id, created_us=head.committed_us,
+                previous_gtids=self._executed,
+            )  # fmt: skip
+            self._sync()
+            self._index.write(f"./{name}\n")
+            self._index.flush()
+            os.fsync(self._index.fileno())
+            self._names.append(name)
+        return self._writer
+
+    def _take_back(self, end: FileEnd) -> None:
+        assert self._file is not None
+        self._file.flush()
+        os.truncate(self._file.fileno(), end.offset)
+        self._file.seek(end.offset)
+        self._writer = BinlogWriter(self._file, self._flavour, server_id=self._server_id, end=end)
+
+    def _written(self, gtid: str | None) -> None:
+        self._sync()
+        if gtid:
+            self._executed = str(gtids.parse(self._executed, self._flavour).adding([gtid]))
+
+    def _sync(self) -> None:
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _name(number: int) -> str:
+    return f"binlog.{number:06d}"
+
+
+def write(folder: str | Path, *, flavour: Flavour = "mysql", server_id: int = 1, file_mb: float = 256) -> WrittenLog:
+    """Open a folder of binlog files to append to it, and make it where it isn't there.
+
+    flavour: of a new log, as whose server's it is written. server_id: of its events. file_mb: MB (10**6 bytes) after
+    which a file ends. Raises UsageError if another process writes into it, CorruptEvent.
+    """
+    return WrittenLog(Path(folder), flavour, server_id, bytes_of_mb(file_mb))
