@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,7 +104,7 @@ def test_the_namespace_of_topics_schemas_and_sources_is_the_feeds_own() -> None:
     changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ("id",)), batch, "binlog.000001")
     end = TransactionEnd("uuid:1", 1, {TableName("a", "t"): 1})
 
-    def told(**made: str) -> list[str]:
+    def told(**made: Any) -> list[str]:
         config = DebeziumFormat(type="debezium", schemas=True, **made)
         form = Debezium(config, FeedContext("f", "shop", "server", "mysql"), JsonWriter(schemas=True))
         ((message,),) = form.changes(changes)
