@@ -207,15 +207,14 @@ def measure(
             stdout=subprocess.PIPE, stderr=open(HOME / "log", "wb"), preexec_fn=die_with_parent,  # noqa: SIM115
         )  # fmt: skip
         _wait_for_batches(config, writer, 3)
-        recorded, began = RecordedTimes(config), time.time()
+        recorded, began, before = RecordedTimes(config), time.time(), writer.changes
         with writer.at_work():
-            before = writer.changes
             for second in range(round(seconds)):
                 measured.usage.append(Usage.of(process.pid))
                 if second % 60 == 30:
                     recorded.look()
                 time.sleep(1)
-            measured.changes = writer.changes - before
+        measured.changes = writer.changes - before
         _wait_for_the_head(server, config)
         _wait_for_feeds(config)
         recorded.look()

@@ -34,12 +34,13 @@ feeds:
 
 class Arrivals:
     """Committed messages as a consumer gets them. delays: when each change committed, and after how many seconds it
-    came."""
+    came. places: where each stands in the log."""
 
     def __init__(self, address: str) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self.delays: list[tuple[float, float]] = []
+        self.places: list[tuple[str, int, int]] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address, "group.id": uuid.uuid4().hex, "isolation.level": "read_committed",
@@ -66,8 +67,10 @@ class Arrivals:
             now = time.time()
             for message in messages:
                 assert message.error() is None, message.error()
-                committed = json.loads(message.value() or b"")["source"]["ts_us"] / 1e6
+                source = json.loads(message.value() or b"")["source"]
+                committed = source["ts_us"] / 1e6
                 self.delays.append((committed, now - committed))
+                self.places.append((source["file"], source["pos"], source["row"]))
 
 
 def figures(seconds: float, pace: float, tables: int) -> list[Figure]:
@@ -80,6 +83,7 @@ def figures(seconds: float, pace: float, tables: int) -> list[Figure]:
             time.sleep(2)
     began = measured.delays[0][0]
     came = bench_follow.Freshness([one for one in arrivals.delays if one[0] >= began])
+    assert len(set(arrivals.places)) == len(arrivals.places), "a change came twice"
     assert len(came.delays) == measured.changes, f"{len(came.delays)} of {measured.changes} changes came"
     what = f"followed, {tables} tables, log to Kafka"
     return [
