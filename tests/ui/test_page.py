@@ -161,7 +161,7 @@ def test_what_is_at_work_is_seen_as_it_goes_on_and_cancelled(page: Page, past: P
     at_work.get_by_role("button", name="Cancel").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Cancel the run").click()
-    expect(dialog.get_by_text("what is committed stays")).to_be_visible()
+    expect(dialog.get_by_text("its tasks are being ended; what is committed stays")).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
     expect(at_work).to_have_count(0)
     with create_session() as session:

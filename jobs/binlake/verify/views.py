@@ -36,6 +36,7 @@ class ViewPool:
         for source in sources:
             self._free.put(source)
         self._sources = sources
+        self._closing = threading.Lock()
         self._executor = ThreadPoolExecutor(len(sources))
 
     def submit(self, task: Callable[[Source], T]) -> Future[T]:
@@ -64,9 +65,11 @@ class ViewPool:
         threading.Thread(target=work, daemon=True).start()
 
     def close(self) -> None:
+        """End the transactions. Several threads may call it."""
         self._executor.shutdown(cancel_futures=True)
-        for source in self._sources:
-            source.close()
+        with self._closing:
+            for source in self._sources:
+                source.close()
 
 
 class ReadViews:
