@@ -342,12 +342,11 @@ class PipelineConfig(Section):
         base = self.tables.ghost_of(name.database, name.table) or name.table
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
         modes = self.mirror_modes(name)
-        told = tuple(sorted(set(modes.row_metadata)))
         return replace(
             shape,
             invalid=self.invalid,
             soft_delete=modes.soft_delete,
-            row_metadata=told,
+            row_metadata=tuple(sorted(set(modes.row_metadata))),
             without_rows=not modes.mirror,
         )
 

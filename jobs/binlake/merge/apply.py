@@ -131,8 +131,8 @@ def apply_batch(
         with at_work.on(group.tables):
             return _Group(spark, config, batch, position, group, frozenset(lost), report).run()
 
-    told = shown_progress(config, report, "merged")
-    with told as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
+    shown = shown_progress(config, report, "merged")
+    with shown as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, group) for group in _with_beside(groups(working), steps.beside)]
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:

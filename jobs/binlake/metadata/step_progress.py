@@ -92,9 +92,9 @@ class _Written:
             unchanged += 1
             newest = self.newest
             if newest is not None and (newest != written or unchanged >= _ALIVE):
-                told = StepProgress(self._step, *newest, self._began_us, now_us())
+                progress = StepProgress(self._step, *newest, self._began_us, now_us())
                 with suppress(Exception):  # whatever a store raises, the step goes on
-                    files.replace_bytes(self._path, json.dumps(asdict(told)).encode())
+                    files.replace_bytes(self._path, json.dumps(asdict(progress)).encode())
                 written, unchanged = newest, 0
         if written is not None:
             with suppress(Exception):  # whatever a store raises, the step goes on

@@ -338,8 +338,8 @@ class _Comparison:
             result = not_compared(name, marks.get(name), name in tables, views.position)
             return result or self._compare(tables[name], views, marks[name])
 
-        told = shown_progress(self.config, self.report, "compared")
-        with ThreadPoolExecutor(self.workers) as side_by_side, told as show:
+        shown = shown_progress(self.config, self.report, "compared")
+        with ThreadPoolExecutor(self.workers) as side_by_side, shown as show:
             futures = {name: side_by_side.submit(compare_table, name) for name in everything}
             progress = ComparisonProgress(self._parts, self._rows, self.began)
             ended = self._wait_for_results(futures, progress, show)

@@ -102,15 +102,15 @@ SECONDS = Unit(duration, _SECONDS)
 
 def columns(label: str, periods: Periods, series: Sequence[Series], unit: Unit, width: int) -> str:
     """Return columns in which the series stand on each other."""
-    sums = [sum(one.values[at] or 0 for one in series) for at in range(periods.count)]
+    sums = [sum(member.values[at] or 0 for member in series) for at in range(periods.count)]
     plot = _Plot(label, periods, width, unit, max(sums, default=0))
     for at in range(periods.count):
         base = 0.0
-        for one in series:
-            value = one.values[at] or 0
+        for member in series:
+            value = member.values[at] or 0
             if value:
                 top, bottom = plot.y(base + value), plot.y(base)
-                plot.rectangle(at, top, max(bottom - top, 0.5), one.look)
+                plot.rectangle(at, top, max(bottom - top, 0.5), member.look)
             base += value
     plot.hits(lambda at: _said(series, at, unit))
     return plot.text()
@@ -143,20 +143,20 @@ def line(
 def lanes(label: str, periods: Periods, series: Sequence[Series], width: int) -> str:
     """Return a lane for each series, with a mark in each period in which something happened."""
     plot = _Plot(label, periods, width, None, 0, height=_LANE * len(series), left=_LANES_LEFT)
-    for lane, one in enumerate(series):
+    for lane, member in enumerate(series):
         middle = _TOP + lane * _LANE + _LANE / 2
         plot.draw("line", "grid", x1=_LANES_LEFT, x2=width - _RIGHT, y1=middle, y2=middle)
-        plot.write(_LANES_LEFT - 8, middle + 4, one.name, "scale", anchor="end")
-        for at, value in enumerate(one.values):
+        plot.write(_LANES_LEFT - 8, middle + 4, member.name, "scale", anchor="end")
+        for at, value in enumerate(member.values):
             if value:
                 radius = 3.5 if value < 2 else 5
-                plot.draw("circle", "mark " + one.look, cx=round(plot.x(at) + plot.step / 2, 1), cy=middle, r=radius)
-    plot.hits(lambda at: _said([one for one in series if one.values[at]], at, COUNT) or "nothing")
+                plot.draw("circle", "mark " + member.look, cx=round(plot.x(at) + plot.step / 2, 1), cy=middle, r=radius)
+    plot.hits(lambda at: _said([member for member in series if member.values[at]], at, COUNT) or "nothing")
     return plot.text()
 
 
 def _said(series: Sequence[Series], at: int, unit: Unit) -> str:
-    values = ((one.name, one.values[at]) for one in series)
+    values = ((member.name, member.values[at]) for member in series)
     return ", ".join(f"{name} {'not known' if value is None else unit.text(value)}" for name, value in values)
 
 

@@ -43,8 +43,8 @@ def events(config: PipelineConfig, kind: Kind | None, before_us: int | None, cou
     """Return the newest events. kind: only these. before_us: only those before that time."""
     metadata = metadata_of(config)
     read = [_READERS[kind]] if kind else list(_READERS.values())
-    found = [event for reader in read for event in reader(metadata, before_us, count)]
-    ordered = sorted(found, key=lambda event: event.at_us, reverse=True)
+    happened = [event for reader in read for event in reader(metadata, before_us, count)]
+    ordered = sorted(happened, key=lambda event: event.at_us, reverse=True)
     oldest = ordered[:count][-1].at_us if ordered else 0  # a server may tell the seconds of its statements alone
     newest = [event for event in ordered if event.at_us >= oldest]
     return {"source": config.source.name, "events": [asdict(event) for event in newest], "now_us": now_us()}

@@ -60,7 +60,7 @@ def over_time(config: PipelineConfig, span: Span, width: int) -> dict[str, Any]:
     return {
         "source": config.source.name,
         "span": span,
-        "charts": [asdict(one) for one in drawn if one],
+        "charts": [asdict(chart) for chart in drawn if chart],
         "compared": [asdict(day) for day in compared_days(metadata, since)],
         "now_us": now,
     }
@@ -122,17 +122,17 @@ def _headroom(config: PipelineConfig, periods: Periods, left: Sequence[float | N
 
 def _rows(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     kinds = ("inserted", "updated", "deleted")
-    series = [Series(kind, kind, [getattr(one, kind) for one in ran]) for kind in kinds]
+    series = [Series(kind, kind, [getattr(period, kind) for period in ran]) for kind in kinds]
     title, says = "Rows changed", "Of batches recorded in each period."
     svg = charts.columns(title, periods, series, COUNT, width)
     return Drawn("rows", title, says, {kind: kind for kind in kinds}, svg)
 
 
 def _phases(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
-    known = {phase for one in ran for phase, seconds in one.seconds.items() if seconds}
+    known = {phase for period in ran for phase, seconds in period.seconds.items() if seconds}
     names = [*_PHASES, *sorted(known - {*_PHASES, WAITING}), WAITING]
     looks = {name: _LOOKS_OF_PHASES.get(name, "phase-4") for name in names}
-    series = [Series(name, looks[name], [one.seconds.get(name, 0.0) for one in ran]) for name in names]
+    series = [Series(name, looks[name], [period.seconds.get(name, 0.0) for period in ran]) for name in names]
     title = "Time of runs, by phase"
     says = "Waiting is what a run took beyond its phases: in Airflow mostly the start of tasks."
     return Drawn("phases", title, says, looks, charts.columns(title, periods, series, SECONDS, width))
@@ -151,7 +151,7 @@ def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], width: int
     for name, (table, column) in _TIMES.items():
         lanes[name] = [row[column] for row in metadata.read(table, [column], where=f"{column} >= {since}")]
     series = [
-        Series("syncs", "event-syncs", [one.runs for one in ran]),
+        Series("syncs", "event-syncs", [period.runs for period in ran]),
         *(Series(name, f"event-{name.lower()}", _counted(periods, times)) for name, times in lanes.items()),
     ]
     title, says = "What happened", "A mark for each period in which something did; all of it is listed below."

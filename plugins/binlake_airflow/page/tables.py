@@ -192,7 +192,7 @@ def table_names(config: PipelineConfig) -> dict[str, TableName]:
 def _lake_types(column: Column, invalid: InvalidValues) -> dict[str, str]:
     """Return the types of the columns that the lake has of a column, by their names; none if it can't be mirrored."""
     try:
-        return {one.name: one.delta for one in columns_of([column], invalid)}
+        return {here.name: here.delta for here in columns_of([column], invalid)}
     except UnsupportedColumn:
         return {}
 

@@ -80,10 +80,10 @@ class Totals:
             self._catch_up()
             by_hour = periods.width_us % HOUR_US == 0
             known, width = (self._hours, HOUR_US) if by_hour else (self._minutes, MINUTE_US)
-            for number, one in known.items():
+            for number, in_period in known.items():
                 index = (number * width - periods.since_us) // periods.width_us
                 if 0 <= index < periods.count:
-                    ran[index].add(one)
+                    ran[index].add(in_period)
         return ran
 
     def _catch_up(self) -> None:
