@@ -22,7 +22,8 @@ from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError, WrittenMeanwhile
 from binlake.metadata import table_versions
-from binlake.metadata.metadata import Metadata, Newest, literal, now_us
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.metadata.record import log_noted
 from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
@@ -85,14 +86,14 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     kinds = metadata.read("runs", ["kind", "ended_us"])
     runs = [row["ended_us"] for row in kinds if row["kind"] in ("sync", "bootstrap")]
     batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
-    looks = [row["at_us"] for row in metadata.read("source_log", ["at_us"], newest=Newest("at_us", 1))]
+    seen = log_noted(metadata)
     needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
     predicates = {
         "runs": f"ended_us < {min(old, max(runs, default=old))}",
         "batches": f"updated_us < {old} AND state = 'recorded' AND batch < {needed}",
         "verifications": f"at_us < {old}",
         "repairs": f"at_us < {old}",
-        "source_log": f"at_us < {min(old, max(looks, default=old))}",
+        "source_log": f"at_us < {min(old, seen['at_us'] if seen else old)}",
         "quarantine": f"at_us < {old_quarantine}" + (f" AND table_id NOT IN ({stopped})" if stopped else ""),
     }
     if ended := _snapshots_ended(metadata, old):

@@ -59,9 +59,8 @@ def read(config: PipelineConfig) -> list[StepProgress]:
     running: list[StepProgress] = []
     for step in STEPS:
         path = _path(config, step)
-        with suppress(BinlakeError, OSError, ValueError, TypeError):  # it goes while it is read
-            if files.exists(path):
-                running.append(StepProgress(**json.loads(files.read_text(path))))
+        with suppress(BinlakeError, OSError, ValueError, TypeError):  # most are never there, or go while they are read
+            running.append(StepProgress(**json.loads(files.read_text(path))))
     return [step for step in running if step.at_us > now_us() - _SILENT_US]
 
 
