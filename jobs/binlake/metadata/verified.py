@@ -26,14 +26,14 @@ def through(metadata: Metadata) -> dict[str, dict[str, Any]]:
 
 def batches(config: PipelineConfig, metadata: Metadata) -> dict[str, int | None]:
     """Return the batch up to which each table that follows the log is known equal, by ``database.table``; None for one
-    of which that isn't known. Tables without a mirror aren't verified, and left out."""
+    of which that isn't known. What isn't verified is left out: tables without a mirror, or that the YAML leaves out."""
     by_life = through(metadata)
     lives = metadata.read("watermarks", ["table_id", "database", "table"], where="status = 'following'")
     named = {TableName(row["database"], row["table"]): row["table_id"] for row in lives}
     return {
         str(name): by_life[life]["batch"] if life in by_life else None
         for name, life in named.items()
-        if config.is_read(name)
+        if config.included(name) and config.is_read(name)
     }
 
 
