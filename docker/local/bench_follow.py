@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from servers import PRIVATE, Server, die_with_parent
+from side_thread import beside
 
 HOME = PRIVATE / "bench" / "follow"
 ROWS, IN_A_TRANSACTION = 2_000, 5
@@ -103,16 +104,8 @@ class Writer:
                 f"INSERT INTO follow.t{number} VALUES {rows}",
             )
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        over = threading.Event()
-        thread = threading.Thread(target=self._work, args=(over,))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def at_work(self) -> AbstractContextManager[None]:
+        return beside(self._work)
 
     def _work(self, over: threading.Event) -> None:
         began, transactions = time.monotonic(), 0

@@ -15,13 +15,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import bench_follow
 import broker
 from bench_figures import Figure, keep, show
 from binlake.report import Report
+from side_thread import beside
 
 TOPIC = "changes"
 _FEEDS = """
@@ -51,15 +52,8 @@ class Arrivals:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        over = threading.Event()
-        thread = threading.Thread(target=self._take, args=(over,))
-        thread.start()
-        try:
+        with closing(self._consumer), beside(self._take):
             yield
-        finally:
-            over.set()
-            thread.join()
-            self._consumer.close()
 
     def _take(self, over: threading.Event) -> None:
         while not over.is_set():

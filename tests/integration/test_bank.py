@@ -4,11 +4,11 @@ reads it."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +18,7 @@ from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import Lake, place_of
 from binlake.report import Report
 from mirror import Mirror
+from side_thread import beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,22 +96,14 @@ class Bank:
         self.transfer()
         self.move_account()
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def at_work(self) -> AbstractContextManager[None]:
         """Let transfers go on."""
-        over = Event()
 
-        def work() -> None:
+        def work(over: Event) -> None:
             while not over.wait(0.01):
                 self.work()
 
-        thread = Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return beside(work)
 
     def money(self) -> dict[str, Decimal]:
         select = " UNION ALL ".join(f"SELECT '{table}', SUM(money) FROM {table}" for table in self.tables)
