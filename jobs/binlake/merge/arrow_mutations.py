@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,8 @@ COMMIT = ("committed_us", "gtid")
 IMAGES = ("op", "before", "after")
 HELD = "held "
 """Column with the offset at which a row of an XA transaction was logged; 0 for other rows. A name of binlake's own."""
+_SMALL = 8_000_000
+"""Bytes of staged files that are read at once: of more, the order is read first, and then a part at a time."""
 
 
 def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
@@ -50,13 +52,47 @@ def newest_mutations(
 ) -> pa.Table:
     """Return IMAGES of the same mutations in their order: who committed them, and when, is a third of the bytes of
     short ones. more: of COMMIT and SEQUENCE, what is wanted all the same. Raises what ``ordered_mutations`` does."""
-    if step.xa or step.schema.row_end or any(file.xids or file.void for file in step.files):
+    if _are_moved(step):
         return ordered_mutations(life, step, invalid, most).select([*IMAGES, *more])
     parts = [rows for _, rows in _read(step.files, step, invalid, most, [name for name in more if name in COMMIT])]
     rows = pa.concat_tables(parts, promote_options="default")
-    if min(file.first[:2] for file in step.files) < life.low.order:
+    if _begins_before(step, life):
         rows = _behind(rows, life.low.order)
     return _in_order(rows, SEQUENCE).drop_columns([name for name in SEQUENCE if name not in more])
+
+
+def newest_in_parts(
+    life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
+) -> Iterator[pa.Table]:
+    """Yield what ``newest_mutations`` returns, of large files some 16 MiB of memory at a time."""
+    small = sum(file.bytes for file in step.files) <= _SMALL
+    if small or _are_moved(step) or _begins_before(step, life) or not _are_in_order(step.files):
+        yield newest_mutations(life, step, invalid, most, more)
+        return
+    room = most
+    for file in step.files:
+        for part in parquet_files.read_parts(file.path, (*IMAGES, *more)):
+            room -= part.nbytes
+            if room < 0:
+                raise _too_large(most)
+            yield _as_staged(part, file, step, invalid).select([*IMAGES, *more])
+            del part
+            pa.default_memory_pool().release_unused()  # half as much again, of what is read in small pieces
+
+
+def _are_in_order(files: Sequence[StagedFile]) -> bool:
+    """Tell whether the rows of these files, one after the other, are in the order of the log."""
+    parts = [part for file in files for part in parquet_files.read_parts(file.path, SEQUENCE, narrow=True)]
+    return _is_in_order(pa.concat_tables(parts), SEQUENCE)
+
+
+def _are_moved(step: MergeStep) -> bool:
+    """Tell whether mutations have other places than those where they were logged, or none."""
+    return bool(step.xa or step.schema.row_end or any(file.xids or file.void for file in step.files))
+
+
+def _begins_before(step: MergeStep, life: Life) -> bool:
+    return min(file.first[:2] for file in step.files) < life.low.order
 
 
 def _files_of_xa(step: MergeStep) -> list[StagedFile]:
@@ -73,11 +109,20 @@ def _read(
         room = most - sum(rows.nbytes for _, rows in parts)
         rows = parquet_files.read_within(file.path, room, (*IMAGES, *SEQUENCE, *more))
         if rows is None:
-            raise LeftToSpark(f"the staged rows take more than {most / 1e6:,.0f} MB of memory")
-        schema = staged_schema(file.columns, invalid)
-        rows = rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
-        parts.append((file, _with_vectors(rows, vectors_in_bytes(step.schema.logged, file.columns))))
+            raise _too_large(most)
+        parts.append((file, _as_staged(rows, file, step, invalid)))
     return parts
+
+
+def _as_staged(rows: pa.Table, file: StagedFile, step: MergeStep, invalid: InvalidValues) -> pa.Table:
+    """Return rows of a staged file with the types that they were staged with."""
+    schema = staged_schema(file.columns, invalid)
+    rows = rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
+    return _with_vectors(rows, vectors_in_bytes(step.schema.logged, file.columns))
+
+
+def _too_large(most: int) -> LeftToSpark:
+    return LeftToSpark(f"the staged rows take more than {most / 1e6:,.0f} MB of memory")
 
 
 def _plain(rows: pa.Table, file: StagedFile) -> pa.Table:

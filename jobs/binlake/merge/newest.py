@@ -12,7 +12,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE
 from binlake.config import PipelineConfig
 from binlake.delta.key_ranges import image_column
-from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_mutations
+from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_in_parts
 from binlake.merge.own_values import Written, with_own
 from binlake.merge.position_texts import mutation_texts
 from binlake.schema import arithmetic
@@ -37,13 +37,22 @@ def newest_rows(
     the key deletes the old one, and then writes the new one.
     """
     more = ("committed_us", *SEQUENCE) if own_columns(step.schema) else ()
-    staged = newest_mutations(life, step, config.invalid, most, more)
-    staged = staged.append_column("number", pa.array(np.arange(staged.num_rows)))
-    came = _where(staged.select(["after", "number", *more]), pc.not_equal(staged["op"], DELETE))
-    gone = pc.or_(pc.equal(staged["op"], DELETE), moved(step.schema, staged))
-    left = staged.select(["before", "number", *more]).filter(gone)
-    del staged  # most old images aren't asked for again
-    return _newest(step.schema, [column for column in columns if column.holds != "own"], came, left, batch)
+    came: list[pa.Table] = []
+    left: list[pa.Table] = []
+    count = 0
+    for staged in newest_in_parts(life, step, config.invalid, most, more):
+        numbered = staged.append_column("number", pa.array(np.arange(count, count + staged.num_rows)))
+        count += staged.num_rows
+        is_delete = pc.equal(staged["op"], DELETE)
+        came.append(_where(numbered.select(["after", "number", *more]), pc.invert(is_delete)))
+        left.append(numbered.select(["before", "number", *more]).filter(pc.or_(is_delete, moved(step.schema, staged))))
+        del staged, numbered  # most old images aren't asked for again
+    shared = [column for column in columns if column.holds != "own"]
+    return _newest(step.schema, shared, _together(came), _together(left), batch)
+
+
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def _newest(
@@ -60,13 +69,13 @@ def _newest(
             "after": with_own(keys["after"], schema, _written(came, batch), deleted=False),
             "before": with_own(keys["before"], schema, _written(left, batch), deleted=True),
         }
-    ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
-    changes = pa.concat_tables(
-        [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
-    )
     standing = ("after", "before") if schema.soft_delete else ("after",)
-    if _are_different_numbers(changes.select(schema.key)):
-        return changes.select(schema.key), pa.concat_tables([keys[image] for image in standing])
+    changed = pa.concat_tables([keys[image].select(schema.key) for image in ("before", "after")])
+    if _are_different_numbers(changed):
+        return changed, pa.concat_tables([keys[image] for image in standing])
+    ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
+    places = pa.chunked_array([chunk for image in ("before", "after") for chunk in ranks[image].chunks])
+    changes = changed.append_column(PLACE, places)
     last = changes.group_by(list(schema.key), use_threads=False).aggregate([(PLACE, "max")])
     if last.num_rows == changes.num_rows:  # no key occurs twice
         return last.select(schema.key), pa.concat_tables([keys[image] for image in standing])

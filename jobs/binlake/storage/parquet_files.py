@@ -65,23 +65,33 @@ def read_within(
     ArrowException.
     """
     tables: list[pa.Table] = []
-    small: list[pa.RecordBatch] = []
-    room, waiting = max_bytes, 0
+    room = max_bytes
+    for part in read_parts(path, columns, narrow=narrow):
+        room -= part.nbytes
+        if room < 0:
+            return None
+        tables.append(part)
+    return pa.concat_tables(tables)
+
+
+def read_parts(path: str, columns: Sequence[str] | None = None, *, narrow: bool = False) -> Iterator[pa.Table]:
+    """Read a Parquet file, or those of some columns that it has, in this thread, some 16 MiB of memory at a time.
+
+    Yields at least one table, which may have no row. narrow: see ``read_within``. Raises OSError and ArrowException.
+    """
+    waiting: list[pa.RecordBatch] = []
+    size = 0
     with files.opened(path) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         chosen = names if columns is None else [name for name in names if name in columns]
         for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
-            small.append(batch)
-            size = batch.nbytes
-            room, waiting = room - size, waiting + size
-            if room < 0:
-                return None
-            if waiting > _COMBINED:
-                tables.append(pa.Table.from_batches(small).combine_chunks())
-                small, waiting = [], 0
-        schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
-        return pa.concat_tables([*tables, pa.Table.from_batches(small, schema)])
+            waiting.append(batch)
+            size += batch.nbytes
+            if size > _COMBINED:
+                yield pa.Table.from_batches(waiting).combine_chunks()
+                waiting, size = [], 0
+        yield pa.Table.from_batches(waiting, pa.schema([file.schema_arrow.field(name) for name in chosen]))
 
 
 def read_rows(path: str, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:

@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
+from binlake.errors import LeftToSpark
+from binlake.merge import arrow_mutations
 from binlake.merge.newest import newest_rows
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import Column, TableSchema
+from binlake.storage import parquet_files
 
 Row = dict[str, Any]
 Mutation = tuple[int, Row | None, Row | None]
@@ -24,8 +27,8 @@ COLUMNS = (
     Column("name", "varchar", length=9, charset="utf8mb4", nullable=False),
     Column("v", "varchar", length=99, charset="utf8mb4"),
 )
-COUNTING = pa.proxy_memory_pool(pa.default_memory_pool())
-"""It must outlive what is taken from it."""
+COUNTING: list[pa.MemoryPool] = []
+"""Memory pools, which must outlive what is taken from them."""
 
 
 def staged(path: Path, number: int, mutations: list[Mutation], *, backwards: bool = False) -> Any:
@@ -37,17 +40,24 @@ def staged(path: Path, number: int, mutations: list[Mutation], *, backwards: boo
     ]  # fmt: skip
     schema = staged_schema(COLUMNS, FAIL)
     pq.write_table(pa.Table.from_pylist(rows[::-1] if backwards else rows, schema), path)
-    return SimpleNamespace(path=str(path), columns=COLUMNS, first=(number, 100, 0), xids={}, void=())
+    return SimpleNamespace(
+        path=str(path), bytes=path.stat().st_size, columns=COLUMNS, first=(number, 100, 0), xids={}, void=()
+    )
 
 
 def newest_tables(
-    files: list[Any], key: tuple[str, ...] = ("id",), low: tuple[int, int] = (0, 0), *, soft_delete: bool = False
+    files: list[Any],
+    key: tuple[str, ...] = ("id",),
+    low: tuple[int, int] = (0, 0),
+    *,
+    soft_delete: bool = False,
+    most: int = 1 << 30,
 ) -> tuple[pa.Table, pa.Table]:
     schema = TableSchema(COLUMNS, key, "primary", soft_delete=soft_delete)
     step: Any = SimpleNamespace(schema=schema, files=files, xa=())
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
     config: Any = SimpleNamespace(invalid=FAIL)
-    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, 1 << 30)
+    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, most)
     assert found is not None
     return found
 
@@ -78,10 +88,22 @@ def walk(chance: random.Random, count: int, key: tuple[str, ...]) -> tuple[list[
     return mutations, rows, touched
 
 
+def read_a_row_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every staged file for a large one, and read its rows in the smallest parts."""
+    monkeypatch.setattr(arrow_mutations, "_SMALL", 0)
+    monkeypatch.setattr(parquet_files, "_FEW_ROWS", 1)
+    monkeypatch.setattr(parquet_files, "_COMBINED", 0)
+
+
 @pytest.mark.parametrize("key", [("id",), ("name",), ("name", "id")], ids=["number", "text", "two columns"])
 @pytest.mark.parametrize("backwards", [False, True], ids=["in order", "backwards"])
 @pytest.mark.parametrize("count", [3, 200])
-def test_the_last_word_on_each_key_stands(tmp_path: Path, key: tuple[str, ...], backwards: bool, count: int) -> None:
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+def test_the_last_word_on_each_key_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...], backwards: bool, count: int, large: bool
+) -> None:
+    if large:
+        read_a_row_at_a_time(monkeypatch)
     for seed in range(5):
         mutations, rows, touched = walk(random.Random(seed), count, key)
         half = len(mutations) // 2
@@ -100,17 +122,34 @@ def test_mutations_before_the_snapshot_are_left_out(tmp_path: Path) -> None:
     assert newest([file], ("id",), low=(1, 101)) == ({(2,), (3,)}, rows[2:])
 
 
-def test_rows_under_new_keys_are_held_once(tmp_path: Path) -> None:
+def test_large_files_that_take_too_much_memory_are_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_a_row_at_a_time(monkeypatch)
+    rows = [{"id": number, "name": "n", "v": "v" * 99} for number in range(100)]
+    file = staged(tmp_path / "1.parquet", 1, [(INSERT, None, row) for row in rows])
+    with pytest.raises(LeftToSpark, match="the staged rows take more than 0 MB of memory"):
+        newest_tables([file], most=5_000)
+
+
+@pytest.mark.parametrize(("small", "most"), [(8_000_000, 1.6), (0, 1.35)], ids=["small", "large"])
+def test_rows_under_new_keys_are_held_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, most: float
+) -> None:
+    monkeypatch.setattr(arrow_mutations, "_SMALL", small)
+    monkeypatch.setattr(parquet_files, "_COMBINED", 1 << 19)
     rows = [{"id": number, "name": "n", "v": "v" * 99} for number in range(50_000)]
     file = staged(tmp_path / "1.parquet", 1, [(INSERT, None, row) for row in rows])
+    counting = pa.proxy_memory_pool(pa.default_memory_pool())
+    COUNTING.append(counting)
     before = pa.default_memory_pool()
-    pa.set_memory_pool(COUNTING)
+    pa.set_memory_pool(counting)
     try:
         changed, stand = newest_tables([file])
     finally:
         pa.set_memory_pool(before)
     assert (changed.num_rows, stand.num_rows) == (50_000, 50_000)
-    assert COUNTING.max_memory() < 2.2 * stand.nbytes
+    assert counting.max_memory() < most * stand.nbytes
 
 
 @pytest.mark.parametrize("seed", range(10))
