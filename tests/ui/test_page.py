@@ -383,6 +383,15 @@ def test_who_may_only_look_sees_no_buttons(served: Served, browser: Browser, pas
     page.context.close()
 
 
+VIEWS = {
+    "overview": "",
+    "source": "?source=shop",
+    "table": "?source=shop&table=shop.table_0007&at=noon",
+    "run": "?source=shop&batch=40",
+    "events": "?source=shop&events=all",
+}
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_light_and_dark_are_read_at_any_width(
     served: Served, browser: Browser, past: Past, tmp_path: Path, dark: bool
@@ -390,13 +399,7 @@ def test_light_and_dark_are_read_at_any_width(
     """Screenshots are kept in the test's folder."""
     for width in (1280, 400):
         page = served.open(browser, "ada", "ADMIN", width=width, dark=dark)
-        for name, query in (
-            ("overview", ""),
-            ("source", "?source=shop"),
-            ("table", "?source=shop&table=shop.table_0007&at=noon"),
-            ("run", "?source=shop&batch=40"),
-            ("events", "?source=shop&events=all"),
-        ):
+        for name, query in VIEWS.items():
             page.goto(f"{served.url}/binlake/{query}")
             page.locator("#main :is(.card, .events)").first.wait_for()
             colours = page.evaluate(
@@ -408,6 +411,46 @@ def test_light_and_dark_are_read_at_any_width(
             assert beyond <= 0, f"{name} is wider than {width} pixels by {beyond}"
             page.screenshot(path=tmp_path / f"{name}-{width}-{'dark' if dark else 'light'}.png", full_page=True)
         page.context.close()
+
+
+HIDDEN = """width => {
+  const hidden = [];
+  const beyond = (part, box) => {
+    const [inner, outer] = [part.getBoundingClientRect(), box.getBoundingClientRect()];
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1;
+  };
+  const said = (why, part) => hidden.push(`${why}: ${part.tagName} ${part.textContent.trim().slice(0, 60)}`);
+  for (const part of document.querySelectorAll("#main :is(.card, tbody) *")) {
+    const words = [...part.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+    if (!words || part.closest("svg, [hidden]")) continue;
+    if (getComputedStyle(part).display === "none") said("not shown", part);
+    else if (!part.closest(".wide") && beyond(part, part.closest(".card"))) said("beyond its card", part);
+  }
+  for (const box of document.querySelectorAll(".wide")) {
+    if (width < 640 && box.scrollWidth > box.clientWidth) said("columns beyond a narrow page", box);
+    for (const row of [...box.querySelectorAll("tbody tr")].slice(0, 3))
+      for (const cell of row.cells) {
+        if (!cell.textContent.trim()) continue;
+        cell.scrollIntoView({ inline: "nearest", block: "nearest" });
+        if (beyond(cell, box)) said("out of reach", cell);
+        if (beyond(row.querySelector("th"), box)) said("the row's name is scrolled away", row);
+      }
+  }
+  return hidden;
+}"""
+"""What of cards and tables can't be read on a page of this width, also by scrolling a table in its own box."""
+
+
+@pytest.mark.parametrize("width", [1000, 400])
+def test_each_column_and_card_is_reached_on_a_narrow_page(
+    served: Served, browser: Browser, past: Past, width: int
+) -> None:
+    page = served.open(browser, "ada", "ADMIN", width=width)
+    for query in VIEWS.values():
+        page.goto(f"{served.url}/binlake/{query}")
+        page.locator("#main :is(.card, .events)").first.wait_for()
+        assert page.evaluate(HIDDEN, width) == []
+    page.context.close()
 
 
 def test_an_event_that_nobody_can_read_is_skipped(page: Page, past: Past) -> None:

@@ -95,7 +95,7 @@ export function table(caption, columns, rows, { empty = "Nothing here.", picked 
 
   const line = (row) =>
     el("tr", {}, picked ? el("td", {}, pickBox(row)) : null, columns.map((column, at) => {
-      const attributes = { class: column.number ? "number" : null };
+      const attributes = { class: column.number ? "number" : null, "data-name": column.name };
       return at ? el("td", attributes, column.cell(row)) : el("th", { scope: "row", ...attributes }, column.cell(row));
     }));
 
