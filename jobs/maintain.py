@@ -1,4 +1,4 @@
-"""spark-submit maintain.py --config FILE [--run NAME]: compact and vacuum tables and metadata, as the YAML promises."""
+"""spark-submit maintain.py --config FILE [--run NAME] [--tables PATTERN…]: the upkeep that the YAML promises."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 def work(run: script.Job) -> "MaintainReport":
-    return pipeline.maintain(run.config, run.session, run.report, run=run.arguments.run)
+    return pipeline.maintain(run.config, run.session, run.report, tables=run.arguments.tables, run=run.arguments.run)
 
 
 if __name__ == "__main__":
     parser = script.parser("maintain")
     parser.add_argument("--run", metavar="NAME")
+    parser.add_argument("--tables", nargs="+", metavar="PATTERN")
     sys.exit(script.run(parser, work))

@@ -86,7 +86,8 @@ class BinlakeHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Check whether this account can mirror the server, for the Test button under Admin → Connections.
 
-        The message says what to fix. The preflight of each run also checks the tables, which aren't known here.
+        The message says what was checked, and what to fix. The preflight of each run also checks the tables, which
+        aren't known here.
         """
         from binlake.doctor.server_checks import server_checks
 
@@ -97,4 +98,6 @@ class BinlakeHook(BaseHook):
         failed, warned = ([check.text for check in checks if check.ok is state] for state in (False, "warn"))
         if failed:
             return False, "\n".join(failed)
-        return True, "\n".join([f"{checks[0].found} can be mirrored", *(f"but {text}" for text in warned)])
+        checked = "; ".join(f"{check.name}: {check.found}" for check in checks[1:] if check.ok is True)
+        said = [f"{checks[0].found} can be mirrored", *(f"but {text}" for text in warned), f"checked: {checked}"]
+        return True, "\n".join(said)

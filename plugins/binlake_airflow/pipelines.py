@@ -356,8 +356,9 @@ def _feeds_of(file: Path) -> DAG:
 
 def _maintain(steps: Steps) -> DAG:
     schedule = timetable_of(steps.config.maintain.schedule, "maintain.schedule", steps.file)
-    with (dag := _dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule)):
-        steps.maintain()
+    params = {"tables": _tables(steps.config, "all")}
+    with _form(_dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule), params) as dag:
+        steps.maintain(dag.param("tables"))
     return dag
 
 

@@ -120,8 +120,9 @@ class Steps:
     def watch(self) -> BaseOperator:
         return BinlakeWatchOperator(task_id="watch", **self._plain)
 
-    def maintain(self) -> None:
-        BinlakeMaintainOperator(task_id="maintain", **self._spark)
+    def maintain(self, tables: Any = None) -> None:
+        """Make the task of the upkeep. tables: patterns, or an expression rendered when the task runs; None: all."""
+        BinlakeMaintainOperator(task_id="maintain", tables=tables, **self._spark)
 
     @property
     def _plain(self) -> dict[str, Any]:

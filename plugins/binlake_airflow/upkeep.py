@@ -227,10 +227,16 @@ class BinlakeReplayOperator(LineageOperator):
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):
-    """Maintain the data files of all tables and of the metadata; without Spark if no table needs it."""
+    """Maintain the data files of tables and of the metadata; without Spark if no table needs it.
 
-    def __init__(self, **kwargs: Any) -> None:
+    :param tables: patterns of ``database.table`` (templated); without any: all
+    """
+
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables")
+
+    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
         super().__init__(job="maintain", **kwargs)
+        self.tables = tables
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
@@ -239,11 +245,13 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
         with airflow_errors():
             config = self.pipeline_config()
             metadata = pipeline.metadata_of(config)
-            if maintain.wants_spark(config, metadata):
-                return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context)))
+            tables = list(self.tables or ())
+            if maintain.wants_spark(config, metadata, tables):
+                named = ["--tables", *tables] if tables else []
+                return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context), *named))
             report = TaskReport(self.log)
             session = SessionOnDemand("binlake maintain", config, report)
-            result = pipeline.maintain(config, session, report, run=run_key(context))
+            result = pipeline.maintain(config, session, report, tables or None, run_key(context))
             self.log.info("%s; no Spark was needed", result.headline)
             return summaries.of_maintenance(metadata, result.to_json())
 

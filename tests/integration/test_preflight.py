@@ -105,6 +105,9 @@ def test_a_wrong_setting_is_named_with_its_sql(
     ready, said = pressed(server, monkeypatch)
     assert ready, said
     assert "can be mirrored\nbut sync_binlog: 0" in said
+    *_, checked = said.splitlines()
+    for part in ("account: root@", "binlog_row_image: FULL;", "binlog stream: readable as a replica;", "tables: "):
+        assert part in checked
 
 
 def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:

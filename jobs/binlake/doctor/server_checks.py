@@ -55,6 +55,7 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
             subject = Examined(source, source.variables(VARIABLES))
             return [
                 reached(source),
+                Check("account", True, _account(source)),
                 *release(subject),
                 *settings(subject),
                 *whole_log(subject, ()),
@@ -233,9 +234,13 @@ def missing(subject: Examined, grant: str, on: str = "*.*") -> Check:
 
 
 def grant_sql(subject: Examined, grant: str, on: str = "*.*") -> str:
-    user = subject.source.query("SELECT CURRENT_USER() AS user")[0]["user"]
-    name, _, host = user.rpartition("@")
+    name, _, host = _account(subject.source).rpartition("@")
     return f"GRANT {grant} ON {on} TO {mysql_quote(name)}@{mysql_quote(host)};"
+
+
+def _account(source: Source) -> str:
+    """Return the account that the server took the user for, as ``name@host``."""
+    return str(source.query("SELECT CURRENT_USER() AS user")[0]["user"])
 
 
 def _granted(subject: Examined) -> set[str]:

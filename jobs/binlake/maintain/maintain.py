@@ -37,6 +37,7 @@ A table with nothing to do costs no Spark. Why all this is safe beside a sync, a
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -55,6 +56,7 @@ from binlake.maintain.table_upkeep import (
     SIDE_BY_SIDE,
     TablesUpkeep,
     TableUpkeep,
+    lives_asked,
     tables_being_copied,
     tables_beside,
 )
@@ -150,15 +152,18 @@ def maintain(
     return result
 
 
-def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
-    """Tell whether a table's upkeep needs Spark now. Needs neither server nor Spark."""
+def wants_spark(config: PipelineConfig, metadata: Metadata, tables: Sequence[str] | None = None) -> bool:
+    """Tell whether the upkeep of the tables that patterns name, else of any, needs Spark now.
+
+    Needs neither server nor Spark. Raises UsageError for a pattern that no table matches.
+    """
     looked = time.time()
-    lives = [life for life in watermarks.read_lives(metadata) if life.status in MAINTAINED]
-    tables = [Table(life, LakeLog.of(config, life.name, life.id)) for life in lives]
-    tables += [beside for life in lives for beside in tables_beside(config, life.name)]
+    lives = [life for life in lives_asked(metadata, tables) if life.status in MAINTAINED]
+    asked = [Table(life, LakeLog.of(config, life.name, life.id)) for life in lives]
+    asked += [beside for life in lives for beside in tables_beside(config, life.name)]
     pinned = PinnedVersions((), {})  # they hold back no Spark
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked, pinned).spark, tables))
+        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked, pinned).spark, asked))
 
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -120,13 +120,8 @@ class TablesUpkeep:
 
     def _look(self, held: Lease, patterns: list[str] | None) -> list[Table]:
         """Return the tables that were asked for; the watermarks of those to be touched get the newest versions."""
-        lives = [life for life in watermarks.read_lives(held.metadata) if _asked(life.name, patterns)]
+        lives = lives_asked(held.metadata, patterns)
         lives.sort(key=lambda life: (life.name.database, life.name.table))
-        if patterns and not lives:
-            raise UsageError(
-                f"no table of the lake matches {', '.join(patterns)}",
-                remedy="patterns are database.table; binlake status lists the tables",
-            )
         busy = tables_being_copied(held.metadata)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             seen = pool.map(lambda life: self._seen(life, busy), lives)
@@ -330,8 +325,20 @@ def tables_being_copied(metadata: Metadata) -> set[TableName]:
     return {TableName(*name) for name in expiry.unfinished_snapshots(metadata).values()}
 
 
-def _asked(name: TableName, patterns: list[str] | None) -> bool:
-    return not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+def lives_asked(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life]:
+    """Return the lives whose tables match a pattern; without patterns all.
+
+    Raises UsageError that names the patterns that no table of the lake matches.
+    """
+    lives = watermarks.read_lives(metadata)
+    if not patterns:
+        return lives
+    if unknown := names.unmatched(patterns, [(life.name.database, life.name.table) for life in lives]):
+        raise UsageError(
+            f"no table of the lake matches {', '.join(unknown)}",
+            remedy="patterns are database.table; binlake status lists the tables",
+        )
+    return [life for life in lives if any(names.matches(one, life.name.database, life.name.table) for one in patterns)]
 
 
 def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> TableUpkeep:

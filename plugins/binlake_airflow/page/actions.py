@@ -121,8 +121,7 @@ def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse
 
 @router.post("/verify", dependencies=_guarded(may_trigger("verify"), action_logging("binlake_verify")))
 def verify(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
-    conf = {"tables": _patterns(loaded[1], asked.tables)} if asked.tables else {}
-    return _run(loaded[1], "verify", conf, reader, asked)
+    return _run(loaded[1], "verify", _conf_of_tables(loaded[1], asked), reader, asked)
 
 
 @router.post("/repair", dependencies=_guarded(may_edit, may_trigger("verify"), action_logging("binlake_repair")))
@@ -142,19 +141,17 @@ def repair(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResp
 @router.post("/bootstrap", dependencies=_guarded(may_trigger("bootstrap"), action_logging("binlake_bootstrap")))
 def bootstrap(loaded: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
     """Snapshot tables; those that are followed already are copied again."""
-    conf: dict[str, Any] = {"lock": asked.lock}
+    conf: dict[str, Any] = {"lock": asked.lock, **_conf_of_tables(loaded[1], asked)}
     if asked.keys:
         if len(asked.tables) != 1:
             raise HTTPException(400, "a range of keys is of one table")
         conf["keys"] = asked.keys
-    if asked.tables:
-        conf["tables"] = _patterns(loaded[1], asked.tables)
     return _run(loaded[1], "bootstrap", conf, reader, asked)
 
 
 @router.post("/maintain", dependencies=_guarded(may_trigger("maintain"), action_logging("binlake_maintain")))
-def maintain(loaded: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
-    return _run(loaded[1], "maintain", {}, reader, asked)
+def maintain(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
+    return _run(loaded[1], "maintain", _conf_of_tables(loaded[1], asked), reader, asked)
 
 
 @router.post("/feeds", dependencies=_guarded(may_trigger("feeds"), action_logging("binlake_feeds")))
@@ -221,6 +218,11 @@ def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
 
 def _patterns(config: PipelineConfig, asked: Sequence[str]) -> list[str]:
     return [names.pattern_of(name.database, name.table) for name in _known(config, asked)]
+
+
+def _conf_of_tables(config: PipelineConfig, asked: TablesAsked) -> dict[str, Any]:
+    """Return the part of a run's conf that names its tables; nothing where none was named."""
+    return {"tables": _patterns(config, asked.tables)} if asked.tables else {}
 
 
 def _dag(source: str, what: Dag) -> DagModel:

@@ -83,6 +83,7 @@ def stand(past: Past, table: str, status: str) -> None:
         ("bootstrap", {"tables": ["shop.table_0001"], "keys": "-5..1999"},
          {"tables": ["shop.table_0001"], "lock": "flush", "keys": "-5..1999"}),
         ("maintain", {}, {}),
+        ("maintain", {"tables": ["shop.table_0001"]}, {"tables": ["shop.table_0001"]}),
         ("feeds", {}, {}),
         ("resume", {"tables": ["shop.table_0002"], "why": "mended"}, {"tables": ["shop.table_0002"], "why": "mended"}),
     ],

@@ -210,10 +210,19 @@ def test_the_form_of_the_bootstrap(folder: Path) -> None:
     assert "the YAML includes: shop.*" in str(params.get_param("tables").description)
 
 
+def test_the_form_of_the_upkeep(folder: Path) -> None:
+    write(folder, "shop")
+    maintain = dags_of(folder)["binlake_shop_maintain"]
+    assert maintain.params.dump() == {"tables": None}
+    assert "the YAML includes: shop.*" in str(maintain.params.get_param("tables").description)
+    assert "tables" in maintain.get_task("maintain").template_fields
+
+
 @pytest.mark.parametrize(
     ("dag", "param", "value"),
     [
         ("bootstrap", "tables", ["orders"]),
+        ("maintain", "tables", ["orders"]),
         ("bootstrap", "tables", "shop.orders"),
         ("verify", "tables", ["shop."]),
         ("sync", "until", "yesterday"),

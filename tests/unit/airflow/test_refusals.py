@@ -13,7 +13,7 @@ from binlake import config
 from binlake.metadata.metadata import now_us
 from binlake_airflow.operators import BinlakePlanOperator, BinlakeSnapshotOperator
 from binlake_airflow.submit import BinlakeSparkOperator
-from binlake_airflow.upkeep import BinlakeReplayOperator, BinlakeResumeOperator
+from binlake_airflow.upkeep import BinlakeMaintainOperator, BinlakeReplayOperator, BinlakeResumeOperator
 from past import Past
 
 YAML = """
@@ -86,6 +86,12 @@ def test_a_snapshot(file: str, asked: dict[str, Any], told: str) -> None:
     """What a server is asked is in tests/integration/test_key_range.py."""
     with pytest.raises(AirflowFailException, match=told):
         BinlakeSnapshotOperator(task_id="snapshot", config_file=file, **asked).execute(CONTEXT)
+
+
+def test_the_upkeep_of_a_table_that_is_not_there(file: str) -> None:
+    operator = BinlakeMaintainOperator(task_id="maintain", config_file=file, tables=[TABLE, "shop.nowhere"])
+    with pytest.raises(AirflowFailException, match=r"no table of the lake matches shop\.nowhere$"):
+        operator.execute(CONTEXT)
 
 
 def test_a_sync_until_a_day_that_never_was(file: str) -> None:

@@ -332,5 +332,7 @@ def test_a_run_at_work_is_waited_for_as_long_as_patience_lasts(config: PipelineC
 
 
 def test_patterns_that_name_no_table(config: PipelineConfig) -> None:
+    with pytest.raises(UsageError, match=r"no table of the lake matches d\.none, e\.\*"):
+        kept(config, "d.none", "d.*", "e.*")
     with pytest.raises(UsageError, match="no table of the lake matches"):
-        kept(config, "d.none")
+        wants_spark(config, metadata_of(config), ["d.none"])

@@ -40,7 +40,7 @@ const RUNS = {
     fields: [LOCK],
     ofOne: [KEYS],
   },
-  maintain: { label: "Maintain", says: () => "Small data files are put together, and what nobody was promised goes." },
+  maintain: { label: "Maintain", says: (one, what) => `Small data files of ${what} are put together, and what nobody was promised goes.` },
   feeds: { label: "Carry feeds", says: (one) => `Every feed of ${one.source} is carried to the newest batch; those that are stopped are tried again.` },
   resume: { label: "Resume", says: (one, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
 };
@@ -229,5 +229,6 @@ export function tableButtons(one, tables, states) {
     all("following") ? decisionButton(one, "pause", tables) : null,
     all("following", "stopped", "paused", "missing") ? decisionButton(one, "resnapshot", tables) : null,
     all("dropped") ? null : runButton(one, "bootstrap", { tables, label: "Snapshot now" }),
-    all("following") ? runButton(one, "verify", { tables }) : null);
+    all("following") ? runButton(one, "verify", { tables }) : null,
+    all("following") ? runButton(one, "maintain", { tables }) : null);
 }

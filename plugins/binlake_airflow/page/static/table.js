@@ -180,7 +180,7 @@ export async function oneTable(place) {
           (policy) => (policy === "never" || !source.may?.edit ? null : runButton(source, "repair", { tables: [found.table], kind: "primary" })))
         : null,
       found.size?.many_small
-        ? advice([{ health: "warn", what: `${number(found.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: { do: "maintain" } }], (button) => remedyButton(source, button))
+        ? advice([{ health: "warn", what: `${number(found.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [found.table], kind: "primary" }))
         : null,
       found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
     ...schemas(found),
