@@ -27,7 +27,8 @@ from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Needs, Table, each_since, needs_of, parts, thinned_before
 from binlake.maintain.upkeep_in_process import RewritingHere, fits
 from binlake.merge.beside import beside_log
-from binlake.metadata import expiry, leftovers, table_versions, thinning, watermarks
+from binlake.metadata import expiry, lake_sizes, leftovers, table_versions, thinning, watermarks
+from binlake.metadata.lake_sizes import NotedSize
 from binlake.metadata.lease import Lease
 from binlake.metadata.leftovers import ExpiredLog
 from binlake.metadata.metadata import Metadata
@@ -103,7 +104,19 @@ class TablesUpkeep:
         self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
         with ThreadPoolExecutor(1 if self._here else SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
-            return list(pool.map(self._kept, tables))
+            done = list(pool.map(self._kept, tables))
+        self._note_sizes(tables, done, of_all=not patterns)
+        return done
+
+    def _note_sizes(self, tables: Sequence[Table], done: Sequence[TableUpkeep], *, of_all: bool) -> None:
+        """Note the sizes of what was looked after. of_all: tables that aren't here are gone."""
+        sizes = {
+            table.name: NotedSize(upkeep.bytes_after, upkeep.files_after)
+            for table, upkeep in zip(tables, done, strict=True)
+            if upkeep.delta_version is not None
+        }
+        with self._held() as held:
+            lake_sizes.note(held.metadata, sizes, {table.name for table in tables} if of_all else None)
 
     @contextmanager
     def _held(self) -> Iterator[Lease]:

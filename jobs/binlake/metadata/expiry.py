@@ -21,7 +21,7 @@ from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError, WrittenMeanwhile
-from binlake.metadata import table_versions
+from binlake.metadata import lake_sizes, table_versions
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.record import log_noted
 from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
@@ -100,6 +100,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
         predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
     removed = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
     removed["verified"] = _forget_lives(metadata, [row["table_id"] for row in marks if row["status"] != "dropped"])
+    removed[lake_sizes.TABLE] = lake_sizes.expire(metadata, old)
     removed[table_versions.TABLE] = table_versions.expire(metadata, old)
     if promised.ddl_history_days is not None:
         removed["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))

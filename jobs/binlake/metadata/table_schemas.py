@@ -81,6 +81,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64(),
         batch=_INT,
     ),
+    # The data files of a table's newest version, when they differed from what was noted before, see lake_sizes.
+    "lake_sizes": _schema(at_us=_INT, database=_TEXT, table=_TEXT, bytes=_INT, files=_INT),
     # When a server was seen to write no log, by its clock: what it executed around then stands in none.
     "unlogged": _schema(server=_TEXT, at_us=_INT),
     # Names that a catalog was given for tables of the lake.

@@ -96,7 +96,15 @@ def _count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def _bytes(number: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
 COUNT = Unit(_count)
+BYTES = Unit(_bytes)
 SECONDS = Unit(duration, _SECONDS)
 
 

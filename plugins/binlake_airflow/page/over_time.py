@@ -10,6 +10,7 @@ import numpy as np
 
 from binlake.config import PipelineConfig
 from binlake.config.units import DAY_US, HOUR_US
+from binlake.metadata.lake_sizes import sums_at
 from binlake.metadata.metadata import Metadata, Newest, now_us
 from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page import charts
@@ -54,6 +55,7 @@ def over_time(config: PipelineConfig, span: Span, width: int) -> dict[str, Any]:
         _rows(periods, ran, width),
         _phases(periods, ran, width),
         _headroom(config, periods, left, width),
+        *_sizes(metadata, periods, width),
         _events(metadata, periods, ran, width),
     ]
     since = now // DAY_US * DAY_US - VERIFIED_DAYS * DAY_US
@@ -136,6 +138,21 @@ def _phases(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     title = "Time of runs, by phase"
     says = "Waiting is what a run took beyond its phases: in Airflow mostly the start of tasks."
     return Drawn("phases", title, says, looks, charts.columns(title, periods, series, SECONDS, width))
+
+
+def _sizes(metadata: Metadata, periods: Periods, width: int) -> list[Drawn]:
+    """Return the charts of the lake's size and number of files; none before an upkeep noted them."""
+    ends = [periods.since_us + at * periods.width_us for at in range(1, periods.count + 1)]
+    sums = sums_at(metadata, ends)
+    if not any(sums):
+        return []
+    says = "Of the newest versions of all tables, as the upkeep saw them last."
+    in_bytes = Series("size", "kept", [None if size is None else size.bytes for size in sums])
+    in_files = Series("files", "kept", [None if size is None else size.files for size in sums])
+    return [
+        Drawn(series.name, title, says, {}, charts.line(title, periods, series, unit, width))
+        for title, series, unit in (("Size of the lake", in_bytes, charts.BYTES), ("Data files", in_files, COUNT))
+    ]
 
 
 _LANES = {"failed": "failed", "verify": "verify", "upkeep": "maintain"}

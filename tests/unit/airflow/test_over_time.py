@@ -76,6 +76,23 @@ def test_what_a_look_at_the_server_says(past: Past) -> None:
     assert "limit: 5 h" in svg
 
 
+def test_the_lakes_size_is_a_line_from_upkeep_to_upkeep(past: Past) -> None:
+    """A table of before the span, one that is gone within it, and what grew half an hour ago."""
+    now, row = now_us(), {"database": "shop", "files": 2}
+    past.metadata.append("lake_sizes", [
+        {**row, "table": "a", "bytes": 1_000, "at_us": now - 40 * 24 * HOUR},
+        {**row, "table": "a", "bytes": 500_000, "at_us": now - 30 * HOUR},
+        {**row, "table": "b", "bytes": 1_000_000, "at_us": now - 10 * HOUR},
+        {**row, "table": "b", "bytes": 0, "files": 0, "at_us": now - 5 * HOUR},
+        {**row, "table": "a", "bytes": 2_000_000, "files": 3, "at_us": now - 30 * MINUTE},
+    ])  # fmt: skip
+    day = told(past, "day")
+    assert list(dict.fromkeys(day["size"])) == ["size 500 kB", "size 1.5 MB", "size 2 MB"]
+    assert list(dict.fromkeys(day["files"])) == ["files 2", "files 4", "files 3"]
+    assert set(told(past, "hour")["size"]) == {"size 500 kB", "size 2 MB"}
+    assert told(past, "month")["size"][0] == "size 1 kB"
+
+
 def test_charts_of_a_year_read_no_more_than_they_show(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     past = replace(add(folder), tables=1000, batches=8760, changed=20).write(commits=12)
     for span in ("hour", "day"):

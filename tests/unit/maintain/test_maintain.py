@@ -232,6 +232,33 @@ def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     assert rows(config, "a", 0) == [0], "it wasn't asked for"
 
 
+def test_sizes_are_noted_where_they_differ(config: PipelineConfig) -> None:
+    def noted() -> list[tuple[str, int, int]]:
+        rows = sorted(metadata_of(config).read("lake_sizes"), key=lambda row: (row["at_us"], row["table"]))
+        return [(row["table"], row["bytes"], row["files"]) for row in rows]
+
+    def size(table: str) -> int:
+        actions = DeltaTable(config.table_path(TableName("d", table))).get_add_actions()
+        return sum(pa.table(actions)["size_bytes"].to_pylist())
+
+    kept(config)
+    both = [("a", size("a"), 1), ("b", size("b"), 1)]
+    assert noted() == both
+    kept(config)
+    assert noted() == both, "nothing differs"
+    metadata = metadata_of(config)
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == "b"]
+    watermarks.write(metadata, [{**row, "table": "c"}])
+    shutil.move(config.table_path(TableName("d", "b")), config.table_path(TableName("d", "c")))
+    kept(config, "d.a")
+    assert noted() == both, "it is asked for one table"
+    kept(config)
+    assert noted() == [*both, ("b", 0, 0), ("c", size("c"), 1)]
+    status(config, "b", status="stopped")
+    kept(config)
+    assert len(noted()) == 4, "what is left alone is as it was"
+
+
 def test_of_a_dropped_table_replaced_files_go_and_its_rows_stay(config: PipelineConfig) -> None:
     """And one whose folder went with it isn't spoken of."""
     for table in "ab":

@@ -63,6 +63,15 @@ def test_of_looks_at_the_log_the_newest_of_each_five_minutes_stays_for_the_days_
     assert log_noted(metadata) == metadata.read("source_log")[0]
 
 
+def test_of_old_sizes_each_tables_newest_stays_unless_it_is_gone(metadata: Metadata) -> None:
+    for table, days, files in (("a", 300, 1), ("a", 200, 2), ("b", 200, 3), ("b", 150, 0), ("a", 1, 4)):
+        row = {"at_us": ago(days), "database": "d", "table": table, "bytes": 9 * files, "files": files}
+        metadata.append("lake_sizes", [row])
+    assert keep(metadata)["lake_sizes"].rows_expired == 3
+    assert left(metadata, "lake_sizes", "files") == [2, 4]
+    assert keep(metadata)["lake_sizes"].rows_expired == 0
+
+
 def test_batches_that_a_table_has_yet_to_catch_up_with_stay(metadata: Metadata) -> None:
     for batch in range(1, 8):
         state = "recorded" if batch < 7 else "merged"
