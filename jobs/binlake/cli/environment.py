@@ -21,14 +21,11 @@ def init(arguments: argparse.Namespace) -> None:
     endpoint = endpoint_of(arguments.connection or _ask("Server (mysql://user@host:3306/): "))
     if not endpoint.password and sys.stdin.isatty():
         endpoint = replace(endpoint, password=getpass.getpass(f"Password of {endpoint.user}: "))
-    config = new_source.write_yaml(
-        arguments.file,
-        endpoint,
-        name=arguments.name or arguments.file.stem,
-        include=arguments.tables,
-        lake=arguments.lake,
-        schedule=arguments.schedule,
-    )
+    name = arguments.name or arguments.file.stem
+    asked = new_source.SourceAsked(name, tuple(arguments.tables), arguments.lake, arguments.schedule)
+    draft = new_source.draft(arguments.file, endpoint, asked)
+    draft.write()
+    config = draft.config
     variable = variable_of(config.source.connection)
     print(f"{arguments.file} is written; now\n")
     print(f"  export {variable}='mysql://{endpoint.user}:PASSWORD@{endpoint.address}/'")

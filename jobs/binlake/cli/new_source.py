@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from binlake.config import PipelineConfig, SourceConfig, config_of, yaml_file
 from binlake.errors import ConfigurationError, SourceError, UsageError
-from binlake.source.catalog import user_databases
+from binlake.names import pattern_of
+from binlake.source.catalog import MIRRORED, list_tables, user_databases
 from binlake.source.connection import Endpoint
 from binlake.source.replicas import replicas
 from binlake.source.server import Source
@@ -24,48 +26,124 @@ tables:
   include: {include}  # database.table, shell-style patterns
 lake:
   path: {lake}
-schedule: "{schedule}"
+schedule: {schedule}
 """
 _IDS = range(10_000, 4_000_000_000)
 """The ids to choose from; people give servers smaller ones."""
 
 
-def write_yaml(
-    path: Path, endpoint: Endpoint, *, name: str, include: Collection[str], lake: str, schedule: str
-) -> PipelineConfig:
-    """Write the source's file, with free replica ids, and return the configuration that it means.
+@dataclass(frozen=True)
+class SourceAsked:
+    """What a new source is to be.
+
+    include: patterns of tables; without any all that the account sees. lake: a folder or a store's URL. schedule: cron.
+    connection: the id of its Airflow connection; by default made of the name. server_id: None for free ones.
+    """
+
+    name: str
+    include: tuple[str, ...]
+    lake: str
+    schedule: str
+    connection: str | None = None
+    server_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A new source's YAML that isn't written yet, and the configuration that it means."""
+
+    path: Path
+    text: str
+    config: PipelineConfig
+
+    def write(self) -> None:
+        """Write the file. Raises UsageError if one is there, or the folder can't be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("x", encoding="utf-8") as file:
+                file.write(self.text)
+        except OSError as error:
+            if self.path.exists():
+                raise UsageError(f"{self.path} is there already", remedy=_OTHER_FILE) from error
+            raise UsageError(
+                f"can't write {self.path}: {error.strerror}",
+                remedy="let this account write the folder, or choose another",
+            ) from error
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Tables that can be picked for a mirror: one, or a whole database with those that it will have.
+
+    rows, bytes: the server's estimates. tables: their number.
+    """
+
+    pattern: str
+    rows: int
+    bytes: int
+    tables: int
+
+
+_OTHER_FILE = "choose another file, or edit that one"
+
+
+def offers(source: Source) -> list[Offer]:
+    """Return what the account can mirror: each database that has tables, and below it its tables."""
+    of_databases: dict[str, list[Offer]] = {}
+    for listed in list_tables(source):
+        if listed.kind in MIRRORED:
+            name = listed.name
+            offer = Offer(pattern_of(name.database, name.table), listed.rows, listed.size, 1)
+            of_databases.setdefault(name.database, []).append(offer)
+    picked: list[Offer] = []
+    for database, tables in of_databases.items():
+        whole = Offer(
+            pattern_of(database, "") + "*",
+            sum(table.rows for table in tables),
+            sum(table.bytes for table in tables),
+            len(tables),
+        )
+        picked += [whole, *tables]
+    return picked
+
+
+def draft(path: Path, endpoint: Endpoint, asked: SourceAsked) -> Draft:
+    """Return the source's file, with free replica ids.
 
     Raises UsageError if the file exists, would be refused, or there is nothing to mirror; SourceError.
     """
     if path.exists():
-        raise UsageError(f"{path} is there already", remedy="choose another file, or edit that one")
-    _configuration_in(
-        path, _text(name, include or ["shop.*"], lake, schedule, first_id=1)
-    )  # before the server is asked
+        raise UsageError(f"{path} is there already", remedy=_OTHER_FILE)
+    _configuration_in(path, _text(asked, asked.include or ["shop.*"], first_id=1))  # before the server is asked
     with Source.open(endpoint) as source:
-        patterns = list(include) or [f"{database}.*" for database in user_databases(source)]
+        patterns = asked.include or [f"{database}.*" for database in user_databases(source)]
         if not patterns:
             raise UsageError(
                 "the account sees no database", remedy="grant it SELECT on those to mirror, or give --tables"
             )
-        first = _free_ids(source)
-    written = _text(name, patterns, lake, schedule, first)
-    config = _configuration_in(path, written)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(written, encoding="utf-8")
-    return config
+        first = asked.server_id or _free_ids(source)
+    text = _text(asked, patterns, first)
+    config = _configuration_in(path, text)
+    if (config.source.name, config.source.connection) != (asked.name, asked.connection or connection_of(asked.name)):
+        raise UsageError(f"{asked.name!r} is no name of a source", remedy="write letters, digits, _ and - alone")
+    return Draft(path, text, config)
 
 
-def _text(name: str, patterns: Collection[str], lake: str, schedule: str, first_id: int) -> str:
+def _text(asked: SourceAsked, patterns: Collection[str], first_id: int) -> str:
     return _YAML.format(
-        name=name,
-        connection=f"{name.replace('-', '_')}_mysql",
+        name=asked.name,
+        connection=asked.connection or connection_of(asked.name),
         server_id=first_id,
         server_ids=_SERVER_IDS,
         include="[" + ", ".join(_quoted(pattern) for pattern in patterns) + "]",
-        lake=_quoted(lake),
-        schedule=schedule,
+        lake=_quoted(asked.lake),
+        schedule=_quoted(asked.schedule),
     )
+
+
+def connection_of(name: str) -> str:
+    """Return the id of the Airflow connection that a source of this name has by default."""
+    return f"{name.replace('-', '_')}_mysql"
 
 
 def _configuration_in(path: Path, text: str) -> PipelineConfig:

@@ -14,8 +14,14 @@ from typing import Annotated, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    ConnectionDetails,
+    DagAccessEntity,
+    DagDetails,
+)
 from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request
 
@@ -69,6 +75,20 @@ class Reader:
         details = _details(source, what)
         return bool(get_auth_manager().is_authorized_dag(method="PUT", details=details, user=self._user))
 
+    def may_add(self) -> bool:
+        """Tell whether the user may add a source: edit DAGs in general, and make connections."""
+        manager = get_auth_manager()
+        return bool(
+            manager.is_authorized_dag(method="PUT", user=self._user)
+            and manager.is_authorized_connection(method="POST", user=self._user)
+        )
+
+    def may_use(self, connection: str) -> bool:
+        """Tell whether the user may see a connection of Airflow's."""
+        details = ConnectionDetails(conn_id=connection, team_name=Connection.get_team_name(connection))
+        manager = get_auth_manager()
+        return bool(manager.is_authorized_connection(method="GET", details=details, user=self._user))
+
     def _may_read(self, details: DagDetails | None) -> bool:
         return bool(get_auth_manager().is_authorized_dag(method="GET", details=details, user=self._user))
 
@@ -120,6 +140,12 @@ def may_edit(source: str, reader: ReaderDep) -> None:
     """Raise 403 unless the user may edit the source's sync DAG."""
     if not reader.may_edit(source):
         raise HTTPException(403, f"you may not edit the DAG {dag_id(source, 'sync')}")
+
+
+def may_add(reader: ReaderDep) -> None:
+    """Raise 403 unless the user may add a source."""
+    if not reader.may_add():
+        raise HTTPException(403, "you may not edit DAGs and make connections, which adds a source")
 
 
 def from_here(request: Request) -> None:

@@ -21,6 +21,7 @@ from binlake_airflow.page import (
     events as events_of,
     feeds as feeds_of,
     over_time as charts_of,
+    source_form,
     tables as tables_of,
     work as work_of,
 )
@@ -93,7 +94,9 @@ def sources(reader: ReaderDep) -> JSONResponse:
             )
     if reader.reads_import_errors():
         entries += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
-    return JSONResponse({"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us()})
+    return JSONResponse(
+        {"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us(), "may_add": reader.may_add()}
+    )
 
 
 @app.get("/api/sources/{source}", dependencies=_OF_SOURCE)
@@ -184,3 +187,4 @@ def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: Source
 
 
 app.include_router(actions.router)
+app.include_router(source_form.router)

@@ -49,6 +49,8 @@ def test_each_route_is_for_those_alone_who_may_use_it(server: Any, folder: Path)
     nobody, reader = client(server, "nobody", "USER"), viewer(server)
     own, of_another = client(server, "shop", "USER"), client(server, "bank", "USER")
     for method, path in asked:
+        if path.startswith("/binlake/api/new-source"):
+            continue  # for fewer: test_source_form
         changes = method == "POST"
 
         def status(one: TestClient, path: str = path, method: str = method, **headers: str) -> int:

@@ -75,7 +75,7 @@ const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `
 // What was left empty isn't told.
 const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
 
-function field({ name, label, required, options, checkbox, hint, type = "text" }) {
+export function field({ name, label, required, options, checkbox, hint, type = "text" }) {
   const id = `field-${name}`;
   if (checkbox) return el("label", { class: "check" }, el("input", { type: "checkbox", name, id, checked: "" }), label);
   const input = options

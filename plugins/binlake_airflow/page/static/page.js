@@ -4,13 +4,14 @@ import { advice, el } from "./elements.js";
 import { allEvents } from "./events.js";
 import { oneRun } from "./run.js";
 import { oneSource, overview } from "./source.js";
+import { newSource } from "./source_form.js";
 import { oneTable } from "./table.js";
 
 const REFRESH_MS = 30_000;
 
 const main = document.getElementById("main");
 const asked = new URLSearchParams(location.search);
-const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), kind: asked.get("kind") };
+const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), create: asked.get("create"), kind: asked.get("kind") };
 
 function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
@@ -21,6 +22,7 @@ function refusal(error) {
 function trail() {
   const steps = [["Binlake", {}]];
   if (place.source) steps.push([place.source, { source: place.source }]);
+  if (place.create) steps.push(["a new source", null]);
   if (place.events) steps.push(["what happened", null]);
   if (place.table) steps.push([place.table, null]);
   if (place.batch) steps.push([`batch ${place.batch}`, null]);
@@ -31,11 +33,12 @@ function trail() {
   document.getElementById("title").textContent = document.title;
 }
 
-const view = place.events ? allEvents : place.table ? oneTable : place.batch ? oneRun : place.source ? oneSource : overview;
+const view = place.create ? newSource : place.events ? allEvents : place.table ? oneTable : place.batch ? oneRun : place.source ? oneSource : overview;
 let drawn = "";
 
 // Who reads or types isn't disturbed: focus and place stay, and nothing is drawn anew where nothing changed.
 async function refresh() {
+  if (place.create && drawn) return; // what was filled in stays
   const said = document.getElementById("refreshed");
   try {
     const parts = (await view(place)).flat().filter(Boolean);

@@ -131,12 +131,13 @@ function sourceList(sources) {
 
 // The worst first: a card each, or a table where they are many.
 export async function overview() {
-  const { sources, folder } = await ask("sources");
+  const { sources, folder, may_add } = await ask("sources");
+  const add = may_add ? el("p", {}, link({ create: "source" }, "Add a source")) : null;
   const sorted = sources.toSorted((a, b) => worst(a) - worst(b) || compare(a.source, b.source));
-  if (sorted.length > CARDS) return sourceList(sorted);
-  if (sorted.length) return sorted.map((one) => sourceCard(one, false));
+  if (sorted.length > CARDS) return [...sourceList(sorted), add];
+  if (sorted.length) return [...sorted.map((one) => sourceCard(one, false)), add];
   const todo = `put one YAML for each source into ${folder} (binlake init FILE writes one), or let AIRFLOW__BINLAKE__PIPELINES name the folder`;
-  return [el("div", { class: "card" }, advice([{ health: "new", what: "No source is there that you may read.", remedy: todo }]))];
+  return [add, el("div", { class: "card" }, advice([{ health: "new", what: "No source is there that you may read.", remedy: todo }]))];
 }
 
 // Tables that need somebody come first.
