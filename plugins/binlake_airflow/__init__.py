@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import airflow
+
 from binlake.storage import accounts
+from binlake_airflow import supported
+
+supported.check(airflow.__version__)
 
 
 def _look_up(connection: str) -> accounts.ConnectionFields:

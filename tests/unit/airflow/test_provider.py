@@ -6,10 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
+import airflow
+import pytest
+
+from binlake.errors import ConfigurationError
 from binlake.source.connection import TLS_FIELDS
+from binlake_airflow import supported
+
+ROOT = Path(__file__).parents[3]
 
 STOCK = {
     "METADATA": "Metadata-Version: 2.1\nName: apache-airflow-providers-mysql\nVersion: 99.0\n",
@@ -56,6 +65,28 @@ def asked(*folders: Path) -> tuple[dict[str, Any], str]:
     (told,) = [line for line in done.stdout.splitlines() if line.startswith('{"classes"')]
     found: dict[str, Any] = json.loads(told)
     return found, done.stdout + done.stderr
+
+
+def test_an_airflow_that_is_too_old_is_refused_and_a_newer_one_warned_of() -> None:
+    with pytest.raises(ConfigurationError, match=r"needs Airflow 3\.3 or later, and this is 3\.2\.9"):
+        supported.check("3.2.9")
+    with pytest.raises(ConfigurationError, match=r"this is 2\.11\.0"):
+        supported.check("2.11.0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for tried in ("3.3.0rc1", "3.3.2", airflow.__version__):
+            supported.check(tried)
+    with pytest.warns(UserWarning, match=r"tested with Airflow up to 3\.3, and this is 3\.10\.0"):
+        supported.check("3.10.0")
+
+
+def test_the_range_of_airflows_is_what_is_declared_and_said() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["airflow"]
+    (version,) = (line.removeprefix("apache-airflow==") for line in declared if line.startswith("apache-airflow=="))
+    assert supported.OLDEST <= tuple(int(part) for part in version.split(".")[:2]) <= supported.NEWEST
+    minor = ".".join(map(str, supported.OLDEST))
+    said = f"It works with Airflow {minor}: all tests run on {version}."
+    assert said in (ROOT / "plugins" / "README.md").read_text()
 
 
 def test_alone_it_brings_the_connection_type() -> None:
