@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import threading
 import time
 import uuid
@@ -22,6 +24,8 @@ _Result = TypeVar("_Result")
 _LENT_TIMES, _KEPT_SECONDS = 100, 60.0
 """How often an open table is lent, as its log in memory grows with each commit, and how long it is kept in between."""
 
+
+_COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json$|checkpoint)")
 
 _Commit = tuple[int, int, int]
 """Inode, time and size of the file of a commit."""
@@ -44,6 +48,8 @@ _MOST_READ_ONLY = 64
 """Tables that are kept open to be read. The one that was opened first goes first: one of 1,000 files takes a
 megabyte."""
 _keeping = threading.Lock()
+_ONLY_KEPT = 2
+"""References to a table that nobody else has: in ``_Kept``, and in the question."""
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -75,23 +81,42 @@ def lent(path: str) -> Iterator[DeltaTable]:
 def newest(path: str) -> DeltaTable:
     """Return a table at its newest version, to be read only: others may have the same object.
 
-    One that was opened before is returned again while no commit came. Raises what deltalake raises, and
-    ConfigurationError.
+    One that was opened before is returned again while no commit came. Behind a commit it is brought up to date where
+    nobody else has it, which costs a fifth of opening it. Raises what deltalake raises, and ConfigurationError.
     """
     if "://" in path:
         return opened(path)
     place = os.getpid(), path
     with _keeping:
         kept = _read_only.get(place)
-    if kept and _is_fresh(kept) and kept.commit == _newest_commit(path, kept.table) and not _has_next(path, kept.table):
-        return kept.table
-    table = opened(path)
+        table = kept.table if kept else None
+    if kept and table and _is_fresh(kept) and kept.commit == _newest_commit(path, table):
+        if not _has_next(path, table):
+            return table
+        del table
+        kept = _taken_alone(place, kept)
+    else:
+        kept = None
+    if kept:
+        kept.table.update_incremental()
+    table, times = (kept.table, kept.lent + 1) if kept else (opened(path), 0)
     with _keeping:
         _read_only.pop(place, None)
-        _read_only[place] = _Kept(table, 0, time.monotonic(), _newest_commit(path, table))
+        _read_only[place] = _Kept(table, times, time.monotonic(), _newest_commit(path, table))
         while len(_read_only) > _MOST_READ_ONLY:
             _read_only.pop(next(iter(_read_only)))
     return table
+
+
+def _taken_alone(place: tuple[int, str], kept: _Kept) -> _Kept | None:
+    """Take an open table out of those that are kept; return None where somebody else has it, too, or it was brought up
+    to date often: its log in memory grows with each commit."""
+    with _keeping:
+        if _read_only.get(place) is not kept or kept.lent >= _LENT_TIMES:
+            return None
+        if sys.getrefcount(kept.table) > _ONLY_KEPT:
+            return None
+        return _read_only.pop(place)
 
 
 def _has_next(path: str, table: DeltaTable) -> bool:
@@ -125,7 +150,12 @@ def _taken(place: _Place) -> _Kept | None:
 def is_table(path: str) -> bool:
     """Tell whether a table is at a path. Raises LakeError where that can't be found out."""
     try:
-        return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+        if "://" in path:
+            return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+        with os.scandir(f"{path}/_delta_log") as entries:
+            return any(_COMMIT_OR_CHECKPOINT.match(entry.name) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except (DeltaError, OSError) as error:
         raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
 

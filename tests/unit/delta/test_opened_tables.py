@@ -103,3 +103,39 @@ def test_a_table_that_is_read_is_opened_again_only_behind_a_commit(path: str) ->
     third = opened_tables.newest(path)
     assert third is not second
     assert third.metadata().id != second.metadata().id
+
+
+def test_a_table_that_nobody_else_reads_is_brought_up_to_date(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_tables.newest(path)
+    monkeypatch.setattr(opened_tables, "opened", lambda path: pytest.fail(f"{path} was opened anew"))
+    for version in (1, 2):
+        write(path, version)
+        assert opened_tables.newest(path).version() == version
+
+
+def test_a_table_that_was_brought_up_to_date_often_is_opened_anew(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened_tables, "_LENT_TIMES", 1)
+    opens: list[str] = []
+
+    def opened(path: str) -> DeltaTable:
+        opens.append(path)
+        return DeltaTable(path)
+
+    monkeypatch.setattr(opened_tables, "opened", opened)
+    for version in range(1, 5):
+        assert opened_tables.newest(path).version() == version - 1
+        write(path, version)
+    assert opens == [path, path]
+
+
+def test_a_table_is_where_a_commit_or_a_checkpoint_is(path: str, tmp_path: Path) -> None:
+    assert opened_tables.is_table(path)
+    assert not opened_tables.is_table(str(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("no folder")
+    assert not opened_tables.is_table(str(tmp_path / "file"))
+    (tmp_path / "empty/_delta_log").mkdir(parents=True)
+    (tmp_path / "empty/_delta_log/_last_checkpoint").write_text("{}")
+    assert not opened_tables.is_table(str(tmp_path / "empty"))
+    DeltaTable(path).create_checkpoint()
+    Path(path, "_delta_log/00000000000000000000.json").unlink()
+    assert opened_tables.is_table(path)
