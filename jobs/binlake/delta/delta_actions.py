@@ -39,6 +39,7 @@ def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, De
 
 def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction]:
     actions: dict[str, DeltaAction] = {}
+    names = [path.rpartition("/")[2] for path in paths]
     begins = 0
     if files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
         hint = json.loads(files.read_text(f"{table_path}/_delta_log/_last_checkpoint"))
@@ -47,7 +48,10 @@ def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, D
         begins = hint["version"] + 1
         actions = _of_checkpoint(table_path, hint, paths)
     for number in range(begins, version + 1):
-        for action in of_commit(table_path, number):
+        text = _commit_text(table_path, number)
+        if all(name.isascii() and name not in text for name in names):
+            continue  # other characters can be escaped in JSON
+        for action in _actions_in(text):
             add, remove = action.get("add"), action.get("remove")
             if add and add["path"] in paths:
                 actions[add["path"]] = add
@@ -58,7 +62,15 @@ def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, D
 
 def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
     """Yield a commit's actions. Raises FileNotFoundError where it is gone; OSError, ValueError."""
-    for line in files.read_text(f"{table_path}/_delta_log/{version:020}.json").splitlines():
+    yield from _actions_in(_commit_text(table_path, version))
+
+
+def _commit_text(table_path: str, version: int) -> str:
+    return files.read_text(f"{table_path}/_delta_log/{version:020}.json")
+
+
+def _actions_in(text: str) -> Iterator[DeltaAction]:
+    for line in text.splitlines():
         if line.strip():
             yield json.loads(line)
 

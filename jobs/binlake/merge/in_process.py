@@ -18,13 +18,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from binlake.batch.steps import Life, MergeStep
@@ -51,7 +50,7 @@ reader. Also what several tables may hold at once."""
 _UNPACKED = 8
 """Bytes in memory for each of the limit's."""
 _MARKS = "delta.enableDeletionVectors"
-_one_large = Lock()
+_one_large = RLock()
 """Tables are merged side by side; of those that take much memory one at a time."""
 
 
@@ -105,21 +104,22 @@ def merge(
     if (log.transaction_version(table.app) or -1) >= version:
         return
     _check_table(log, columns)
-    sizes = _touched(log, step)
-    if len(sizes) > MOST_FILES:
-        raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
-    size = sum(sizes.values())
-    if not step.schema.key and size > limit:
-        raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
-    touched = plain_tables.actions_of(log, table.path, list(sizes))
-    whole = size <= min(limit, SMALL)
-    with _memory(staged_bytes + (size if whole else 0)):
+    with _memory(staged_bytes):
         changed, newest = _changed(life, step, columns, config, version)
+        sizes = _touched(log, step, changed)
+        if len(sizes) > MOST_FILES:
+            raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
+        size = sum(sizes.values())
+        if not step.schema.key and size > limit:
+            raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
+        touched = plain_tables.actions_of(log, table.path, list(sizes))
+        whole = size <= min(limit, SMALL)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
         look = _Look(table, columns, stored, key, changed, touched, limit * _UNPACKED)
-        changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
-        _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
+        with _memory(staged_bytes + (size if whole else 0)):
+            changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
+            _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
 
 
 def _changed(
@@ -179,27 +179,15 @@ def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
     return pa.Table.from_arrays(rows.columns, schema=pa.schema([fields[name] for name in rows.column_names]))
 
 
-def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
-    """Return the data files of the table that may hold a staged key: path → bytes."""
+def _touched(log: DeltaTable, step: MergeStep, changed: pa.Table | Copies) -> dict[str, int]:
+    """Return the data files of the table that may hold a changed row: path → bytes."""
     added = pa.table(log.get_add_actions())
-    if not step.schema.key:
+    if isinstance(changed, pa.Table):
+        there = added.filter(pa.array(key_ranges.may_hold(log, added, step.schema, changed)))
+    else:
         _, updated, deleted = step.counts
         there = added if updated or deleted else added.slice(0, 0)
-        return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
-    ranges = key_ranges.ranges_to_search(log, step.schema, step.staged)
-    touched = np.full(added.num_rows, ranges is None)
-    if ranges:
-        bounds = key_ranges.bounds_of(log, added, step.schema)
-        for key_range in ranges:
-            touched |= np.logical_and.reduce([_meets(bounds[name], *bound) for name, bound in key_range.items()])
-    there = added.filter(pa.array(touched))
     return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
-
-
-def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bool_]:
-    assert spans is not None  # ranges are told of columns that have bounds alone
-    overlap: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.present
-    return overlap
 
 
 def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
