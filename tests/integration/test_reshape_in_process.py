@@ -18,7 +18,7 @@ from binlake.delta.delta_log import FENCE, LakeLog, overtaking, transaction_vers
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import SnapshotUnfinished
 from binlake.faults import FaultPoint
-from binlake.merge import filled_rows, in_process, move_in_process, reshape_in_process
+from binlake.merge import filled_rows, in_process, move_in_process
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
@@ -429,7 +429,7 @@ def test_rows_of_large_tables_are_written_anew_by_spark(
 def test_a_protocol_that_names_no_features_is_left_to_spark(
     followed: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reshape_in_process, "_TABLE_FEATURES", (3, 8))
+    monkeypatch.setattr(plain_tables, "_TABLE_FEATURES", {"minReaderVersion": 3, "minWriterVersion": 8})
     followed.execute(CHANGES[0])
     followed.sync()
     assert "by Spark: the table's protocol names no features\n" in capsys.readouterr().err

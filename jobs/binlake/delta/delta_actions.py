@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -31,22 +32,19 @@ def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, De
     ArrowException.
     """
     try:
-        actions = _added(table_path, version, paths)
+        actions = _added(table_path, version, frozenset(paths))
     except (StagingError, FileNotFoundError, ValueError, KeyError):  # a stale hint, cleaned commits, another form
         return None
     return actions if actions.keys() == set(paths) else None
 
 
-def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction]:
+def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, DeltaAction]:
     actions: dict[str, DeltaAction] = {}
     names = [path.rpartition("/")[2] for path in paths]
-    begins = 0
-    if files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
-        hint = json.loads(files.read_text(f"{table_path}/_delta_log/_last_checkpoint"))
-        if hint["version"] > version:
-            return {}
-        begins = hint["version"] + 1
-        actions = _of_checkpoint(table_path, hint, paths)
+    checkpoint, begins = _checkpoint_before(table_path, version)
+    for row in _of_checkpoint(checkpoint, "add", _OF_A_FILE):
+        if row["path"].as_py() in paths:
+            actions[row["path"].as_py()] = _without_none(row.as_py())
     for number in range(begins, version + 1):
         text = _commit_text(table_path, number)
         if all(name.isascii() and name not in text for name in names):
@@ -58,6 +56,35 @@ def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, D
             if remove and actions.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
                 actions.pop(remove["path"], None)
     return actions
+
+
+def transactions(table_path: str, version: int) -> dict[str, int] | None:
+    """Return the recorded version of each application id at a version; None where the log is written in ways that this
+    reader doesn't know. Raises OSError, ArrowException."""
+    try:
+        checkpoint, begins = _checkpoint_before(table_path, version)
+        known = [row.as_py() for row in _of_checkpoint(checkpoint, "txn", ("appId", "version"))]
+        recorded = {row["appId"]: int(row["version"]) for row in known}
+        for number in range(begins, version + 1):
+            for action in of_commit(table_path, number):
+                if transaction := action.get("txn"):
+                    recorded[transaction["appId"]] = int(transaction["version"])
+    except (StagingError, FileNotFoundError, ValueError, KeyError):
+        return None
+    return recorded
+
+
+def _checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
+    """Return the paths of the newest checkpoint, of one file or numbered parts, and the first commit behind it. Raises
+    KeyError where that is behind ``version``."""
+    if not files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
+        return [], 0
+    hint = json.loads(files.read_text(f"{table_path}/_delta_log/_last_checkpoint"))
+    if hint["version"] > version:
+        raise KeyError(version)
+    stem, parts = f"{table_path}/_delta_log/{hint['version']:020}.checkpoint", hint.get("parts")
+    names = [f"{stem}.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)] if parts else [f"{stem}.parquet"]
+    return names, hint["version"] + 1
 
 
 def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
@@ -75,19 +102,12 @@ def _actions_in(text: str) -> Iterator[DeltaAction]:
             yield json.loads(line)
 
 
-def _of_checkpoint(table_path: str, hint: Mapping[str, Any], paths: Collection[str]) -> dict[str, DeltaAction]:
-    """Return the add actions in a checkpoint of one file or numbered parts. Raises FileNotFoundError for other
-    forms."""
-    stem, parts = f"{table_path}/_delta_log/{hint['version']:020}.checkpoint", hint.get("parts")
-    names = [f"{stem}.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)] if parts else [f"{stem}.parquet"]
-    actions: dict[str, DeltaAction] = {}
+def _of_checkpoint(names: Sequence[str], kind: str, fields: Sequence[str]) -> Iterator[pa.StructScalar]:
+    """Yield some fields of a checkpoint's actions of one kind. Raises FileNotFoundError for other forms."""
     for name in names:
         with files.opened(name) as source:
-            wanted = [f"add.{column}" for column in _OF_A_FILE]
-            adds = pq.ParquetFile(source).read(columns=wanted, use_threads=False)["add"]
-        chosen = [add.as_py() for add in adds if add.is_valid and add["path"].as_py() in paths]
-        actions |= {add["path"]: _without_none(add) for add in chosen}
-    return actions
+            rows = pq.ParquetFile(source).read(columns=[f"{kind}.{field}" for field in fields], use_threads=False)
+        yield from (row for row in rows[kind] if row.is_valid)
 
 
 def _without_none(fields: Mapping[str, Any]) -> DeltaAction:

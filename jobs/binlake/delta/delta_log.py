@@ -7,7 +7,7 @@ Each commit of a life carries the application id ``binlake:{source}:{table id}``
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
@@ -29,6 +29,8 @@ FENCE = "binlake-snapshot"
 """The application id of snapshots' fences (merge/lake_table.py): its version tells which batches a snapshot has
 overtaken at its path."""
 STEPS_PER_BATCH = 1 << 20
+FENCES = 3
+"""Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _OVERTAKEN = STEPS_PER_BATCH // 2
 """Version, within a batch's, of snapshots that overtake the batch."""
 _LEAVE_ROWS = frozenset(
@@ -55,6 +57,18 @@ def transaction_version(batch: int, step: int) -> int:
 def overtaking(batch: int) -> int:
     """Return the version of a snapshot that overtakes a batch: behind all its steps, before those of the next batch."""
     return batch * STEPS_PER_BATCH + _OVERTAKEN
+
+
+def fenced(recorded: Mapping[str, int], fence: int) -> dict[str, int]:
+    """Return what a fence records: for it, and for all lives known here, that the steps up to ``fence`` are done."""
+    ours = {app: max(fence, version) for app, version in recorded.items() if app.startswith(APPLICATIONS)}
+    return {**ours, FENCE: fence}
+
+
+def is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
+    """Tell whether the fence and all lives are recorded up to ``fence``."""
+    ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
+    return min([recorded.get(FENCE, -1), *ours]) >= fence
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,15 @@ class LakeLog:
             return -1
         version = self.log().transaction_version(self.app)
         return -1 if version is None else int(version)
+
+    def prove(self, version: int) -> None:
+        """Raise LakeTableChanged where a transaction version that was committed isn't recorded."""
+        recorded = self.recorded()
+        if recorded < version:
+            raise LakeTableChanged(
+                f"{self.path} records transaction {recorded}, {version} was expected",
+                remedy="somebody replaced the table while it was written; snapshot it again",
+            )
 
     def version(self) -> int:
         """Return the newest Delta version."""

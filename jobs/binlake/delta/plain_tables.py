@@ -8,7 +8,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ _SETTINGS = frozenset(
         "delta.deletedFileRetentionDuration", LOG_CLEANUP, MAPPING_MODE, MOST_ID,
     }
 )  # fmt: skip
+_TABLE_FEATURES = {"minReaderVersion": 3, "minWriterVersion": 7}
+"""Versions of a protocol whose features are named one by one."""
 _METADATA_OF_FIELDS = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}
 """Keys of a field's metadata that binlake makes, by the column mapping's mode."""
 _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
@@ -135,7 +137,14 @@ def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[De
 
     Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
     """
-    delta_actions.commit(log, table.path, [*_own_actions(table, own, log.version()), *actions])
+    commit_recording(table.path, log, own, {table.app: own.version}, actions)
+
+
+def commit_recording(
+    path: str, log: DeltaTable, own: OwnCommit, recorded: Mapping[str, int], actions: Sequence[DeltaAction]
+) -> None:
+    """Do the same with the transaction versions of any application ids."""
+    delta_actions.commit(log, path, [*_own_actions(own, recorded, log.version()), *actions])
 
 
 def commit_layout(
@@ -167,30 +176,37 @@ def _info(
     }  # fmt: skip
 
 
-def _own_actions(table: LakeLog, own: OwnCommit, read_version: int | None = None) -> tuple[DeltaAction, DeltaAction]:
-    """Return the actions that tell of a commit. read_version: None for a table's first commit; deltalake reads no
-    history with -1 in it."""
+def _own_actions(own: OwnCommit, recorded: Mapping[str, int], read_version: int | None = None) -> list[DeltaAction]:
+    """Return the actions that tell of a commit. recorded: transaction versions by application id. read_version: None
+    for a table's first commit; deltalake reads no history with -1 in it."""
     info = _info(own.operation, own.parameters, own.note, own.metrics, read_version)
-    transaction = {"appId": table.app, "version": own.version, "lastUpdated": info["timestamp"]}
-    return {"commitInfo": info}, {"txn": transaction}
+    at = info["timestamp"]
+    transactions = [{"txn": {"appId": app, "version": new, "lastUpdated": at}} for app, new in recorded.items()]
+    return [{"commitInfo": info}, *transactions]
 
 
 def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) -> None:
     """Make a table of these rows, which may be none, in one commit. Raises CommitFailedError where one is there by now;
     OSError."""
-    properties = schema.properties
-    fields = {field["name"]: field for field in json.loads(schema.text(properties))["fields"]}
+    fields = {field["name"]: field for field in json.loads(schema.text(schema.properties))["fields"]}
     stored = pa.schema([stored_field(fields[name], rows.schema.field(name).type) for name in rows.column_names])
-    files.make_readers_folder(f"{table.path}/_delta_log")
     added: list[DeltaAction] = []
     if rows.num_rows:
+        files.make_readers_folder(table.path)
         added.append({"add": added_file(table.path, pa.Table.from_arrays(rows.columns, schema=stored))})
         fault("data file written")
+    create_of(table, schema, own, added)
+
+
+def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence[DeltaAction]) -> None:
+    """Make a table of data files that are written by now; raises what ``create`` does."""
+    properties = schema.properties
+    kinds = [field["type"] for field in json.loads(schema.text(properties))["fields"]]
     asked = ["deletionVectors"]
     asked += ["columnMapping"] if MAPPING_MODE in properties else []
-    asked += ["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in fields.values()) else []
+    asked += ["timestampNtz"] if "timestamp_ntz" in kinds else []
     protocol = {
-        "minReaderVersion": 3, "minWriterVersion": 7,
+        **_TABLE_FEATURES,
         "readerFeatures": asked, "writerFeatures": [*asked, "appendOnly", "invariants"],
     }  # fmt: skip
     metadata = {
@@ -198,8 +214,44 @@ def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) 
         "schemaString": schema.text(properties), "partitionColumns": [], "configuration": properties,
         "createdTime": now(),
     }  # fmt: skip
-    info, transaction = _own_actions(table, own)
-    delta_actions.create(table.path, [info, transaction, {"protocol": protocol}, {"metaData": metadata}, *added])
+    files.make_readers_folder(f"{table.path}/_delta_log")
+    own_actions = _own_actions(own, {table.app: own.version})
+    delta_actions.create(table.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
+
+
+def metadata_with(log: DeltaTable, schema: str, settings: Mapping[str, str]) -> DeltaAction:
+    """Return a table's metadata with another schema, as JSON, and other settings."""
+    before = log.metadata()
+    kept = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
+    return {
+        "metaData": {
+            **{name: value for name, value in kept.items() if value is not None},
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": dict(settings),
+        }
+    }
+
+
+def protocol_with(log: DeltaTable, asked: Collection[str]) -> list[DeltaAction]:
+    """Return a table's protocol with further features; nothing where it has them."""
+    protocol = log.protocol()
+    reader, writer = list(protocol.reader_features or ()), list(protocol.writer_features or ())
+    if set(asked) <= set(reader) & set(writer):
+        return []
+    features = {
+        "readerFeatures": [*reader, *(name for name in asked if name not in reader)],
+        "writerFeatures": [*writer, *(name for name in asked if name not in writer)],
+    }
+    return [{"protocol": {**_TABLE_FEATURES, **features}}]
+
+
+def check_names_features(log: DeltaTable) -> None:
+    """Raise LeftToSpark where the protocol names no features one by one."""
+    protocol = log.protocol()
+    if (protocol.min_reader_version, protocol.min_writer_version) != tuple(_TABLE_FEATURES.values()):
+        raise LeftToSpark("the table's protocol names no features")
 
 
 def now() -> int:

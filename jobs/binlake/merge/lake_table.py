@@ -42,7 +42,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta.attempts import DataFile
-from binlake.delta.delta_log import APPLICATIONS, FENCE, LakeLog, overtaking
+from binlake.delta.delta_log import FENCE, FENCES, LakeLog, fenced, is_fenced, overtaking
 from binlake.delta.delta_schema import DeltaSchema, needs_column_mapping, table_properties
 from binlake.errors import LakeTableChanged, SchemaMismatch
 from binlake.merge import in_process
@@ -64,8 +64,6 @@ CONFLICTS = (
     ProtocolChangedException,
 )
 """Somebody committed meanwhile: the same step can be tried again."""
-_FENCES = 3
-"""Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _DELETION_VECTORS = tuple(
@@ -81,11 +79,6 @@ class NewTable:
     schema: DeltaSchema
     files: Sequence[DataFile]
     more: Callable[[], Sequence[DataFile]] = tuple
-
-
-def _is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
-    ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
-    return min([recorded.get(FENCE, -1), *ours]) >= fence
 
 
 class LakeTable(LakeLog):
@@ -105,15 +98,7 @@ class LakeTable(LakeLog):
         finally:
             for key in (_TXN_APP, _TXN_VERSION, USER_METADATA, *_DELETION_VECTORS):
                 session.conf.unset(key)
-        self._prove(version)
-
-    def _prove(self, version: int) -> None:
-        recorded = self.recorded()
-        if recorded < version:
-            raise LakeTableChanged(
-                f"{self.path} records transaction {recorded}, {version} was expected",
-                remedy="somebody replaced the table while it was written; snapshot it again",
-            )
+        self.prove(version)
 
     def overwrite(
         self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], *, mode: str = "overwrite"
@@ -142,7 +127,7 @@ class LakeTable(LakeLog):
         fence = overtaking(batch)
         # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
         version = max(fence, self.recorded()) + 1
-        for _ in range(_FENCES):
+        for _ in range(FENCES):
             if self.exists():
                 self._fence(session, fence, note, check)
             self._support(session, data.schema.columns)
@@ -150,20 +135,18 @@ class LakeTable(LakeLog):
             with self._optimistic(session, note) as transaction:
                 check()
                 # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
-                if transaction.is_new or _is_fenced(transaction.versions(), fence):
+                if transaction.is_new or is_fenced(transaction.versions(), fence):
                     with suppress(CommitFailedError):  # it is there now
                         transaction.replace(data.schema, files, {self.app: version})
                         break
-        self._prove(version)
+        self.prove(version)
 
     def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
         """Record for all lives known here that they have done the steps up to ``fence``."""
         announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
         with self._optimistic(session, {"binlake": announced}) as transaction:
             check()
-            versions = transaction.versions()
-            ours = {app: max(fence, versions[app]) for app in versions if app.startswith(APPLICATIONS)}
-            transaction.commit({**ours, FENCE: fence}, metadata=transaction.metadata)
+            transaction.commit(fenced(transaction.versions(), fence), metadata=transaction.metadata)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """Write the whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished where a
@@ -238,7 +221,7 @@ class LakeTable(LakeLog):
         if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
             self._map_columns(session)
         self._commit_fields(session, lambda fields: reshaped_fields(fields, columns), version, note)
-        self._prove(version)
+        self.prove(version)
 
     def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
         """Give the columns their wider types under their old names; repeating it changes nothing."""

@@ -39,8 +39,6 @@ from binlake.errors import LakeTableChanged, LeftToSpark
 from binlake.merge.filled_rows import filled, is_filled
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 
-_TABLE_FEATURES = (3, 7)
-"""Versions of a protocol's reader and writer parts whose features are named one by one."""
 _Fields = list[dict[str, Any]]
 
 
@@ -136,14 +134,21 @@ def reshaping(
         raise LakeTableChanged(
             f"{path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
         ) from None
-    return [*_protocol(log, after), _metadata(log, after)], after.fields
+    return _actions(log, after), after.fields
 
 
 def replacing(log: DeltaTable, fields: list[dict[str, Any]]) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
     """Return the actions that give a table other columns without a value, and Delta's fields then. fields: their names
     and types."""
     after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).anew(fields)
-    return [*_protocol(log, after), _metadata(log, after)], after.fields
+    return _actions(log, after), after.fields
+
+
+def _actions(log: DeltaTable, after: _Columns) -> list[DeltaAction]:
+    """Return the actions that give the table these columns, and the features that they need."""
+    schema = json.dumps({"type": "struct", "fields": after.fields}, ensure_ascii=False)
+    metadata = plain_tables.metadata_with(log, schema, after.settings)
+    return [*plain_tables.protocol_with(log, _features(after)), metadata]
 
 
 def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:
@@ -161,39 +166,11 @@ def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict
 def check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
     """Raise LeftToSpark where this process doesn't change the table's metadata."""
     plain_tables.check_is_wanted(path, config)
-    protocol = log.protocol()
-    if (protocol.min_reader_version, protocol.min_writer_version) != _TABLE_FEATURES:
-        raise LeftToSpark("the table's protocol names no features")
+    plain_tables.check_names_features(log)
     plain_tables.check_is_plain(log)
 
 
-def _metadata(log: DeltaTable, after: _Columns) -> DeltaAction:
-    before = log.metadata()
-    kept = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
-    schema = json.dumps({"type": "struct", "fields": after.fields}, ensure_ascii=False)
-    return {
-        "metaData": {
-            **{name: value for name, value in kept.items() if value is not None},
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema,
-            "partitionColumns": [],
-            "configuration": dict(after.settings),
-        }
-    }
-
-
-def _protocol(log: DeltaTable, after: _Columns) -> list[DeltaAction]:
-    """Return the protocol with what the columns are the first to ask for; nothing where the table has it."""
-    protocol = log.protocol()
-    reader, writer = list(protocol.reader_features or ()), list(protocol.writer_features or ())
+def _features(after: _Columns) -> list[str]:
+    """Return the features of Delta's protocol that the columns ask for."""
     asked = ["columnMapping"] if after.are_mapped else []
-    if any(field["type"] == "timestamp_ntz" for field in after.fields):
-        asked.append("timestampNtz")
-    if set(asked) <= set(reader) & set(writer):
-        return []
-    lowest = dict(zip(("minReaderVersion", "minWriterVersion"), _TABLE_FEATURES, strict=True))
-    features = {
-        "readerFeatures": [*reader, *(name for name in asked if name not in reader)],
-        "writerFeatures": [*writer, *(name for name in asked if name not in writer)],
-    }
-    return [{"protocol": {**lowest, **features}}]
+    return asked + (["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in after.fields) else [])
