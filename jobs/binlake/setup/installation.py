@@ -85,8 +85,9 @@ def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, 
     if archive and (wanted or not _archive_is_current(installed)):
         report.say("classes  one short Spark session, whose classes are kept for faster starts")
         _make_archive(report, installed)
-    report.say("kernels  the decoder's, compiled where they aren't yet")
-    _run([sys.executable, "-c", "import binlake.binlog; binlake.binlog.warm()"], "compiling the decoder's kernels")
+    report.say("kernels  the decoders', compiled where they aren't yet")
+    kernels = "from binlake import binlog; from binlake.snapshot import resultset; binlog.warm(); resultset.warm()"
+    _run([sys.executable, "-c", kernels], "compiling the decoders' kernels")
     report.say(f"ready    {settings.SHARE}")
 
 
