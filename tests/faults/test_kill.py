@@ -160,6 +160,7 @@ def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
         "INSERT INTO b VALUES (1, 'same'), (1, 'same')",
     )
     for number, point in enumerate(OF_SNAPSHOT, start=3):
+        mirror.options["snapshot"] = {"reader": ("direct", "jdbc")[number % 2]}  # each goes on with the other's chunks
         with mirror.cut_off_at(point):
             mirror.snapshot()
         mirror.execute(f"INSERT INTO a VALUES ({number}, 'new')", "INSERT INTO b VALUES (1, 'same')")

@@ -31,7 +31,7 @@ def failing(mirror: Mirror, executors: Endpoint, capsys: pytest.CaptureFixture[s
         task = snapshots.SnapshotTask(mirror.config, executors, source, mirror.metadata, Report(), 0)
         names = names_to_snapshot(mirror.config, source, mirror.metadata, None)
         with pytest.raises(BinlakeError) as caught:
-            snapshots.snapshot(mirror.spark, task, names)
+            snapshots.snapshot(lambda why: mirror.spark, task, names)
     return caught.value, capsys.readouterr().err
 
 

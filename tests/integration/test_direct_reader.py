@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlake.errors import TableError
+from binlake.phases import snapshots
 from binlake.schema.table import TableName
-from binlake.snapshot import chunks, direct, few_rows, jdbc
+from binlake.snapshot import chunks, direct_tasks, few_rows, jdbc
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from mirror import Mirror, on_mariadb, on_mysql
+from mirror import Mirror, in_the_soak, on_mariadb, on_mysql
 from odd_values import LENIENT, SampleTable
 from servers import Server
 
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIB = 1 << 20
+by_tasks_in_the_soak = pytest.mark.parametrize("copier", ["process", *in_the_soak("tasks")], indirect=True)
+"""Where Spark is local, the process copies; tasks of Spark do so on a cluster."""
+
+
+@pytest.fixture
+def copier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "tasks":
+        monkeypatch.setattr(snapshots, "_is_in_process", lambda config, session: False)
+        monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
 
 
 @pytest.fixture
@@ -36,7 +46,7 @@ def direct_mirror(mirror: Mirror) -> Mirror:
 def both(spark: SparkSession, server: Server, query: str) -> tuple[Any, Any]:
     """What JDBC and our reader give for a query: types and rows."""
     endpoint, mariadb = Endpoint("127.0.0.1", server.port, "root", ""), server.kind == "mariadb"
-    frames = [reader(spark, jdbc.ChunkQuery(endpoint, query, mariadb)) for reader in (jdbc.read, direct.read)]
+    frames = [reader(spark, jdbc.ChunkQuery(endpoint, query, mariadb)) for reader in (jdbc.read, direct_tasks.read)]
     by_jdbc, ours = ((frame.schema, [repr(row) for row in frame.collect()]) for frame in frames)
     return by_jdbc, ours
 
@@ -83,6 +93,8 @@ def created(file: Path) -> str:
     return str(pq.ParquetFile(file).metadata.created_by).replace("parquet-mr", "Spark")
 
 
+@by_tasks_in_the_soak
+@pytest.mark.usefixtures("copier")
 def test_invalid_text_is_kept_or_refused(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """A half of a surrogate pair, which both servers take in ucs2."""
     mirror.execute(
@@ -101,6 +113,8 @@ def test_invalid_text_is_kept_or_refused(mirror: Mirror, monkeypatch: pytest.Mon
     ]  # fmt: skip
 
 
+@by_tasks_in_the_soak
+@pytest.mark.usefixtures("copier")
 def test_invalid_dates_are_counted_and_refused(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.execute(
         LENIENT, "CREATE TABLE t (id INT PRIMARY KEY, d DATE)",
@@ -179,6 +193,8 @@ def test_a_value_beyond_16_mib(direct_mirror: Mirror) -> None:
 
 
 @on_mysql
+@by_tasks_in_the_soak
+@pytest.mark.usefixtures("copier")
 def test_a_table_that_the_server_cant_read_is_told_with_the_servers_number(direct_mirror: Mirror) -> None:
     direct_mirror.execute(
         "CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE lost (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)",
@@ -190,6 +206,8 @@ def test_a_table_that_the_server_cant_read_is_told_with_the_servers_number(direc
 
 
 @on_mariadb
+@by_tasks_in_the_soak
+@pytest.mark.usefixtures("copier")
 def test_a_connection_that_is_killed_within_the_rows(direct_mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another wave copies the chunk, at a position of its own."""
     mirror = direct_mirror
@@ -218,6 +236,6 @@ def test_encrypted_and_verified(mysql_server: Server, spark: SparkSession) -> No
     ca = mysql_server.datadir / "ca.pem"
     endpoint = Endpoint("127.0.0.1", mysql_server.port, "root", "", tls=(("ca", str(ca)), ("check_hostname", "false")))
     query = "SELECT VARIABLE_VALUE AS c0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Ssl_cipher'"
-    row = direct.read(spark, jdbc.ChunkQuery(endpoint, query, mariadb=False)).head()
+    row = direct_tasks.read(spark, jdbc.ChunkQuery(endpoint, query, mariadb=False)).head()
     assert row is not None
     assert row["c0"]

@@ -10,7 +10,7 @@ import pytest
 
 from binlake.delta import plain_files
 from binlake.errors import TableError
-from binlake.snapshot import few_rows, snapshot as snapshot_room, waves as wave
+from binlake.snapshot import few_rows, snapshot as snapshot_room, spark_copies, waves as wave
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql
@@ -222,14 +222,14 @@ def test_invalid_text_and_dates_fail_alone(six: Mirror) -> None:
 def test_a_connection_that_is_lost_is_made_again(
     six: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, reads = few_rows._Reader.read, iter(range(100))
+    read, reads = spark_copies._Reader.read, iter(range(100))
 
     def cut(self: Any, query: Any) -> Any:
         if next(reads) == 2:
             self._connection.abortInternal()
         return read(self, query)
 
-    monkeypatch.setattr(few_rows._Reader, "read", cut)
+    monkeypatch.setattr(spark_copies._Reader, "read", cut)
     monkeypatch.setattr(snapshot_room, "_PAUSE", 0)
     six.snapshot()
     assert waves == [(True, list("abcdef")), (True, list("cdef"))]

@@ -342,7 +342,7 @@ def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror, reader
     with writing(mirror, changing(keys)), Source.open(mirror.endpoint) as source, lease.held(mirror.metadata) as held:
         batch = held.control().batch
         task = SnapshotTask(mirror.config, mirror.endpoint, source, mirror.metadata, Report(), batch, chunk_rows=CHUNK)
-        results, failures = snapshot(mirror.spark, task, included_tables(source, mirror.config))
+        results, failures = snapshot(lambda why: mirror.spark, task, included_tables(source, mirror.config))
         begin_lives(held, mirror.metadata, source, results, batch)
     assert not failures
     rows = mirror.metadata.read("snapshots")

@@ -90,7 +90,7 @@ def read_all(where: Endpoint) -> list[Any]:
         ]  # fmt: skip
         for name, schema in schemas.items():
             query = ChunkQuery(where, jdbc.chunk_query(name, schema, None, None), source.is_mariadb)
-            columns = direct._rows(query, len(schema.mirrored))
+            columns = direct.QueriedRows(query).columns(len(schema.mirrored))
             found.append([[values.to_pylist() for values in batch] for batch in columns])
             found.append(server_side.aggregate(source, name, TableHashes(schema, 1)))
     return found
@@ -99,7 +99,7 @@ def read_all(where: Endpoint) -> list[Any]:
 def outcome(where: Endpoint) -> list[Any] | str:
     try:
         return read_all(where)
-    except (BinlakeError, RuntimeError) as error:
+    except (BinlakeError, direct.ServerFailed) as error:
         return f"refused: {error}"
 
 

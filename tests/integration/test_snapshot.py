@@ -86,7 +86,7 @@ def copied(mirror: Mirror, rows: int, lock: Any) -> tuple[list[SnapshotResult], 
             lock=lock,
             chunk_rows=rows,
         )
-        return snapshot(mirror.spark, task, included_tables(source, mirror.config))
+        return snapshot(lambda why: mirror.spark, task, included_tables(source, mirror.config))
 
 
 def chunked(mirror: Mirror, *, rows: int = 100, lock: Any = "flush") -> list[SnapshotResult]:
@@ -190,7 +190,7 @@ from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
 with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
     task = SnapshotTask(mirror.config, mirror.endpoint, source, mirror.metadata, Report(), 0, chunk_rows=20)
-    snapshot(mirror.spark, task, included_tables(source, mirror.config))
+    snapshot(lambda why: mirror.spark, task, included_tables(source, mirror.config))
 """
 
 

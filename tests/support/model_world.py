@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,12 @@ def _with_large_tables(merge: Callable[..., None]) -> Callable[..., None]:
         merge(table, life, step, *arguments, version=version, **options)
 
     return merge_small
+
+
+def _by_turns() -> Callable[..., bool]:
+    """Let this process commit every other snapshot, and Spark those between."""
+    turns = cycle([True, False])
+    return lambda config, session: next(turns)
 
 
 class World:
@@ -134,6 +141,7 @@ class World:
         put(by_spark, "staged_rows", staged_rows)
         put(by_spark, "_merge_by_row", merge_by_row)
         put(in_process, "merge", _with_large_tables(in_process.merge))
+        put(snapshots, "_is_in_process", _by_turns())
 
     def _install_processes(self) -> None:
         put, schedule = self.patch.setattr, self.schedule

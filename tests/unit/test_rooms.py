@@ -130,6 +130,7 @@ def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
         "cli.command_line",
         "doctor.preflight",
         "maintain.maintain",
+        "snapshot.snapshot",
     ],
 )
 def test_what_plans_and_tells_starts_without_spark(module: str) -> None:

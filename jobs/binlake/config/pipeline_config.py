@@ -100,9 +100,10 @@ class LakeConfig(Section):
 
 
 class SnapshotConfig(Section):
-    """Settings of snapshots. connections: how many copy in parallel; None for as many as Spark has cores.
+    """Settings of snapshots. connections: how many copy in parallel; None for as many as there are cores.
 
-    reader: ``jdbc`` is Spark's; ``direct`` is binlake's own, with the same results for a part of the CPU time.
+    reader: ``jdbc`` is Spark's; ``direct`` is binlake's own, with the same results for a part of the CPU time, and
+    without Spark where that would be on this machine.
     """
 
     connections: Annotated[int, Field(ge=1, le=1024)] | None = None

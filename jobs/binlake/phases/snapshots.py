@@ -38,7 +38,7 @@ from binlake.source.locks import Busy
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
-from binlake.spark.starting import SessionAsked, SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory, no_session
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
@@ -66,7 +66,9 @@ def snapshot_tables(
     from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
     began_us, asking = now_us(), SessionAsked(session)
-    settings.refuse_missing_jars(config.root)
+    in_process = _is_in_process(config, session)
+    if not in_process:
+        settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
         server_us = source.now() // _SECOND * _SECOND  # commit times of some servers have whole seconds
@@ -80,9 +82,10 @@ def snapshot_tables(
         report.say(f"snapshot of {counted(len(names), 'table')}: {', '.join(map(str, names))}")
         control = held.control()
         task = SnapshotTask(
-            config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
-        )
-        results, failed = snapshot(asking("a snapshot copies rows on Spark's executors"), task, names)
+            config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock,
+            in_process=in_process,
+        )  # fmt: skip
+        results, failed = snapshot(asking, task, names)
         results = [replace(result, why_spark=asking.why) for result in results]
         refuse_read(control.planned_to, results)
         note_bootstrap(metadata, run, control.batch, began_us, results)
@@ -97,6 +100,12 @@ def snapshot_tables(
     for error in (*failures.values(), *failed):
         raise error
     return results
+
+
+def _is_in_process(config: PipelineConfig, session: SessionFactory) -> bool:
+    """Tell whether this process copies what it can. A task of Airflow that may start no Spark leaves it to a job, which
+    may run on a cluster."""
+    return config.snapshot.reader == "direct" and settings.works_here(config.spark) and session is not no_session
 
 
 def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:

@@ -1,1 +1,1 @@
-"""Snapshots: chunks of tables copied by Spark JDBC in waves of one position, committed as Delta tables."""
+"""Snapshots: chunks of tables copied by Spark or this process in waves of one position, committed as Delta tables."""

@@ -6,24 +6,27 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import Copied
-from binlake.errors import BinlakeError, InvalidDate, LakeError, StagingError
+from binlake.delta.delta_log import LakeLog
+from binlake.errors import BinlakeError, InvalidDate, LakeError, LeftToSpark, SparkNeeded, StagingError
 from binlake.faults import fault
-from binlake.merge.lake_table import LakeTable, NewTable
+from binlake.merge import begin_in_process
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
 from binlake.snapshot.chunks import Records, TableSnapshot
-from binlake.snapshot.own_files import SnapshotFiles
+from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.storage import storage_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -62,44 +65,112 @@ class SnapshotResult:
         }
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """What a commit made of the table. attempts: those whose files it has. retained: rows that it has beside those
+    copied."""
+
+    attempts: Sequence[str]
+    retained: int = 0
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """One table's commit. batch: the newest number given out."""
+
+    config: PipelineConfig
+    table: TableSnapshot
+    records: Records
+    batch: int
+
+    @property
+    def log(self) -> LakeLog:
+        return _log(self.config, self.table)
+
+    @property
+    def note(self) -> dict[str, Any]:
+        return _note(self.config, self.table)
+
+    def check(self) -> None:
+        self.records.check()
+        _refuse_lost(self.table, self.records)
+
+    def in_process(self, copied: Sequence[Copied]) -> _Begun:
+        """Commit without Spark. Raises LeftToSpark."""
+        schema, attempts = self.table.schema, self.records.attempts(self.table)
+        delta_schema = self.records.delta_schema(self.table)
+        if schema.row_metadata:
+            raise LeftToSpark("its rows tell what wrote them, and are written anew")
+        if schema.soft_delete and self.log.exists():
+            raise LeftToSpark("deleted rows may stay of those that it has")
+        begin_in_process.check(self.log, delta_schema, self.config)
+        attempts.give()
+        fault("commit begun")
+        data = [file for chunk in copied for file in chunk.files]
+        begin_in_process.begin(
+            self.log, delta_schema, data, self.config, batch=self.batch, note=self.note, is_ours=self.check,
+        )  # fmt: skip
+        return _Begun([chunk.attempt for chunk in self.table.chunks])
+
+    def by_spark(self, session: SparkSession) -> _Begun:
+        """session: used for no other table at the same time."""
+        from binlake.merge.lake_table import LakeTable, NewTable
+        from binlake.snapshot.own_files import SnapshotFiles
+
+        target, schema = LakeTable(self.log.path, self.log.app), self.records.delta_schema(self.table)
+        own = SnapshotFiles(session, self.table, self.records, target)
+        data = NewTable(schema, own.copied(), own.retained)
+        self.records.attempts(self.table).give()
+        fault("commit begun")
+        target.begin(session, data, self.batch, self.note, self.check)
+        return _Begun(own.kept, own.rows)
+
+
 def commit(
-    session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, *, batch: int
+    spark: SparkSessions,
+    config: PipelineConfig,
+    table: TableSnapshot,
+    records: Records,
+    *,
+    batch: int,
+    in_process: bool = False,
 ) -> SnapshotResult:
     """Replace the Delta table by the chunks' data files; a repetition after a kill gives the same table.
 
-    session: used for no other table at the same time. batch: the newest number given out; commits by the table's
-    earlier lives in batches up to it have no effect here. Raises InvalidDate, LakeError, LeaseHeld; StagingError for
-    chunks that are damaged or missing, which the next run copies again.
+    batch: the newest number given out. in_process: whether this process commits, where it can. Raises InvalidDate,
+    LakeError, LeaseHeld; StagingError for chunks that are damaged or missing, which the next run copies again.
     """
     _refuse_lost(table, records)
     attempts = records.attempts(table)
     copied = [attempts.copied(chunk.attempt) for chunk in table.chunks]
     _refuse_dates(table, records, copied)
     table.table_id = table_id(config.source.name, table.name, table.low)
-    target = _target(config, table)
-    own = SnapshotFiles(session, table, records, target)
-    data = NewTable(records.delta_schema(table), own.copied(), own.retained)
-    known_to_delta = attempts.given
-    attempts.give()
-    fault("commit begun")
-
-    def check() -> None:
-        records.check()
-        _refuse_lost(table, records)
-
+    known_to_delta, step = attempts.given, _Commit(config, table, records, batch)
     try:
-        target.begin(session, data, batch, _note(config, table), check)
-    except BinlakeError:
+        begun = _begin(spark, step, copied, in_process=in_process)
+    except (BinlakeError, SparkNeeded):
         raise
     except Exception as error:
-        raise storage_errors.failed(f"writing the snapshot of {table.name} to {target.path} failed", error) from error
+        doing = f"writing the snapshot of {table.name} to {step.log.path} failed"
+        raise storage_errors.failed(doing, error) from error
     fault("rows committed")
-    _prove_rows(target, table, own.rows)
+    _prove_rows(step.log, table, begun.retained)
     records.save(table, committed=True)
     if not known_to_delta:
-        attempts.remove_data(except_of=own.kept)
+        attempts.remove_data(except_of=begun.attempts)
     attempts.forget()
     return result_of(config, table)
+
+
+def _begin(spark: SparkSessions, step: _Commit, copied: Sequence[Copied], *, in_process: bool) -> _Begun:
+    why = "a snapshot is committed by Spark"
+    if in_process:
+        try:
+            return step.in_process(copied)
+        except LeftToSpark as left:
+            why = f"the snapshot of {step.table.name} is committed by Spark: {left}"
+    with spark.for_commits(why).lend() as session:
+        return step.by_spark(session)
 
 
 def _refuse_lost(table: TableSnapshot, records: Records) -> None:
@@ -129,10 +200,10 @@ def _refuse_dates(table: TableSnapshot, records: Records, copied: Sequence[Copie
 
 def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult | None:
     """Return the result of a committed snapshot if its commit is still the table's last change, else None."""
-    target = _target(config, table)
-    if target.recorded() < 0:
+    log = _log(config, table)
+    if log.recorded() < 0:
         return None
-    last = target.last_change()
+    last = log.last_change()
     note = json.loads(last.get("userMetadata") or "{}")
     return result_of(config, table) if note.get("binlake", {}).get("snapshot") == table.id else None
 
@@ -149,12 +220,12 @@ def result_of(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
         bytes=table.bytes,
         seconds=table.seconds,
         lock_ms=max(chunk.lock_ms for chunk in table.chunks),
-        delta_version=_target(config, table).version(),
+        delta_version=_log(config, table).version(),
     )
 
 
-def _target(config: PipelineConfig, table: TableSnapshot) -> LakeTable:
-    return LakeTable.of(config, table.name, table.table_id or "")
+def _log(config: PipelineConfig, table: TableSnapshot) -> LakeLog:
+    return LakeLog.of(config, table.name, table.table_id or "")
 
 
 def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
@@ -170,9 +241,9 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
     }
 
 
-def _prove_rows(target: LakeTable, table: TableSnapshot, retained: int) -> None:
+def _prove_rows(log: LakeLog, table: TableSnapshot, retained: int) -> None:
     """Raise LakeError unless the table holds exactly as many rows as were copied and retained."""
-    added = pa.table(target.log().get_add_actions())
+    added = pa.table(log.log().get_add_actions())
     written = int(pc.sum(added["num_records"]).as_py() or 0)
     if written != table.rows + retained:
         stayed = f" and {retained:,} deleted ones stay" if retained else ""

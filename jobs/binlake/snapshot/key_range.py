@@ -40,7 +40,8 @@ from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult, result_of
 from binlake.snapshot.own_files import as_written, retained_rows
-from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
+from binlake.snapshot.snapshot import SnapshotTask, works_with
+from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.snapshot.waves import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.server import Source
@@ -151,8 +152,7 @@ def asked(
 def copy(session: SessionFactory, task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
     """Copy the range given by ``text``. Raises UsageError, SourceError, LakeError; TableError for unreadable rows."""
     on_server, keys = asked(task.source, task.config, name, text, task.lock)
-    spark = session(f"rows of {name} are copied by Spark")
-    refuse_retries(spark)
+    sessions = SparkSessions(session).for_copies(f"rows of {name} are copied by Spark")
     identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
     table = TableSnapshot(identity, name, on_server.schema, on_server.engine, on_server.rows, on_server.size)
     table.chunks = [Chunk(0, *keys.bounds)]
@@ -163,7 +163,7 @@ def copy(session: SessionFactory, task: SnapshotTask, name: TableName, text: str
     began = time.monotonic()
     try:
         run_wave(
-            works_with(spark, task, records, watch=lambda written: None),
+            works_with(lambda: sessions, task, records, watch=lambda written: None),
             [Member(table, table.chunks[0])],
             task.lock,
             until_copied=not table.transactional,

@@ -85,9 +85,12 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
 def refused_text(name: TableName, schema: TableSchema, message: str) -> InvalidText | None:
     """Return the error of a task that refused a text; None if ``message`` is of another error."""
     match = re.search(rf"{NOT_TEXT} (\d+)\b", message)
-    if not match:
-        return None
-    column = schema.mirrored[int(match[1])]
+    return not_text(name, schema, int(match[1])) if match else None
+
+
+def not_text(name: TableName, schema: TableSchema, number: int) -> InvalidText:
+    """Return the error for a text that can't be taken. number: its column's among the mirrored ones."""
+    column = schema.mirrored[number]
     return InvalidText(f"{name}: a value of column {column.name!r} isn't valid in its character set", remedy=_MEND_TEXT)
 
 

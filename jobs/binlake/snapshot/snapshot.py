@@ -1,7 +1,7 @@
 """Snapshot: tables copied at known positions of the log, each in one Delta commit.
 
     plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
-    wave     as many chunks as Spark has cores (or fewer, see config.SnapshotConfig) open their read views at one
+    wave     as many chunks as there are cores (or fewer, see config.SnapshotConfig) open their read views at one
              position (binlake.source.locks), and are copied by one connection each, as the server sends the rows, to
              data files in the table's folder, which no commit knows yet; of tables of few rows, many by one connection
     commit   the files of a table whose chunks are all staged become its Delta table, in one commit with its positions
@@ -9,21 +9,25 @@
 Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
 images are full. Tables without a key have one chunk, thus one position, and engines without read views are copied
 while the lock is held.
+
+Spark copies and commits; where the reader is ``direct`` and Spark would do all its work in this process, this process
+does both itself, except what it leaves to Spark (process_copies.py, merge/begin_in_process.py).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from pyspark.sql import SparkSession
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, TableError, UsageError
+from binlake.errors import BinlakeError, LakeError, TableError
 from binlake.faults import fault
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.step_progress import shown_progress
@@ -31,17 +35,23 @@ from binlake.position import Position
 from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.table import TableName
 from binlake.schema.virtual import generated_columns
-from binlake.snapshot import few_rows
+from binlake.snapshot import few_rows, resultset
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
+from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.snapshot.waves import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode, StaysPrepared
 from binlake.source.server import Source
-from binlake.spark import cluster, functions, settings
-from binlake.spark.session import OwnSessions
+from binlake.spark import settings
+from binlake.spark.starting import SessionFactory
 from binlake.storage import files, java_errors
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from binlake.spark.session import OwnSessions
 
 __all__ = ["LockMode", "SnapshotResult", "SnapshotTask", "snapshot"]
 
@@ -49,6 +59,8 @@ _TRIES = 4
 """How often one table's chunks may fail, or its columns change, before its snapshot is given up."""
 _PAUSE = 2.0
 _COMMITS_AT_ONCE = 4
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU time that all processes of a container get, and in how many they get them."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ class SnapshotTask:
 
     source: a control connection, used for nothing else at the same time. batch: the newest batch number given out.
     read_from: the position from which the log is read; chunks that an ended run copied before it can't be used.
+    in_process: whether this process copies and commits what it can.
     """
 
     config: PipelineConfig
@@ -68,32 +81,24 @@ class SnapshotTask:
     read_from: Position | None = None
     lock: LockMode = "flush"
     chunk_rows: int = CHUNK_ROWS
+    in_process: bool = False
 
 
 def snapshot(
-    session: SparkSession, task: SnapshotTask, names: Sequence[TableName]
+    session: SessionFactory, task: SnapshotTask, names: Sequence[TableName]
 ) -> tuple[list[SnapshotResult], list[TableError]]:
     """Copy the tables into the lake. Return their results, in the order of ``names``, and the errors of single
     tables."""
-    refuse_retries(session)
-    return _Snapshotter(session, task).run(names)
+    return _Snapshotter(SparkSessions(session), task).run(names)
 
 
-def refuse_retries(session: SparkSession) -> None:
-    """Raise UsageError if Spark may retry or speculate: such a task would open a later view under an old position."""
-    conf = session.sparkContext.getConf()
-    local = settings.is_local(str(session.sparkContext.master))
-    if not local and conf.get("spark.task.maxFailures", "4") != "1":
-        raise UsageError("spark.task.maxFailures isn't 1", remedy="submit the job with --conf spark.task.maxFailures=1")
-    if conf.get("spark.speculation", "false") == "true":
-        raise UsageError("spark.speculation is on", remedy="submit the job with --conf spark.speculation=false")
-
-
-def works_with(session: SparkSession, task: SnapshotTask, records: Records, watch: Callable[[int], None]) -> Copying:
+def works_with(
+    sessions: Callable[[], OwnSessions], task: SnapshotTask, records: Records, watch: Callable[[int], None]
+) -> Copying:
     """Return what all waves of a task share."""
     transport = task.source.transport()
     return Copying(
-        OwnSessions(session, functions.register),
+        sessions,
         task.endpoint,
         task.source,
         records,
@@ -101,36 +106,40 @@ def works_with(session: SparkSession, task: SnapshotTask, records: Records, watc
         task.config.invalid,
         watch,
         task.config.snapshot.reader,
+        task.in_process,
     )
 
 
 class _Snapshotter:
-    def __init__(self, session: SparkSession, task: SnapshotTask) -> None:
-        self.session = session
+    def __init__(self, spark: SparkSessions, task: SnapshotTask) -> None:
+        self.spark = spark
         self.task = task
         self.records = Records(self.task.config, self.task.metadata)
         self.transport = self.task.source.transport()
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
-        self.committing = OwnSessions(session)
 
     def created(self, file: str) -> int:
         return format_description(self.transport, file)
 
     def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
+        if self.task.in_process:
+            resultset.warm()
+        else:
+            self._sessions()
         files.make_private_folder(self.task.config.staging_path("snapshot"))
         self.records.clean()
         open_tables = self._begin(names)
         with shown_progress(self.task.config, self.task.report, "snapshot") as show:
-            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), show))
+            copying = works_with(self._sessions, self.task, self.records, self._watch(list(open_tables), show))
             with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
                 while open_tables and not self.fatal:
                     for table in [table for table in open_tables if not table.pending]:
                         open_tables.remove(table)
                         pool.submit(self._commit, table)
                     if open_tables:
-                        wave, mode, held = self._next_wave(open_tables)
+                        wave, mode, held = self._next_wave(copying, open_tables)
                         together = few_rows.fits(wave[0].table)
                         with self._sorting_failures(open_tables, wave):
                             run_wave(copying, wave, mode, until_copied=held, together=together)
@@ -180,14 +189,22 @@ class _Snapshotter:
         return self._cut(table)
 
     def _cut(self, table: SourceTable) -> TableSnapshot:
-        chunk_rows, connections = self.task.chunk_rows, self._connections()
+        chunk_rows, connections = self.task.chunk_rows, self._connections(in_process=self.task.in_process)
         invalid = self.task.config.invalid
         return plan(self.task.source, table, invalid, chunk_rows=chunk_rows, connections=connections)
 
-    def _connections(self) -> int:
-        """Return how many connections copy in parallel: one without a free core would wait at its gate."""
-        free = _cores(self.session)
-        return min(self.task.config.snapshot.connections or free, free)
+    def _sessions(self) -> OwnSessions:
+        if self.task.in_process:
+            return self.spark.for_copies("some tables have columns that are written by Spark alone")
+        return self.spark.for_copies("a snapshot copies rows on Spark's executors")
+
+    def _connections(self, *, in_process: bool) -> int:
+        """Return how many connections copy in parallel; of Spark's, one without a free core would wait at its gate."""
+        asked = self.task.config.snapshot.connections
+        if in_process:
+            return asked or _cores_of_this_process()
+        free = _cores(self._sessions().context)
+        return min(asked or free, free)
 
     def _usable(self, position: Position) -> bool:
         """Tell whether the server still has the log from ``position`` on, and this run will read it."""
@@ -196,7 +213,7 @@ class _Snapshotter:
         size = dict(self.task.source.binary_logs()).get(position.file)
         return size is not None and position.offset <= size and self.created(position.file) == position.created
 
-    def _next_wave(self, tables: Sequence[TableSnapshot]) -> tuple[list[Member], LockMode, bool]:
+    def _next_wave(self, copying: Copying, tables: Sequence[TableSnapshot]) -> tuple[list[Member], LockMode, bool]:
         """Return the chunks to copy at once, the lock they need, and whether it is held until they are copied."""
 
         def needs(table: TableSnapshot) -> tuple[LockMode, bool]:
@@ -204,10 +221,14 @@ class _Snapshotter:
             # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
             return "tables" if alone and self.task.lock == "none" else self.task.lock, not table.transactional
 
-        kind, together = needs(tables[0]), few_rows.fits(tables[0])
-        alike = [table for table in tables if (needs(table), few_rows.fits(table)) == (kind, together)]
+        def way(table: TableSnapshot) -> tuple[bool, bool]:
+            return copying.is_in_process(table), few_rows.fits(table)
+
+        kind, (in_process, together) = needs(tables[0]), way(tables[0])
+        alike = [table for table in tables if (needs(table), way(table)) == (kind, (in_process, together))]
         members = [Member(table, chunk) for table in alike for chunk in table.pending]
-        return members[: few_rows.MOST_TABLES if together else self._connections()], *kind
+        most = few_rows.MOST_TABLES if together else self._connections(in_process=in_process)
+        return members[:most], *kind
 
     @contextmanager
     def _sorting_failures(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
@@ -248,7 +269,7 @@ class _Snapshotter:
             open_tables.append(planned)
 
     def _commit(self, table: TableSnapshot) -> None:
-        """Commit a table in a thread while the next wave is copied, in a session of its own for Delta's options."""
+        """Commit a table in a thread while the next wave is copied."""
         try:
             with self._failing(table.name):
                 self.task.metadata.check()
@@ -263,8 +284,8 @@ class _Snapshotter:
         """Commit a table and return its result; a commit that failed because an executor was lost is repeated."""
 
         def once() -> SnapshotResult:
-            with self.committing.lend() as session:
-                return commit(session, self.task.config, table, self.records, batch=self.task.batch)
+            task = self.task
+            return commit(self.spark, task.config, table, self.records, batch=task.batch, in_process=task.in_process)
 
         for _ in range(_TRIES - 1):
             try:
@@ -313,10 +334,24 @@ def _pace(done: float, total: float, size: int, here: float, seconds: float) -> 
     return f"{rows}{size / 1e6:,.1f} MB{left}"
 
 
-def _cores(session: SparkSession) -> int:
-    """Return the number of cores of the executors that are ready: a connection without one would wait at its gate."""
-    context = session.sparkContext
-    return context.defaultParallelism if settings.is_local(str(context.master)) else cluster.ready(context)
+def _cores_of_this_process() -> int:
+    """Return the number of cores, or of as many as a container's quota stands for, as a JVM counts them. Source:
+    Linux's documentation, "Control Group v2"."""
+    cores = os.cpu_count() or 1
+    try:
+        quota, period = _CPU_QUOTA.read_text().split()
+        return min(cores, -(-int(quota) // int(period)))
+    except (OSError, ValueError):  # no such group, or "max"
+        return cores
+
+
+def _cores(context: SparkContext) -> int:
+    """Return the number of cores of the executors that are ready."""
+    if settings.is_local(str(context.master)):
+        return context.defaultParallelism
+    from binlake.spark import cluster
+
+    return cluster.ready(context)
 
 
 def _sentence(result: SnapshotResult) -> str:

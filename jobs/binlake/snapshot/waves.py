@@ -1,7 +1,7 @@
 """Waves: chunks whose read views open at one position, and which are copied to data files in parallel.
 
-A chunk of a large table has a connection of its own, in a Spark task. The tables of few rows are read by one connection
-of the driver, see few_rows.py.
+A chunk of a large table has a connection of its own, in a Spark task or a thread of this process. The tables of few
+rows are read by one connection, see few_rows.py. Who copies, Spark or this process, is the same for a whole wave.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from binlake.snapshot.copying import (
     TableRefused,
 )
 from binlake.snapshot.few_rows import FewRows
+from binlake.snapshot.process_copies import ProcessCopy, ProcessFewRows
 from binlake.source.catalog import read_schemas
 from binlake.source.locks import Busy, Gate, Gates, LockMode, head_position, position_before_views, read_lock
 from binlake.source.server import Source
@@ -40,7 +41,7 @@ _WATCH_SECONDS = 0.5
 _LOOK_AGAIN = 0.2
 """Seconds between two checks whether cancelled jobs have ended."""
 _WRITTEN_AT_ONCE = 4
-"""How many tables of few rows are written at once; their jobs wait for planning more than for cores."""
+"""How many tables of few rows are written at once; Spark's jobs wait for planning more than for cores."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def run_wave(
 
 def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, until_copied: bool) -> None:
     began = time.monotonic()
-    copies = [ChunkCopy(copying, member) for member in wave]
+    copies = _copies(copying, wave)
     own = [Gate((member.table.name,)) for member in wave]
     with ThreadPoolExecutor(len(wave), thread_name_prefix="chunk") as pool:
         futures: list[Future[Chunk]] = []
@@ -81,13 +82,29 @@ def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, u
             opened = _open_views(copying, wave, gates, mode, futures if until_copied else [])
         except BaseException:
             gates.abort()
-            _give_up(copying, copies, futures)
+            _give_up(copies, futures)
             raise
         finally:
             if not until_copied:
                 _wait(copying, copies, futures)
             gates.forget()
     _record(copying, wave, futures, opened, time.monotonic() - began)
+
+
+def _copies(copying: Copying, members: Sequence[Member]) -> list[ChunkCopy]:
+    if all(copying.is_in_process(member.table) for member in members):
+        return [ProcessCopy(copying, member) for member in members]
+    from binlake.snapshot.spark_copies import SparkCopy
+
+    return [SparkCopy(copying, member) for member in members]
+
+
+def _few_rows(copying: Copying, wave: Sequence[Member]) -> FewRows:
+    if copying.is_in_process(wave[0].table):
+        return ProcessFewRows(copying, wave)
+    from binlake.snapshot.spark_copies import SparkFewRows
+
+    return SparkFewRows(copying, wave)
 
 
 def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.ChunkQuery:
@@ -98,7 +115,7 @@ def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.ChunkQuery:
 
 def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> None:
     began = time.monotonic()
-    reader = FewRows(copying, wave)
+    reader = _few_rows(copying, wave)
     with ThreadPoolExecutor(1, thread_name_prefix="few rows") as pool:
         reading: list[Future[list[Selected | None]]] = []
         gates = Gates(copying.source, [reader.gate], lambda: _raise_first(reading))
@@ -116,7 +133,7 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
     for member, selected in zip(wave, rows_by_table, strict=True):
         member.table.many_rows = selected is None
     few = [(member, selected) for member, selected in zip(wave, rows_by_table, strict=True) if selected]
-    copies = [ChunkCopy(copying, member) for member, _ in few]
+    copies = _copies(copying, [member for member, _ in few])
     with ThreadPoolExecutor(_WRITTEN_AT_ONCE, thread_name_prefix="chunk") as pool:
         futures = [pool.submit(copy.run_few, selected) for copy, (_, selected) in zip(copies, few, strict=True)]
         _wait(copying, copies, futures)
@@ -194,16 +211,15 @@ def _wait(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Futur
         while wait(futures, _WATCH_SECONDS).not_done:
             copying.watch(sum(_written(copy.folder) for copy in copies))
     except BaseException:
-        _give_up(copying, copies, futures)
+        _give_up(copies, futures)
         raise
 
 
-def _give_up(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
-    """Cancel the wave's jobs until all have ended; repeated, as a job may be about to begin."""
+def _give_up(copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
+    """Cancel the wave's copies until all have ended; repeated, as one may be about to begin."""
     while True:
         for copy in copies:
-            with suppress(Exception):  # its JVM may be gone
-                copying.sessions.context.cancelJobGroup(copy.group)
+            copy.cancel()
         if not wait(futures, _LOOK_AGAIN).not_done:
             return
 

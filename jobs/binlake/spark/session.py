@@ -45,7 +45,7 @@ def build(
         given = {key: value for key, value in given.items() if key not in submitted}
     else:
         submitted = {}
-        where = master or os.environ.get("SPARK_MASTER") or (spark.master if spark else None) or _on_this_machine(tasks)
+        where = master or settings.master_given(spark) or _on_this_machine(tasks)
         given["spark.master"] = where
     # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))

@@ -86,6 +86,16 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def works_here(spark: SparkConfig) -> bool:
+    """Tell whether Spark would be started by this process, and do all its work in it."""
+    return "PYSPARK_GATEWAY_PORT" not in os.environ and is_local(master_given(spark) or "local[*]")
+
+
+def master_given(spark: SparkConfig | None) -> str | None:
+    """Return the master that the variable SPARK_MASTER or the YAML names."""
+    return os.environ.get("SPARK_MASTER") or (spark.master if spark else None)
+
+
 def check(given: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a Spark setting that isn't for others to choose."""
     for key, value in given.items():

@@ -20,9 +20,8 @@ def test_who_interrupts_a_snapshot_does_not_wait_for_its_wave(monkeypatch: pytes
     def interrupted(written: int) -> None:
         raise KeyboardInterrupt
 
-    context = SimpleNamespace(cancelJobGroup=lambda group: cancelled[group].set())
-    copying: Any = SimpleNamespace(sessions=SimpleNamespace(context=context), watch=interrupted)
-    copies: Any = [SimpleNamespace(group=group, folder=str(tmp_path)) for group in cancelled]
+    copying: Any = SimpleNamespace(watch=interrupted)
+    copies: Any = [SimpleNamespace(cancel=one.set, folder=str(tmp_path)) for one in cancelled.values()]
     with ThreadPoolExecutor(2) as pool:
         copied: Any = [pool.submit(one.wait, 30) for one in cancelled.values()]
         with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,197 @@
+"""``snapshot: {reader: direct}`` where Spark is local: this process copies and commits, and no JVM is started."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import pipeline
+from binlake.config import SnapshotConfig
+from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, SparkNeeded
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
+from binlake.phases import snapshots
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.snapshot import few_rows, jdbc, snapshot as snapshot_room
+from binlake.snapshot.chunks import plan
+from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+from binlake.spark import settings
+from binlake.spark.starting import no_session
+from mirror import Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
+from servers import Server, free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("big", "keyless", "small")
+
+
+def _no_spark(why: str) -> NoReturn:
+    raise AssertionError(f"Spark was asked for: {why}")
+
+
+def snapshot_alone(mirror: Mirror, *patterns: str) -> list[SnapshotResult]:
+    """A snapshot that must not ask for Spark."""
+    report = Report(io.StringIO())
+    return pipeline.bootstrap(mirror.config, mirror.origin, _no_spark, report, tables=list(patterns) or None)
+
+
+@pytest.fixture
+def shop(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """A table of several chunks, one without a key, and one that is read together with other small ones; no Spark."""
+    spark: Any = None
+    mirror = Mirror(server, database, lake, spark)
+    rows = "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 300) SELECT"
+    mirror.execute(
+        "CREATE TABLE big (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2), at DATETIME(6), b BLOB)",
+        f"INSERT INTO big {rows} n, CONCAT('näme ', n), n / 7, '2020-01-01' + INTERVAL n SECOND, UNHEX(SHA2(n, 256))"
+        " FROM s",
+        "CREATE TABLE keyless (v VARCHAR(5), w INT)", "INSERT INTO keyless VALUES ('a', 1), ('a', 1), (NULL, NULL)",
+        "CREATE TABLE small (id INT PRIMARY KEY, d DATE)", "INSERT INTO small VALUES (1, '2020-02-29'), (2, NULL)",
+        "ANALYZE TABLE big",
+    )  # fmt: skip
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 100)
+    monkeypatch.setattr(snapshot_room, "plan", lambda *given, **options: plan(*given, **{**options, "chunk_rows": 100}))
+    monkeypatch.setattr(snapshot_room, "_PAUSE", 0)
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    return mirror
+
+
+def test_it_copies_again_and_goes_on(shop: Mirror) -> None:
+    first = snapshot_alone(shop)
+    assert [result.why_spark for result in first] == ["", "", ""]
+    assert max(row["chunk"] for row in shop.metadata.read("snapshots")) >= 2
+    shop.assert_equal(*TABLES)
+    shop.execute("UPDATE big SET name = 'moved' WHERE id % 50 = 0", "DELETE FROM small WHERE id = 2")
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+    shop.execute("SET sql_log_bin = 0", "DELETE FROM big WHERE id < 20")
+    shop.execute("ALTER TABLE small ADD COLUMN note VARCHAR(9) DEFAULT 'new'")
+    again = snapshot_alone(shop, "*.big", "*.small")
+    assert {result.delta_version for result in again} == {3}  # a batch, the fence, and the copy
+    shop.execute("INSERT INTO big (id) VALUES (9)", "DELETE FROM small WHERE id = 1")
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+
+
+@on_mariadb
+def test_the_mirrors_own_columns_come_with_the_rows(shop: Mirror) -> None:
+    shop.modes = [{"tables": f"{shop.database}.small", "soft_delete": True}]
+    snapshot_alone(shop, "*.small")
+    shop.execute("DELETE FROM small WHERE id = 2")
+    sync_alone(shop)
+    rows = QueryBuilder().register("t", DeltaTable(shop.path("small"))).execute("SELECT id, _deleted FROM t").read_all()
+    assert sorted(pa.table(rows).to_pylist(), key=str) == [{"id": 1, "_deleted": False}, {"id": 2, "_deleted": True}]
+
+
+@on_mysql
+@pytest.mark.parametrize(
+    "point", ["chunks written", "rows committed", *in_the_soak("lock taken", "chunk copied", "commit begun")]
+)
+def test_killed_and_run_again(shop: Mirror, point: Any) -> None:
+    with shop.cut_off_at(point):
+        snapshot_alone(shop)
+    shop.execute("UPDATE big SET price = 1 WHERE id > 150", "INSERT INTO small VALUES (7, '1999-12-31')")
+    assert {result.name.table for result in snapshot_alone(shop)} == set(TABLES)
+    assert not list(Path(shop.config.staging_path("snapshot")).iterdir())
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+
+
+@on_mariadb
+def test_a_table_asked_for_is_copied_by_the_next_sync(shop: Mirror) -> None:
+    snapshot_alone(shop)
+    shop.execute("SET sql_log_bin = 0", "UPDATE big SET name = 'unlogged'")
+    decisions.resnapshot(shop.config, TableName(shop.database, "big"), Reason("ann", "a test"))
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_what_is_left_to_spark_is_told(shop: Mirror, spark: SparkSession) -> None:
+    """A column's odd name is written by Spark; rows that tell what wrote them are copied here, and committed by it."""
+    shop.execute("CREATE TABLE odd (id INT PRIMARY KEY, ab INT)", "INSERT INTO odd VALUES (1, 2)")
+    snapshot_alone(shop, "*.odd")
+    shop.execute("ALTER TABLE odd RENAME COLUMN ab TO `a b`")
+    for tables, modes, why in (
+        (["odd"], [], "written by Spark alone"),
+        (
+            ["small"],
+            [{"tables": "*.small", "row_metadata": ["position"]}],
+            r"of t_\w+\.small .* tell what wrote them",
+        ),
+    ):
+        shop.include, shop.modes, shop.spark = [f"{shop.database}.{table}" for table in tables], modes, spark
+        for result in shop.snapshot(*shop.include):
+            assert re.search(why, result.why_spark)
+        newest = max(shop.metadata.read("runs"), key=lambda row: row["ended_us"])
+        assert re.search(why, newest["why_spark"])
+    shop.assert_equal("odd")
+    rows = spark.read.format("delta").load(shop.path("small"))
+    assert "_binlake_position" in rows.columns
+    assert rows.count() == 2
+
+
+@on_mysql
+def test_where_spark_is_on_a_cluster_or_has_a_job_it_copies(shop: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = shop.config
+    assert snapshots._is_in_process(config, _no_spark)
+    assert not snapshots._is_in_process(config.model_copy(update={"snapshot": SnapshotConfig()}), _no_spark)
+    for name, value in (("SPARK_MASTER", "spark://there:7077"), ("PYSPARK_GATEWAY_PORT", "1")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert not settings.works_here(config.spark)
+    with pytest.raises(SparkNeeded, match="copies rows on Spark's executors"):
+        pipeline.bootstrap(config, shop.origin, no_session, Report(io.StringIO()))
+
+
+def failing(mirror: Mirror, where: Endpoint) -> BinlakeError:
+    """The error of a snapshot whose chunks are read from elsewhere than its control connection's server."""
+    with Source.open(mirror.endpoint) as source:
+        task = SnapshotTask(
+            mirror.config, where, source, mirror.metadata, Report(io.StringIO()), 0, in_process=True
+        )  # fmt: skip
+        with pytest.raises(BinlakeError) as caught:
+            snapshot(_no_spark, task, [TableName(mirror.database, "big")])
+    return caught.value
+
+
+@on_mysql
+def test_a_password_that_is_wrong_and_a_server_that_isnt_there(shop: Mirror) -> None:
+    shop.server.create_account("absent_minded", "right", [f"SELECT ON `{shop.database}`.*"])
+    refused = failing(shop, Endpoint("127.0.0.1", shop.server.port, "absent_minded", "wr0ng"))
+    assert isinstance(refused, AccessDenied | ConnectionFailed)
+    assert "Access denied" in str(refused)
+    assert "wr0ng" not in str(refused)
+    unreached = failing(shop, Endpoint("127.0.0.1", free_port(), "root", ""))
+    assert isinstance(unreached, ConnectionFailed)
+    assert "is reached from here" in unreached.remedy
+
+
+@on_mysql
+def test_who_interrupts_doesnt_wait_for_the_rows(shop: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would take days to come."""
+    query = jdbc.chunk_query
+    monkeypatch.setattr(jdbc, "chunk_query", lambda *given: f"{query(*given)} AND SLEEP(600) = 0")
+    asleep = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep'"
+
+    def interrupted(written: int) -> None:
+        while not shop.server.execute(asleep):
+            time.sleep(0.1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(snapshot_room._Snapshotter, "_watch", lambda *given: interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        snapshot_alone(shop, "*.big")
+    for (connection,) in shop.server.execute(asleep):  # the server doesn't look whether its client is there
+        shop.server.execute(f"KILL {connection}")
