@@ -196,6 +196,20 @@ def whole_processes(server: Server, config_file: Path, report: Report) -> list[F
     return found
 
 
+def snapshots_by_process(report: Report) -> list[Figure]:
+    """The small table, by a process of its own for each reader, into a lake of its own: what a small source takes."""
+    figures: list[Figure] = []
+    for reader in ("jdbc", "direct"):
+        name = f"snapshot of {ROWS // 10:,} rows, reader: {reader}"
+        report.say(f"{name}, as a process …")
+        file = HOME / f"{reader}.yaml"
+        file.write_text(YAML.replace("LAKE", str(HOME.resolve() / reader)) + f"snapshot: {{reader: {reader}}}\n")
+        took = run_binlake("snapshot", file, "--tables", "warm.*")
+        figures.append((f"{name}, whole process", took.seconds, "s"))
+        figures.append((f"{name}, whole process, all cores", took.cpu_seconds, "CPU s"))
+    return figures
+
+
 def verification(server: Server, config_file: Path, way: str) -> list[Figure]:
     """A verification of all tables: what it takes of binlake's side, and of the server's."""
     before = cpu_seconds(server.pid)
@@ -225,7 +239,11 @@ def run() -> list[Figure]:
         wide = make_wide_table(server, ROWS // 5)
         make_small_tables(server)
         tables = [Copied("bench", "narrow", ROWS, ""), wide]
-        return [*in_one_session(server, config, tables, report), *whole_processes(server, config_file, report)]
+        return [
+            *in_one_session(server, config, tables, report),
+            *snapshots_by_process(report),
+            *whole_processes(server, config_file, report),
+        ]
 
 
 _SNAPSHOTS = (("Snapshot, rows of 180 characters", ""), ("Snapshot, 26 columns of mixed types", " of the wide table"))
