@@ -169,6 +169,12 @@ class ProtocolWithKills(Protocol):
     dies: ClassVar[tuple[str, ...]] = FAULTS
 
 
+class ProtocolBetweenPhases(Protocol):
+    """Workers that fall asleep where a phase moves the lease on."""
+
+    sleeps: ClassVar[tuple[str, ...]] = ("freeze plan", "advance to staged", "advance to merged", "move position")
+
+
 class ProtocolBetweenSteps(ProtocolWithColumns):
     """Workers that die between the steps of a batch."""
 
@@ -314,7 +320,7 @@ PLANTED = {
     version_without_step: Protocol,
     version_as_product: Protocol,
     steps_numbered_anew: ProtocolBetweenSteps,
-    lease_not_checked: Protocol,
+    lease_not_checked: ProtocolBetweenPhases,
 }
 """Each with the machine that comes upon it soon."""
 
