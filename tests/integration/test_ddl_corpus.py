@@ -37,7 +37,7 @@ SPATIAL = (
     *("geomcollection", "geometrycollection"),
 )
 BASE = "id INT PRIMARY KEY, Name VARCHAR(20), n INT NOT NULL"
-OTHER = "CREATE TABLE other (id INT PRIMARY KEY, x VARCHAR(9) DEFAULT 'y', UNIQUE KEY (x))"
+OTHER = "CREATE TABLE other (id INT PRIMARY KEY, x VARCHAR(9) DEFAULT 'y' COMMENT 'x', UNIQUE (x)) COMMENT 'copied'"
 
 
 @pytest.fixture
@@ -93,15 +93,19 @@ def shapes(source: Source, database: str) -> dict[str, TableSchema]:
     return {name.table: table.schema for name, table in catalog.read_tables(source, names).items()}
 
 
+def comments(schema: TableSchema) -> tuple[str, ...]:
+    return schema.comment, *(column.comment for column in schema.columns)
+
+
 def compare(statement: str, parsed: TableSchema, shown: TableSchema) -> list[str]:
-    """What of a shape differs, its indexes included."""
+    """What of a shape differs, its indexes and comments included."""
     parsed = as_logged(parsed) if shown.unlogged else parsed
-    if parsed == shown and parsed.indexes == shown.indexes:
+    if parsed == shown and parsed.indexes == shown.indexes and comments(parsed) == comments(shown):
         return []
     different = [f"{a}\n      != {b}" for a, b in zip(parsed.columns, shown.columns, strict=False) if a != b]
     names = [[column.name for column in schema.columns] for schema in (parsed, shown)]
     rest = [
-        (s.key_kind, s.key, s.charset, [(i.name, i.columns, i.prefixes, i.unique) for i in s.indexes])
+        (comments(s), s.key_kind, s.key, s.charset, [(i.name, i.columns, i.prefixes, i.unique) for i in s.indexes])
         for s in (parsed, shown)
     ]
     return ["\n    ".join([statement, *different, f"{names[0]} / {names[1]}", *map(str, rest)])]
@@ -127,6 +131,7 @@ def test_created_tables_have_the_servers_shape(server: Server, database: str, so
                 wrong += compare(statement, schema, shown[table])
             case ddl.CreateLike(like=like):
                 assert shown[table] == shown[like.table]
+                assert comments(shown[table]) == comments(shown[like.table])
             case other:
                 wrong.append(f"{statement}: {other}")
     assert not wrong, "\n" + "\n".join(wrong)
@@ -187,6 +192,17 @@ def test_wide_strings_become_text_without_strict_mode(server: Server, database: 
     assert created.schema == shapes(source, database)["t"]
     [refused] = parse(statement, database, server).changes
     assert isinstance(refused, ddl.Unfollowed)
+
+
+def test_comments_are_as_long_as_the_server_keeps_them(server: Server, database: str, source: Source) -> None:
+    """Without strict mode what is too long is cut off."""
+    statement = f"CREATE TABLE t (a INT COMMENT '{'é' * 1025}', b INT COMMENT '{'b' * 1024}') COMMENT '{'日' * 2049}'"
+    run(server, database, [statement], sql_mode="")
+    [created] = parse(statement, database, server, sql_mode=0).changes
+    assert isinstance(created, ddl.CreateTable)
+    shown = shapes(source, database)["t"]
+    assert comments(created.schema) == comments(shown)
+    assert [len(text) for text in comments(shown)] == [2048, 1024, 1024]
 
 
 def server_values(source: Source, database: str, table: str, column: Column) -> list[str | None]:

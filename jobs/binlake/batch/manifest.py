@@ -103,7 +103,7 @@ class Manifest:
             if not file["absent"]:
                 del file["absent"]  # an older binlake, which may have staged the batch before, doesn't write it
             for column in file["columns"]:
-                del column["stored"]
+                del column["stored"], column["comment"]
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
             del part["servers"], part["committed_us"]

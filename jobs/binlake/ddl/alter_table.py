@@ -22,6 +22,7 @@ from binlake.ddl.alterations import (
     RenameKey,
     SystemVersioning,
     TableCharset,
+    TableComment,
 )
 from binlake.ddl.changes import (
     AlterTable,
@@ -34,7 +35,14 @@ from binlake.ddl.changes import (
     Unfollowed,
 )
 from binlake.ddl.column_definitions import charset_clause, collation_clause, column_definition, index_definition
-from binlake.ddl.create_table import engine_clause, own_keys, table_elements, union_clause
+from binlake.ddl.create_table import (
+    at_comment,
+    comment_clause,
+    engine_clause,
+    own_keys,
+    table_elements,
+    union_clause,
+)
 from binlake.ddl.definition import ColumnDefinition, IndexDefinition
 from binlake.ddl.literals import default_value
 from binlake.errors import UnfollowedStatement
@@ -43,7 +51,7 @@ from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH,
 from binlake.schema.table import TableName
 
 _ROW_KEEPING_ENGINES = frozenset({"innodb", "myisam", "aria", "rocksdb", "archive", "csv"})
-# Clauses and options that touch neither columns, key nor rows, by their first words.
+# Clauses and options that touch neither columns, key, rows nor comments, by their first words.
 _HARMLESS_CLAUSES = (
     ("ALGORITHM",),
     ("LOCK",),
@@ -63,7 +71,7 @@ _HARMLESS_CLAUSES = (
 )
 _HARMLESS_OPTIONS = frozenset(
     """
-    AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM COMMENT COMPRESSION CONNECTION
+    AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM COMPRESSION CONNECTION
     DELAY_KEY_WRITE ENCRYPTED ENCRYPTION ENCRYPTION_KEY_ID ENGINE_ATTRIBUTE IETF_QUOTES KEY_BLOCK_SIZE
     MAX_ROWS MIN_ROWS PACK_KEYS PAGE_CHECKSUM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD ROW_FORMAT
     SECONDARY_ENGINE SECONDARY_ENGINE_ATTRIBUTE STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES
@@ -340,6 +348,8 @@ class _AlterTable:
                 self.unfollowed.append(why)
             keeps_rows = engine.lower() in _ROW_KEEPING_ENGINES
             (self.nothing if keeps_rows else self.rows).append(f"ENGINE {engine}")
+        elif at_comment(cursor):
+            self.alterations.append(TableComment(comment_clause(cursor)))
         elif cursor.at("UNION"):
             self.others += [Unfollowed(member, why_member_refused(self.name)) for member in union_clause(cursor)]
             self.unfollowed.append(why_refused("MERGE", self.dialect.flavour))

@@ -2,11 +2,11 @@
 
     Alteration = AddColumn | DropColumn | RenameColumn | ChangeColumn | AlterDefault | AlterVisibility
                | AddKey | DropKey | RenameKey | AddForeignKey
-               | TableCharset | ConvertCharset
+               | TableCharset | ConvertCharset | SystemVersioning | TableComment
 
-Clauses without effect on columns, keys and inherited character sets have no class. Names are as written; the server
-compares those of columns and indexes without regard to case. Source: MySQL manual 15.1.11; MariaDB Knowledge Base,
-ALTER TABLE (IF EXISTS and IF NOT EXISTS are MariaDB's).
+Clauses without effect on columns, keys, comments and inherited character sets have no class. Names are as written; the
+server compares those of columns and indexes without regard to case. Source: MySQL manual 15.1.11; MariaDB Knowledge
+Base, ALTER TABLE (IF EXISTS and IF NOT EXISTS are MariaDB's).
 """
 
 from __future__ import annotations
@@ -140,6 +140,13 @@ class SystemVersioning:
     on: bool
 
 
+@dataclass(frozen=True)
+class TableComment:
+    """COMMENT of the table; empty takes it away."""
+
+    comment: str
+
+
 Alteration = (
     AddColumn
     | DropColumn
@@ -154,4 +161,5 @@ Alteration = (
     | TableCharset
     | ConvertCharset
     | SystemVersioning
+    | TableComment
 )

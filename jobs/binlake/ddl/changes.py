@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from binlake.ddl.alterations import Alteration
+from binlake.ddl.alterations import Alteration, TableComment
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import TableName, TableSchema
 
@@ -72,6 +72,11 @@ class AlterTable:
     pads_char: bool = False
     keeps_zeros: bool = False
     session: Session = UNKNOWN_SESSION
+
+    @property
+    def describes(self) -> bool:
+        """Tell whether it changes the table's comment and nothing else."""
+        return all(isinstance(clause, TableComment) for clause in self.alterations)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from binlake.ddl.definition import (
     canonical_charset,
     charset_of_collation,
 )
-from binlake.ddl.literals import default_value
+from binlake.ddl.literals import comment_text, default_value
 from binlake.errors import UnfollowedStatement
 from binlake.schema import lexer
 from binlake.schema.lexer import Cursor, Dialect
@@ -251,6 +251,8 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         return {"charset": charset_clause(cursor)}
     if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
         return _row_time(cursor, definition) or {"generated": True, "expression": _expression(cursor)}
+    if cursor.accept("COMMENT"):
+        return {"comment": comment_text(cursor, "column")}
     if cursor.accept_any("STORED", "PERSISTENT"):
         return {"stored": True}
     if cursor.at_any("VISIBLE", "INVISIBLE"):  # the one said last counts
@@ -284,9 +286,6 @@ def _skip_plain_attribute(cursor: Cursor) -> bool:
     if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):  # of a table that may have none
         return True
     if cursor.accept_any("VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
-        return True
-    if cursor.accept("COMMENT"):
-        word_or_string(cursor)
         return True
     if cursor.accept_any("COLUMN_FORMAT", "STORAGE", "SRID"):
         cursor.next()

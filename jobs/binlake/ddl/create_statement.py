@@ -1,8 +1,8 @@
 """CREATE TABLE for a recorded shape: a table that accepts the rows, and later statements, of the recorded one.
 
 What metadata don't hold is left out or chosen so that every row fits: collations (for unique keys, one that tells the
-most texts apart), foreign keys, checks, comments, partitions, and expressions: a STORED column becomes a plain one;
-indexes on expressions and DEFAULTs that are expressions are left out.
+most texts apart), foreign keys, checks, partitions, and expressions: a STORED column becomes a plain one; indexes on
+expressions and DEFAULTs that are expressions are left out. So are comments.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from binlake.ddl.column_definitions import (
 )
 from binlake.ddl.definition import ColumnDefinition, IndexDefinition, canonical_charset
 from binlake.ddl.keys import Constraint, new_keys, with_key
+from binlake.ddl.literals import comment_text
 from binlake.errors import SchemaMismatch, UnfollowedStatement
 from binlake.schema.engines import why_member_refused, why_refused
 from binlake.schema.lexer import Cursor, Dialect
@@ -34,7 +35,8 @@ class _Options:
     """The options after the columns.
 
     charset: the table's default character set; None if it isn't written. with_rows: the statement also writes rows;
-    MySQL logs such a statement only if it created the table. members: the tables that a MERGE table unites.
+    MySQL logs such a statement only if it created the table. members: the tables that a MERGE table unites. comment:
+    the table's.
     """
 
     charset: str | None = None
@@ -42,6 +44,7 @@ class _Options:
     engine: str | None = None
     versioned: bool = False
     members: tuple[TableName, ...] = ()
+    comment: str = ""
 
 
 def create_table(
@@ -63,7 +66,7 @@ def create_table(
         definitions = _settled(definitions, indexes)
     columns = tuple(definition.column(charset) for definition in definitions)
     versioned = options.versioned or any(definition.versioned for definition in definitions)
-    schema = _with_key(TableSchema(columns, charset=charset, versioned=versioned), indexes)
+    schema = _with_key(TableSchema(columns, charset=charset, versioned=versioned, comment=options.comment), indexes)
     return (CreateTable(name, schema, if_not_exists and not options.with_rows),)
 
 
@@ -163,6 +166,8 @@ def _table_options(cursor: Cursor) -> _Options:
             options.charset = collation_clause(cursor) or options.charset
         elif cursor.at("ENGINE"):
             options.engine = engine_clause(cursor)
+        elif at_comment(cursor):
+            options.comment = comment_clause(cursor)
         elif cursor.at("UNION"):
             options.members = union_clause(cursor)
         elif cursor.at("("):
@@ -178,6 +183,18 @@ def engine_clause(cursor: Cursor) -> str:
     cursor.next()
     cursor.accept("=")
     return word_or_string(cursor)
+
+
+def at_comment(cursor: Cursor) -> bool:
+    """Tell whether ``COMMENT [=] 'text'`` is next. COMMENT is a name, too, as of a tablespace."""
+    return cursor.at("COMMENT") and cursor.peek(2 if cursor.at("COMMENT", "=") else 1).kind == "string"
+
+
+def comment_clause(cursor: Cursor) -> str:
+    """Read ``COMMENT [=] 'text'`` of a table. Returns the comment."""
+    cursor.expect("COMMENT")
+    cursor.accept("=")
+    return comment_text(cursor, "table")
 
 
 def union_clause(cursor: Cursor) -> tuple[TableName, ...]:

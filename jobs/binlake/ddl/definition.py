@@ -83,6 +83,7 @@ class ColumnDefinition:
     session: its explicit_defaults_for_timestamp, time and time zone decide how a TIMESTAMP is declared and what it
     holds.
     row_time: see table.Column. versioned: WITH SYSTEM VERSIONING, which makes the whole table versioned.
+    comment: as the server stores it.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ColumnDefinition:
     now: int | None = None
     row_time: RowTime = ""
     versioned: bool = False
+    comment: str = ""
 
     def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
         """Return the definition with what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
@@ -211,6 +213,7 @@ class ColumnDefinition:
             virtual=None if self.stored else expression,
             stored=expression if self.stored else None,
             row_time=self.row_time,
+            comment=self.comment,
         )
 
     def _members(self, charset: str) -> tuple[str, ...]:

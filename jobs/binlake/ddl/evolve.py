@@ -28,6 +28,7 @@ from binlake.ddl.alterations import (
     RenameKey,
     SystemVersioning,
     TableCharset,
+    TableComment,
 )
 from binlake.ddl.changes import AlterTable
 from binlake.ddl.conversion import conversion
@@ -78,6 +79,13 @@ def evolve(schema: TableSchema, change: AlterTable, *, flavour: Flavour) -> Evol
     return _Evolving(schema, change, flavour).result()
 
 
+def with_comments(schema: TableSchema, clauses: Iterable[Alteration]) -> TableSchema:
+    """Return the shape with the comment that the clauses give the table; the last one counts."""
+    for clause in clauses:
+        schema = replace(schema, comment=clause.comment) if isinstance(clause, TableComment) else schema
+    return schema
+
+
 _A = TypeVar("_A", bound=Alteration)
 
 
@@ -117,6 +125,7 @@ class _Evolving:
             charset=self.charset,
             versioned=next((clause.on for clause in self._all(SystemVersioning)), self.before.versioned),
         )
+        schema = with_comments(schema, self.change.alterations)
         primary, indexes = self._keys()
         try:
             after = with_key(schema, primary, indexes)

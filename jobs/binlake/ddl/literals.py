@@ -7,6 +7,8 @@ is one constant, variable, column, function or CASE. Tried on MySQL 9.7 and Mari
 
 from __future__ import annotations
 
+from typing import Literal as OneOf
+
 from binlake.ddl.defaults import NATIONAL, Literal
 from binlake.ddl.definition import canonical_charset
 from binlake.errors import UnfollowedStatement
@@ -14,6 +16,16 @@ from binlake.schema import charsets, lexer
 from binlake.schema.lexer import Cursor, Dialect, Token
 
 _TEMPORAL = ("DATE", "TIME", "TIMESTAMP")
+_CHARACTERS = {"column": 1024, "table": 2048}
+"""The most that a comment has."""
+
+
+def comment_text(cursor: Cursor, of: OneOf["column", "table"]) -> str:
+    """Read the string behind COMMENT. Returns it as the server stores it: what is too long is cut off, unless the
+    session was strict, in which the statement failed. Comments are utf8mb3. Raises UnfollowedStatement."""
+    if cursor.token.kind != "string":
+        raise cursor.not_understood("a string expected")
+    return lexer.in_utf8mb3(cursor.next().text)[: _CHARACTERS[of]]
 
 
 def literal_value(cursor: Cursor) -> Literal | None:

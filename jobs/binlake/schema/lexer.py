@@ -51,8 +51,7 @@ class Token:
 
 _SPACE = re.compile(r"[\s\x00-\x1f]+")
 _NAME = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
-# MySQL's names are utf8mb3: CREATE TABLE `t😀` makes the table `t?`. MariaDB refuses the statement.
-_NOT_IN_NAMES = re.compile("[\U00010000-\U0010ffff]")
+_NOT_IN_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
 _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _HEX = re.compile(r"0x(?P<digits>[0-9A-Fa-f]+)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2})*)'")
 _BITS = re.compile(r"0b(?P<digits>[01]+)|[bB]'(?P<quoted>[01]*)'")
@@ -68,6 +67,11 @@ _STRETCH = {
     for escapes, backslash, escape in ((True, r"\\", r"\\(?P<escaped>.)"), (False, "", "(?P<escaped>(?!))"))
 }
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def in_utf8mb3(text: str) -> str:
+    """Return what the servers make of a text that they keep in utf8mb3."""
+    return _NOT_IN_UTF8MB3.sub("?", text)
 
 
 class Lexer:
@@ -109,8 +113,9 @@ class Lexer:
         return True
 
     def _add(self, kind: TokenKind, value: str, end: int) -> None:
+        # MySQL's names are utf8mb3: CREATE TABLE `t😀` makes the table `t?`. MariaDB refuses the statement.
         if kind in ("word", "quoted") and self.flavour == "mysql":
-            value = _NOT_IN_NAMES.sub("?", value)
+            value = in_utf8mb3(value)
         key = value.upper() if kind == "word" else value if kind == "symbol" else ""
         self.tokens.append(Token(kind, value, key, self.at, end))
         self.at = end

@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import PlainSerializer
 
@@ -48,6 +48,8 @@ class Column:
     virtual: how a VIRTUAL generated column is computed; None for any other.
     stored: how a STORED generated column is computed; None for any other, and in shapes recorded by older versions.
     row_time: which end of a row's time the column holds in a system-versioned table (ROW START, ROW END).
+    comment: its COMMENT; empty without one, and in shapes recorded by older versions. It isn't compared where shapes
+        are: no row depends on it.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Column:
     virtual: Virtual | None = None
     row_time: RowTime = ""
     stored: Virtual | None = field(default=None, compare=False)
+    comment: str = field(default="", compare=False, repr=False)
 
     @property
     def expression(self) -> Virtual | None:
@@ -120,6 +123,7 @@ class TableSchema:
         It isn't compared where shapes are: only the YAML changes it.
     soft_delete: deleted rows stay in the lake, marked. row_metadata: what the lake tells of each row's newest mutation.
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
+    comment: the table's; see Column.
     """
 
     columns: tuple[Column, ...]
@@ -137,6 +141,7 @@ class TableSchema:
     soft_delete: bool = field(default=False, compare=False)
     row_metadata: tuple[str, ...] = field(default=(), compare=False)
     without_rows: bool = field(default=False, compare=False)
+    comment: str = field(default="", compare=False)
 
     @property
     def row_end(self) -> str | None:
@@ -167,7 +172,14 @@ class TableSchema:
                 f"the column {needed[0]!r} can't be excluded: it belongs to the key",
                 remedy="take it off tables.exclude_columns in the YAML, or exclude the table",
             )
-        return replace(self, excluded=names)
+        without = (replace(column, comment="") if column.name.lower() in names else column for column in self.columns)
+        return replace(self, excluded=names, columns=tuple(without) if names else self.columns)
+
+    def commented_as(self, other: TableSchema) -> TableSchema:
+        """Return the shape with the comments of the table and its columns in another shape of the same columns."""
+        comments = {column.name: column.comment for column in other.excluding(self.excluded).columns}
+        columns = (replace(column, comment=comments.get(column.name, "")) for column in self.columns)
+        return replace(self, columns=tuple(columns), comment=other.comment)
 
     def column(self, name: str) -> Column:
         """Return a column by its name, whose case doesn't matter. Raises KeyError."""
@@ -183,9 +195,21 @@ class TableSchema:
         return replace(self, columns=columns)
 
     @property
+    def lake_comments(self) -> dict[str, str]:
+        """Return the comments of the lake's columns, by name; without those that have none."""
+        return {column.name: column.comment for column in (*self.mirrored, *self.kept) if column.comment}
+
+    def uncommented(self) -> dict[str, Any]:
+        """Return the shape as it is recorded, without the comments, for texts that tell shapes apart."""
+        shape: dict[str, Any] = dump(self)
+        for part in (shape, *shape["columns"], *shape["kept"]):
+            del part["comment"]
+        return shape
+
+    @property
     def fingerprint(self) -> str:
         """Return twelve hex digits that identify this shape. Equal shapes have the same."""
-        shape = {key: value for key, value in dump(self).items() if key not in _NOT_COMPARED}
+        shape = {key: value for key, value in self.uncommented().items() if key not in _NOT_COMPARED}
         for column in (*shape["columns"], *shape["kept"]):
             del column["stored"]  # it isn't compared where shapes are
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)

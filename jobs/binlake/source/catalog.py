@@ -204,7 +204,7 @@ def _schemas(source: Source, names: set[TableName]) -> dict[TableName, TableSche
 
 def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSchema]:
     """Return shapes without columns: what holds for each table as a whole. Views have no character set."""
-    what = "table_collation AS collation, table_type AS kind"
+    what = "table_collation AS collation, table_type AS kind, table_comment AS comment"
     return {
         TableName(row["d"], row["t"]): TableSchema(
             (),
@@ -212,6 +212,7 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
             sequence=row["kind"] == SEQUENCE,
             versioned=row["kind"] == SYSTEM_VERSIONED,
             unlogged=source.is_mariadb and leaves_generated_columns_out(source.release.version),
+            comment=_as_text(row["comment"] or ""),
         )
         for row in _select(source, what, "tables WHERE", "table_schema, table_name", names)
     }
@@ -224,7 +225,7 @@ def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Colu
         "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
         " is_nullable AS nullable, character_set_name AS charset, character_maximum_length AS length,"
         " numeric_precision AS digits, numeric_scale AS scale, datetime_precision AS fraction,"
-        " generation_expression AS expression",
+        " generation_expression AS expression, column_comment AS comment",
         "columns WHERE",
         "table_schema, table_name, ordinal_position",
         names,
@@ -265,6 +266,7 @@ def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
         row_time=row_time,
         virtual=expression if virtual else None,
         stored=None if virtual else expression,
+        comment=_as_text(row["comment"] or ""),
     )
 
 

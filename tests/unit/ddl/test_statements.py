@@ -301,7 +301,7 @@ U, V = tables("u", "v")
     [
         ("ALTER TABLE t DROP PARTITION p, q", (statements.RowsChanged(T, "DROP PARTITION"),)),
         ("ALTER TABLE t TRUNCATE PARTITION ALL", (statements.RowsChanged(T, "TRUNCATE PARTITION"),)),
-        ("ALTER TABLE t COMMENT 'x' DISCARD TABLESPACE", (statements.RowsChanged(T, "DISCARD"),)),
+        ("ALTER TABLE t FORCE, DISCARD TABLESPACE", (statements.RowsChanged(T, "DISCARD"),)),
         ("ALTER TABLE t IMPORT PARTITION p TABLESPACE", (statements.RowsChanged(T, "IMPORT"),)),
         (
             "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION",

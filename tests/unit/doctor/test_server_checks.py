@@ -117,7 +117,7 @@ def test_the_log_is_kept_by_the_setting_that_the_release_has(version: str, setti
 def shape(version: str, *columns: dict[str, Any]) -> TableSchema:
     """Of the table shop.t, of whose columns information_schema says so."""
     name = TableName("shop", "t")
-    of = {"d": name.database, "t": name.table}
+    of = {"d": name.database, "t": name.table, "comment": ""}
     nothing = dict.fromkeys(
         ("value", "extra", "charset", "length", "digits", "scale", "fraction", "expression")
     )  # fmt: skip
@@ -125,7 +125,9 @@ def shape(version: str, *columns: dict[str, Any]) -> TableSchema:
         version,
         {},
         {
-            "information_schema.tables": [{**of, "collation": columns[0]["table"], "kind": "BASE TABLE"}],
+            "information_schema.tables": [
+                {**of, "collation": columns[0]["table"], "kind": "BASE TABLE", "comment": ""}
+            ],
             "information_schema.columns": [{**of, **nothing, "nullable": "YES", **column} for column in columns],
             "information_schema.statistics": [],
         },

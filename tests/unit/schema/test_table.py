@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from binlake.schema.table import Column, Index, TableSchema, Virtual
@@ -32,6 +33,29 @@ def test_shapes_come_back_from_json() -> None:
     assert found == SHAPE
     assert (found.indexes, found.kept) == (SHAPE.indexes, SHAPE.kept)
     assert found.column("v").virtual == SHAPE.column("v").virtual
+
+
+COMMENTED = replace(
+    SHAPE,
+    columns=tuple(replace(column, comment=f"of {column.name}") for column in SHAPE.columns),
+    kept=(Column("gone", "int", comment="it was"),),
+    comment="of all",
+)
+
+
+def test_comments_are_kept_and_not_compared() -> None:
+    assert COMMENTED == SHAPE
+    assert COMMENTED.fingerprint == SHAPE.fingerprint
+    found = loads(TableSchema, dumps(COMMENTED))
+    assert (found.comment, found.lake_comments) == ("of all", {"id": "of id", "kind": "of kind", "gone": "it was"})
+    assert SHAPE.commented_as(COMMENTED).comment == "of all"
+    assert COMMENTED.commented_as(SHAPE).lake_comments == {"gone": "it was"}
+
+
+def test_comments_of_excluded_columns_are_recorded_nowhere() -> None:
+    excluding = COMMENTED.excluding(frozenset({"kind"}))
+    assert "of kind" not in dumps(excluding)
+    assert "of kind" not in dumps(excluding.commented_as(COMMENTED))
 
 
 def test_shapes_of_older_metadata_can_be_read() -> None:
