@@ -247,11 +247,17 @@ def test_the_lake_is_what_the_server_is(request: pytest.FixtureRequest, mirrored
 
 
 def _assert_shape(mirror: Mirror, source: Source, name: TableName) -> None:
-    """What DDL made of the shape is what information_schema shows."""
+    """What DDL made of the shape is what information_schema shows, and the lake has the comments."""
     (life,) = [
         life for life in watermarks.read_lives(mirror.metadata) if life.name == name and life.status != "dropped"
     ]
-    assert life.schema == read_schema(source, name)
+    shown = read_schema(source, name)
+    assert life.schema == shown
+    comments = life.schema.commented_as(shown).lake_comments
+    assert (life.schema.comment, life.schema.lake_comments) == (shown.comment, comments)
+    lake = DeltaTable(mirror.config.table_path(name))
+    fields = {field.name: field.metadata["comment"] for field in lake.schema().fields if "comment" in field.metadata}
+    assert (lake.metadata().description or "", fields) == (shown.comment, comments)
 
 
 def _assert_old_versions_can_be_read(path: str) -> None:

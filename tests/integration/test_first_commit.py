@@ -47,7 +47,8 @@ def begin(
 ) -> Sequence[DataFile]:
     """Begin a table of two rows, which lie in one data file."""
     files = copied(session, path, columns, life)
-    begin_of(session, path, DeltaSchema(columns, "snapshot"), files, way, batch=batch, life=life)
+    schema = DeltaSchema(columns, "snapshot", {columns[1][0]: "of a 'column'"}, f"table of a {life}")
+    begin_of(session, path, schema, files, way, batch=batch, life=life)
     return files
 
 

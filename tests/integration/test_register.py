@@ -54,21 +54,31 @@ def count(mirror: Mirror, name: str) -> int:
 
 @on_mysql
 def test_names_follow_the_tables(named: Mirror) -> None:
-    named.execute("CREATE TABLE moved (id INT PRIMARY KEY)", "INSERT INTO moved VALUES (1), (2)")
+    named.execute("CREATE TABLE moved (id INT PRIMARY KEY COMMENT 'the key') COMMENT 'moves'")
+    named.execute("INSERT INTO moved VALUES (1), (2)")
     named.execute("CREATE TABLE goes (id INT PRIMARY KEY)", "CREATE TABLE made_anew (id INT PRIMARY KEY)")
     named.snapshot()
     versions = {table: named.version(table) for table in ("moved", "goes", "made_anew")}
     assert register(named) == ["goes", "made_anew", "moved"]
     assert count(named, "moved") == 2
+    assert comments(named, "moved") == ("moves", "the key")
     assert {table: named.version(table) for table in versions} == versions
 
     named.execute("RENAME TABLE moved TO `Moved on`", "DROP TABLE goes", "DROP TABLE made_anew")
     named.execute("CREATE TABLE made_anew (name VARCHAR(9) PRIMARY KEY)", "INSERT INTO made_anew VALUES ('a')")
-    named.execute("CREATE TABLE born (id INT PRIMARY KEY)")
+    named.execute("CREATE TABLE born (id INT PRIMARY KEY)", "ALTER TABLE `Moved on` COMMENT 'it moved'")
     named.sync()
     assert register(named) == ["born", "made_anew", "moved_on"]
     assert count(named, "moved_on") == 2
+    assert comments(named, "moved_on") == ("it moved", "the key")
     assert named.spark.table(f"{named.database}.made_anew").collect() == [("a",)]
+
+
+def comments(mirror: Mirror, name: str) -> tuple[str | None, str | None]:
+    """The catalog's, of the table and of its column ``id``."""
+    catalog, table = mirror.spark.catalog, f"{mirror.database}.{name}"
+    (described,) = (column.description for column in catalog.listColumns(table) if column.name == "id")
+    return catalog.getTable(table).description, described
 
 
 @on_mysql

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake.delta import plain_tables
+from binlake.delta import delta_actions, plain_tables
 from binlake.delta.delta_log import FENCE, LakeLog, overtaking, transaction_version
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import SnapshotUnfinished
@@ -36,6 +36,7 @@ STATEMENTS = {
         "ALTER TABLE renamed DROP COLUMN a",
         "ALTER TABLE renamed ADD COLUMN a DECIMAL(30, 10) AFTER id, MODIFY c INT COMMENT 'moved' AFTER b",
         "UPDATE renamed SET a = -1.5 WHERE id = 3",
+        "ALTER TABLE renamed COMMENT = 'a table''s own 日本'",
     ),
     "odd": (
         "ALTER TABLE odd ADD COLUMN `a b,c;{}()=` INT",
@@ -49,7 +50,7 @@ STATEMENTS = {
     "same": (
         "ALTER TABLE same MODIFY v VARCHAR(20) NOT NULL COMMENT 'c', MODIFY id INT AFTER v",
         "INSERT INTO same VALUES ('new', 5)",
-        "ALTER TABLE same MODIFY v TEXT NULL, RENAME COLUMN id TO ID",
+        "ALTER TABLE same MODIFY v TEXT NULL, RENAME COLUMN id TO ID, COMMENT 'same'",
     ),
     "emptied": ("DELETE FROM emptied WHERE id = 1", "TRUNCATE TABLE emptied", "INSERT INTO emptied VALUES (1, 'new')"),
     "empty": ("TRUNCATE TABLE empty",),
@@ -58,7 +59,7 @@ STATEMENTS = {
 CREATED = (
     "CREATE TABLE renamed (id INT PRIMARY KEY, a VARCHAR(9), b INT)",
     "INSERT INTO renamed VALUES (1, 'one', 11), (2, NULL, 22)",
-    "CREATE TABLE odd (id INT PRIMARY KEY)",
+    "CREATE TABLE odd (id INT PRIMARY KEY COMMENT 'the key') COMMENT 'odd'",
     "INSERT INTO odd VALUES (1)",
     "CREATE TABLE moments (id INT PRIMARY KEY)",
     "INSERT INTO moments VALUES (1), (2)",
@@ -94,8 +95,11 @@ def described(path: str) -> dict[str, Any]:
     protocol = log.protocol()
     features = set(protocol.reader_features or ()), set(protocol.writer_features or ())
     versions = protocol.min_reader_version, protocol.min_writer_version
-    configuration, partitions = log.metadata().configuration, log.metadata().partition_columns
-    return {"fields": fields, "protocol": (versions, features), "configuration": configuration, "by": partitions}
+    metadata = log.metadata()
+    return {
+        "fields": fields, "protocol": (versions, features), "configuration": metadata.configuration,
+        "by": metadata.partition_columns, "description": metadata.description,
+    }  # fmt: skip
 
 
 def steps_of(path: str) -> list[tuple[Any, ...]]:
@@ -114,7 +118,7 @@ def steps_of(path: str) -> list[tuple[Any, ...]]:
 def without_numbers(described: dict[str, Any]) -> dict[str, Any]:
     """The same without what column mapping keeps of each column: Delta gives a column of a table that is written over
     another the number of that one's column of the same name, and binlake a new one."""
-    fields = [{**field, "metadata": {}} for field in described["fields"]]
+    fields = [{**field, "metadata": field["metadata"].get("comment")} for field in described["fields"]]
     settings = {name: value for name, value in described["configuration"].items() if not name.endswith("maxColumnId")}
     return {**described, "fields": fields, "configuration": settings}
 
@@ -148,7 +152,8 @@ def test_both_ways_make_the_same_table(mirror: Mirror, spark: SparkSession) -> N
 
 
 TABLES_MOVE = (
-    "CREATE TABLE created (id INT PRIMARY KEY, v VARCHAR(9), n DECIMAL(65,2), at TIMESTAMP(6) NULL, f VARBINARY(9))",
+    "CREATE TABLE created (id INT PRIMARY KEY, v VARCHAR(9) COMMENT 'of v', n DECIMAL(65,2), at TIMESTAMP(6) NULL,"
+    " f VARBINARY(9)) COMMENT 'created'",
     "INSERT INTO created VALUES (1, 'one', 1.5, NULL, 'b')",
     "CREATE TABLE empty_one LIKE created",
     "CREATE TABLE `odd, one` (`a b` INT PRIMARY KEY, at DATETIME)",
@@ -172,7 +177,7 @@ TABLES = ["created", "empty_one", "odd, one", "moved", "one", "odd", "two", "thr
 def moving(mirror: Mirror) -> Mirror:
     """Tables of which one is column-mapped, has rows that deletion vectors hide, and columns that no data file has."""
     mirror.execute(
-        "CREATE TABLE one (id INT PRIMARY KEY, v VARCHAR(9))",
+        "CREATE TABLE one (id INT PRIMARY KEY COMMENT 'the key', v VARCHAR(9)) COMMENT 'one'",
         "INSERT INTO one VALUES (1, 'one'), (2, 'two')",
         *(made for name in ("two", "three", "many", "odd") for made in (
             f"CREATE TABLE {name} LIKE one", f"INSERT INTO {name} VALUES (1, NULL), (2, 'second'), (3, 'third')"
@@ -334,6 +339,26 @@ def followed(mirror: Mirror) -> Mirror:
     return mirror
 
 
+@on_mysql
+def test_comments_alone_are_one_commit_without_rows_and_without_spark(followed: Mirror) -> None:
+    before = followed.version("t")
+    followed.execute("ALTER TABLE t COMMENT 'all'", "INSERT INTO t VALUES (3, 'c')", "ALTER TABLE t COMMENT 'of t'")
+    followed.execute("ALTER TABLE t MODIFY v VARCHAR(9) COMMENT 'of v'", "DELETE FROM t WHERE id = 1")
+    with followed.cut_off_at("epoch committed"):
+        sync_alone(followed)
+    sync_alone(followed)
+    assert followed.version("t") - before == 2, "the merge, and the comments"
+    log = DeltaTable(followed.path("t"))
+    actions = [*delta_actions.of_commit(followed.path("t"), log.version())]
+    assert [set(action) for action in actions] == [{"commitInfo"}, {"txn"}, {"metaData"}]
+    assert (log.metadata().description, log.schema().fields[1].metadata) == ("of t", {"comment": "of v"})
+    followed.execute("ALTER TABLE t COMMENT 'of t'", "ALTER TABLE t MODIFY v VARCHAR(9) COMMENT 'of v'")
+    sync_alone(followed)
+    assert followed.version("t") == log.version()
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
 CHANGES = (
     "ALTER TABLE t RENAME COLUMN v TO w, ADD COLUMN v INT",
     "TRUNCATE TABLE t",
@@ -400,7 +425,8 @@ def test_a_run_cut_off_after_each_commit_comes_to_the_same(followed: Mirror) -> 
     [
         ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", CHANGES[0],
          "the table has changeDataFeed, delta.enableChangeDataFeed"),
-        ("ALTER TABLE {t} ALTER COLUMN v COMMENT 'kept'", CHANGES[1], "column 'v' isn't as binlake makes it"),
+        ("ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)", CHANGES[1],
+         "the table has checkConstraints, delta.constraints.positive"),
     ],
 )  # fmt: skip
 def test_what_is_left_to_spark_is_said_with_its_reason(

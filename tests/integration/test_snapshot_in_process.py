@@ -57,7 +57,8 @@ def shop(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPa
         f"INSERT INTO big {rows} n, CONCAT('näme ', n), n / 7, '2020-01-01' + INTERVAL n SECOND, UNHEX(SHA2(n, 256))"
         " FROM s",
         "CREATE TABLE keyless (v VARCHAR(5), w INT)", "INSERT INTO keyless VALUES ('a', 1), ('a', 1), (NULL, NULL)",
-        "CREATE TABLE small (id INT PRIMARY KEY, d DATE)", "INSERT INTO small VALUES (1, '2020-02-29'), (2, NULL)",
+        "CREATE TABLE small (id INT PRIMARY KEY COMMENT 'key', d DATE) COMMENT 'of a few'",
+        "INSERT INTO small VALUES (1, '2020-02-29'), (2, NULL)",
         "ANALYZE TABLE big",
     )  # fmt: skip
     monkeypatch.setattr(few_rows, "MOST_ROWS", 100)
@@ -72,16 +73,24 @@ def test_it_copies_again_and_goes_on(shop: Mirror) -> None:
     assert [result.why_spark for result in first] == ["", "", ""]
     assert max(row["chunk"] for row in shop.metadata.read("snapshots")) >= 2
     shop.assert_equal(*TABLES)
+    assert comments(shop, "small") == ("of a few", "key")
     shop.execute("UPDATE big SET name = 'moved' WHERE id % 50 = 0", "DELETE FROM small WHERE id = 2")
     sync_alone(shop)
     shop.assert_equal(*TABLES)
     shop.execute("SET sql_log_bin = 0", "DELETE FROM big WHERE id < 20")
-    shop.execute("ALTER TABLE small ADD COLUMN note VARCHAR(9) DEFAULT 'new'")
+    shop.execute("ALTER TABLE small ADD COLUMN note VARCHAR(9) DEFAULT 'new', COMMENT '', MODIFY id INT COMMENT 'id'")
     again = snapshot_alone(shop, "*.big", "*.small")
     assert {result.delta_version for result in again} == {3}  # a batch, the fence, and the copy
+    assert comments(shop, "small") == (None, "id")
     shop.execute("INSERT INTO big (id) VALUES (9)", "DELETE FROM small WHERE id = 1")
     sync_alone(shop)
     shop.assert_equal(*TABLES)
+
+
+def comments(mirror: Mirror, table: str) -> tuple[str | None, str]:
+    """Of the table in the lake, and of its first column."""
+    log = DeltaTable(mirror.path(table))
+    return log.metadata().description, str(log.schema().fields[0].metadata["comment"])
 
 
 @on_mariadb

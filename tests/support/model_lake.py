@@ -233,10 +233,17 @@ class _Frame:
         self._session.write(path, made, self._mode)
 
 
+class _Metadata:
+    """Delta's Metadata, of which nothing is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
 class Transaction:
     """Delta's OptimisticTransaction, which conflicts with all that others commit meanwhile."""
 
-    metadata: Any = None
+    metadata: Any = _Metadata()
 
     def __init__(self, session: Session, path: str, note: str = "") -> None:
         session.lake.reach("begin commit")

@@ -114,7 +114,7 @@ class BesideCollector:
                 left: list[tuple[TableName, Happened, str]] = [(old, "rename", f"to {new}") for old, new in pairs]
                 return [*left, *((new, "rename", f"from {old}") for old, new in pairs)]
             case statements.AlterTable(name=name):
-                return [(name, "alter", "")]
+                return [] if change.describes else [(name, "alter", "")]
             case statements.RowsChanged(name, why) | statements.Unfollowed(name, why):
                 return [(name, "gap", why)]
         return []

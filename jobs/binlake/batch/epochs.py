@@ -132,6 +132,8 @@ def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
         _walk_slice(walk, follower, part.created, staged)
     if inputs.cascades is not None:
         _follow_cascades(walk, inputs.cascades, manifest, inputs.range.start)
+    for table in walk.tables.values():
+        table.add_comments(walk.turn + 1)
     skip_unseen(walk.tables.values(), inputs.rules.goes_when_dropped)
     return BatchSteps(
         tuple(walk.tables.values()),

@@ -22,6 +22,7 @@ from binlake.batch.steps import (
 from binlake.batch.walk import FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
 from binlake.binlog.border import Statement
 from binlake.ddl import statements
+from binlake.ddl.evolve import with_comments
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.position import Position, file_number
@@ -226,6 +227,9 @@ class StatementFollower:
 
     def _alter(self, here: _PlacedStatement, table: TableSteps, change: statements.AlterTable) -> tuple[str, str]:
         before = table.life.schema
+        if change.describes:
+            table.life = replace(table.life, schema=with_comments(before, change.alterations))
+            return FOLLOWED, "COMMENT"
         try:
             evolution = statements.evolve(before, change, flavour=self.flavour)
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))

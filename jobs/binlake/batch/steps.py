@@ -206,6 +206,13 @@ class ReshapeStep:
 
 
 @dataclass(frozen=True)
+class DescribeStep:
+    """The change of the comments of a table and its columns to those of ``schema``, by metadata alone."""
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True)
 class TruncateStep:
     """The deletion of all rows. committed_us: when it committed, where deleted rows stay; None where they go. place: of
     the statement, as (file number, offset)."""
@@ -230,7 +237,7 @@ class LeaveStep:
     new: TableName
 
 
-Step = MergeStep | CreateStep | ReshapeStep | TruncateStep | MoveStep | LeaveStep
+Step = MergeStep | CreateStep | ReshapeStep | DescribeStep | TruncateStep | MoveStep | LeaveStep
 
 
 @dataclass
@@ -271,6 +278,14 @@ class TableSteps:
     def add(self, step: Step, turn: int) -> None:
         self.steps.append(step)
         self.turns.append(turn)
+
+    def add_comments(self, turn: int) -> None:
+        """Add the last step of a batch, where statements changed comments or made the table anew: its commits, by
+        Spark above all, don't keep them."""
+        comments, before = ((s.comment, s.lake_comments) for s in (self.life.schema, self.first_schema))
+        is_made = any(isinstance(step, CreateStep | ReshapeStep | MoveStep) for step in self.steps)
+        if self.life.status == "following" and (comments != before or (is_made and comments != ("", {}))):
+            self.add(DescribeStep(self.life.schema), turn)
 
     def add_file(self, file: StagedFile, turn: int) -> None:
         self._merge(turn, files=(self._without_hashes(file),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from binlake.delta.key_ranges import PHYSICAL_NAME
@@ -17,6 +17,8 @@ FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invarian
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"
+COMMENT = "comment"
+"""The key of a field's metadata in which Spark and Delta keep a column's comment; a table's is its description."""
 _TYPES: dict[str, Any] = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
     "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
@@ -47,6 +49,16 @@ def delta_field(name: str, kind: str) -> dict[str, Any]:
     return {"name": name, "type": delta_type(kind), "nullable": True, "metadata": {}}
 
 
+def commented(fields: Iterable[Mapping[str, Any]], comments: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a schema's fields with these comments, by name, and no others."""
+    described = []
+    for column in fields:
+        metadata = {key: value for key, value in column["metadata"].items() if key != COMMENT}
+        own = {COMMENT: comments[column["name"]]} if column["name"] in comments else {}
+        described.append({**column, "metadata": metadata | own})
+    return described
+
+
 def delta_type(kind: str) -> Any:
     """Return a type of Spark SQL, one of the registry's, as Delta's schema writes it: text, or an object for lists.
     Raises KeyError."""
@@ -66,16 +78,19 @@ class DeltaSchema:
     """A new table's schema, the same for all who make it of the same columns under one ``identity``, physical names
     included.
 
-    columns: names and types in Spark SQL.
+    columns: names and types in Spark SQL. comments: of columns, by name. description: the table's comment.
     """
 
     columns: tuple[tuple[str, str], ...]
     identity: str
+    comments: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
 
     @classmethod
-    def of(cls, columns: Sequence[LakeColumn], identity: str) -> DeltaSchema:
+    def of(cls, columns: Sequence[LakeColumn], identity: str, description: str = "") -> DeltaSchema:
         """Return the schema of the lake's columns."""
-        return cls(tuple((column.name, column.delta) for column in columns), identity)
+        comments = {column.name: column.comment for column in columns if column.comment}
+        return cls(tuple((column.name, column.delta) for column in columns), identity, comments, description)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -96,7 +111,7 @@ class DeltaSchema:
             for number, field in enumerate(fields):
                 physical = self._physical_name(number) if own else field["name"]
                 field["metadata"] = {FIELD_ID: first + number, PHYSICAL_NAME: physical}
-        return json.dumps({"type": "struct", "fields": fields})
+        return json.dumps({"type": "struct", "fields": commented(fields, self.comments)})
 
     def _physical_name(self, number: int) -> str:
         return f"col-{uuid.uuid5(uuid.NAMESPACE_OID, f'{self.identity} {number}')}"

@@ -21,7 +21,7 @@ from binlake.config import PipelineConfig
 from binlake.delta import deletion_vectors, delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FEATURES, FIELD_ID, LOG_CLEANUP, MAPPING_MODE, MOST_ID, DeltaSchema
+from binlake.delta.delta_schema import COMMENT, FEATURES, FIELD_ID, LOG_CLEANUP, MAPPING_MODE, MOST_ID, DeltaSchema
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
@@ -77,7 +77,7 @@ def check_is_plain(log: DeltaTable) -> None:
         raise LeftToSpark("the table has partitions")
     wanted = _METADATA_OF_FIELDS.get(metadata.configuration.get(MAPPING_MODE, "none"))
     for field in fields_of(log):
-        if field["metadata"].keys() != wanted or not field["nullable"]:
+        if field["metadata"].keys() - {COMMENT} != wanted or not field["nullable"]:
             raise LeftToSpark(f"column {field['name']!r} isn't as binlake makes it")
 
 
@@ -212,17 +212,21 @@ def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequen
     metadata = {
         "id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}},
         "schemaString": schema.text(properties), "partitionColumns": [], "configuration": properties,
-        "createdTime": now(),
+        "createdTime": now(), **({"description": schema.description} if schema.description else {}),
     }  # fmt: skip
     files.make_readers_folder(f"{table.path}/_delta_log")
     own_actions = _own_actions(own, {table.app: own.version})
     delta_actions.create(table.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
 
 
-def metadata_with(log: DeltaTable, schema: str, settings: Mapping[str, str]) -> DeltaAction:
-    """Return a table's metadata with another schema, as JSON, and other settings."""
+def metadata_with(
+    log: DeltaTable, schema: str, settings: Mapping[str, str], description: str | None = None
+) -> DeltaAction:
+    """Return a table's metadata with another schema, as JSON, and other settings. description: another one, may be
+    empty; None keeps it."""
     before = log.metadata()
-    kept = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
+    described = {"description": (before.description if description is None else description) or None}
+    kept = {"id": before.id, "name": before.name, **described, "createdTime": before.created_time}
     return {
         "metaData": {
             **{name: value for name, value in kept.items() if value is not None},

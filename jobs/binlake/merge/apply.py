@@ -19,6 +19,7 @@ from binlake.batch.steps import (
     BesideStep,
     BesideSteps,
     CreateStep,
+    DescribeStep,
     LeaveStep,
     Life,
     MergeStep,
@@ -77,8 +78,8 @@ _LOOK_AGAIN = 0.2
 _SAID_EVERY, _NAMED = 1.0, 3
 """Seconds; tables that are named at once."""
 _ACTIONS: dict[type[Step], str] = {
-    MergeStep: "merge", CreateStep: "creation", ReshapeStep: "reshape", TruncateStep: "truncation", MoveStep: "move",
-    LeaveStep: "removal of the rows",
+    MergeStep: "merge", CreateStep: "creation", ReshapeStep: "reshape", DescribeStep: "description",
+    TruncateStep: "truncation", MoveStep: "move", LeaveStep: "removal of the rows",
 }  # fmt: skip
 """The steps as the run's log names them."""
 
@@ -372,6 +373,11 @@ class _Group:
                 except LeftToSpark as left:
                     widen = self._config.type_widening
                     _writable(progress.target).reshape(spark(str(left)), reshaped, version, note, widen=widen)
+            case DescribeStep(schema):
+                try:
+                    reshape_in_process.describe(progress.target, schema, self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    _writable(progress.target).describe(spark(str(left)), schema, version, note)
             case TruncateStep(committed_us=None):
                 try:
                     reshape_in_process.truncate(progress.target, self._config, version=version, note=note)

@@ -149,7 +149,10 @@ def _shape(log: DeltaTable, schema: DeltaSchema) -> list[DeltaAction]:
     if settings.get(MAPPING_MODE, "none") != "none":
         settings[MOST_ID] = str(int(settings.get(MOST_ID, "0")) + len(schema.columns))
     asked = ["timestampNtz"] if any(kind.lower() == "timestamp_ntz" for _, kind in schema.columns) else []
-    return [*plain_tables.protocol_with(log, asked), plain_tables.metadata_with(log, text, settings)]
+    return [
+        *plain_tables.protocol_with(log, asked),
+        plain_tables.metadata_with(log, text, settings, schema.description),
+    ]
 
 
 def _measured(own: OwnCommit, metrics: dict[str, int]) -> OwnCommit:

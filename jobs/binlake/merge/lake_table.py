@@ -43,12 +43,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_log import FENCE, FENCES, LakeLog, fenced, is_fenced, overtaking
-from binlake.delta.delta_schema import DeltaSchema, needs_column_mapping, table_properties
+from binlake.delta.delta_schema import DeltaSchema, commented, needs_column_mapping, table_properties
 from binlake.errors import LakeTableChanged, SchemaMismatch
 from binlake.merge import in_process
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
+from binlake.schema.table import TableSchema
+from binlake.spark.java import redescribed
 from binlake.spark.transaction import USER_METADATA, OptimisticTransaction, noted
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -160,7 +162,8 @@ class LakeTable(LakeLog):
             if recorded < version and transaction.version(FENCE) >= version:
                 raise self.overtaken()
             if recorded < version - 1:
-                transaction.commit({self.app: version - 1})
+                undescribed = redescribed(transaction.metadata, description="")  # an overwrite would keep another's
+                transaction.commit({self.app: version - 1}, metadata=undescribed)
         self.overwrite(session, rows, version, note)
 
     def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
@@ -248,7 +251,19 @@ class LakeTable(LakeLog):
         if self.log().metadata().configuration.get("delta.columnMapping.mode") != "name":
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 
-    def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
+    def describe(self, session: SparkSession, schema: TableSchema, version: int, note: dict[str, Any]) -> None:
+        """Give the table and its columns the shape's comments, and no others, by metadata alone."""
+        comments = schema.lake_comments
+        self._commit_fields(session, lambda fields: commented(fields, comments), version, note, schema.comment)
+
+    def _commit_fields(
+        self,
+        session: SparkSession,
+        change: Fields,
+        version: int,
+        note: dict[str, Any],
+        description: str | None = None,
+    ) -> None:
         """Commit metadata and transaction at once through Delta's OptimisticTransaction: ALTER TABLE by SQL ignores the
         application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
         with self._optimistic(session, note) as transaction:
@@ -262,9 +277,8 @@ class LakeTable(LakeLog):
                     f"{self.path} has no column {error.args[0]!r}",
                     remedy="somebody changed the table; snapshot it again",
                 ) from None
-            values = [getattr(transaction.metadata, f"copy$default${index}")() for index in range(1, 9)]
-            values[4] = json.dumps(schema)
-            transaction.commit({self.app: version}, metadata=transaction.metadata.copy(*values))
+            metadata = redescribed(transaction.metadata, schema=json.dumps(schema), description=description)
+            transaction.commit({self.app: version}, metadata=metadata)
 
     @contextmanager
     def _optimistic(self, session: SparkSession, note: dict[str, Any]) -> Iterator[OptimisticTransaction]:

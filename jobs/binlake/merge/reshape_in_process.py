@@ -32,12 +32,13 @@ from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, delta_type, needs_column_mapping
+from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, commented, delta_type, needs_column_mapping
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
 from binlake.merge.filled_rows import filled, is_filled
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
+from binlake.schema.table import TableSchema
 
 _Fields = list[dict[str, Any]]
 
@@ -141,14 +142,33 @@ def replacing(log: DeltaTable, fields: list[dict[str, Any]]) -> tuple[list[Delta
     """Return the actions that give a table other columns without a value, and Delta's fields then. fields: their names
     and types."""
     after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).anew(fields)
-    return _actions(log, after), after.fields
+    return _actions(log, after, description=""), after.fields
 
 
-def _actions(log: DeltaTable, after: _Columns) -> list[DeltaAction]:
-    """Return the actions that give the table these columns, and the features that they need."""
+def _actions(log: DeltaTable, after: _Columns, description: str | None = None) -> list[DeltaAction]:
+    """Return the actions that give the table these columns, and the features that they need. description: see
+    plain_tables.metadata_with."""
+    return [*plain_tables.protocol_with(log, _features(after)), _metadata(log, after, description)]
+
+
+def _metadata(log: DeltaTable, after: _Columns, description: str | None) -> DeltaAction:
     schema = json.dumps({"type": "struct", "fields": after.fields}, ensure_ascii=False)
-    metadata = plain_tables.metadata_with(log, schema, after.settings)
-    return [*plain_tables.protocol_with(log, _features(after)), metadata]
+    return plain_tables.metadata_with(log, schema, after.settings, description)
+
+
+def describe(
+    table: LakeLog, schema: TableSchema, config: PipelineConfig, *, version: int, note: dict[str, Any]
+) -> None:
+    """Give the table and its columns the shape's comments, and no others, in one commit of metadata alone. Where it
+    has them already, nothing is committed. Raises what ``reshape`` does."""
+    log = table.log()
+    fields, settings = plain_tables.fields_of(log), log.metadata().configuration
+    after = _Columns(commented(fields, schema.lake_comments), settings)
+    if after.fields == fields and (log.metadata().description or "") == schema.comment:
+        return
+    check(log, table.path, config)
+    own = OwnCommit("Manual Update", version, note, {}, {})
+    plain_tables.commit(table, log, own, [_metadata(log, after, schema.comment)])
 
 
 def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:

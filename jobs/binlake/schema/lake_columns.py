@@ -49,6 +49,11 @@ class LakeColumn:
     holds: Holds = "value"
 
     @property
+    def comment(self) -> str:
+        """Return what the server says of the column; empty for side columns and the mirror's own."""
+        return self.source.comment if self.holds == "value" else ""
+
+    @property
     def is_side(self) -> bool:
         return self.holds in ("text", "bytes")
 

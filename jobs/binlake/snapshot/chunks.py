@@ -126,7 +126,7 @@ def digest(name: TableName, schema: TableSchema, invalid: InvalidValues) -> str:
     Chunks copied under another digest have other columns and can't be used.
     """
     columns = restore.expressions(schema, invalid)
-    text = json.dumps([dump(schema), jdbc.whole_query(name, schema), columns], sort_keys=True)
+    text = json.dumps([schema.uncommented(), jdbc.whole_query(name, schema), columns], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -197,7 +197,7 @@ class Records:
 
     def delta_schema(self, table: TableSnapshot) -> DeltaSchema:
         """Return the Delta schema that all data files of the snapshot are written with."""
-        return DeltaSchema.of(self.columns(table), table.id)
+        return DeltaSchema.of(self.columns(table), table.id, table.schema.comment)
 
     def columns(self, table: TableSnapshot) -> tuple[LakeColumn, ...]:
         """Return the columns of the Delta table."""
@@ -235,6 +235,7 @@ class Records:
         restored = _restore(table, rows)
         if restored.schema != table.schema or not all(usable(chunk.low) for chunk in restored.chunks if chunk.low):
             return None
+        restored.schema = restored.schema.commented_as(table.schema)
         # Chunks of a table without a key can't be made equal by the log: all or none.
         return restored if restored.schema.key or not restored.pending else None
 

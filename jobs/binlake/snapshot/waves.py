@@ -186,7 +186,7 @@ def _open_views(
 
 
 def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
-    """Raise TableChanged if a table's columns aren't those planned.
+    """Raise TableChanged if a table's columns aren't those planned; take their comments, which may be others by now.
 
     The open views hold metadata locks: what is read here stays valid until the chunks are copied.
     """
@@ -195,6 +195,8 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
     changed = [table for name, table in tables.items() if not _is_same(current.get(name), table.schema)]
     if changed:
         raise TableChanged(changed)
+    for name, table in tables.items():
+        table.schema = table.schema.commented_as(current[name])
 
 
 def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SCHEMA, _PARTITIONS, _PROPERTIES = 4, 5, 6
+_DESCRIPTION, _SCHEMA, _PARTITIONS, _PROPERTIES = 2, 4, 5, 6
 """Places of fields of Delta's Metadata."""
 
 
@@ -20,13 +20,30 @@ def open_transaction(session: SparkSession, path: str) -> Any:
     return log.startTransaction(nothing, nothing)
 
 
-def changed(metadata: Any, session: SparkSession, *, schema: str, properties: Mapping[str, str]) -> Any:
-    """Return Delta's Metadata with another schema (JSON), without partitions."""
+def changed(
+    metadata: Any, session: SparkSession, *, schema: str, properties: Mapping[str, str], description: str = ""
+) -> Any:
+    """Return Delta's Metadata with another schema (JSON) and description, without partitions."""
+    return _with(
+        metadata,
+        {
+            _SCHEMA: schema,
+            _DESCRIPTION: description or None,
+            _PARTITIONS: to_seq(session, []),
+            _PROPERTIES: to_scala_map(session, properties),
+        },
+    )
+
+
+def redescribed(metadata: Any, *, schema: str | None = None, description: str | None = None) -> Any:
+    """Return Delta's Metadata with another schema (JSON) and description; None keeps what is there."""
+    fields = {} if schema is None else {_SCHEMA: schema}
+    return _with(metadata, fields if description is None else {**fields, _DESCRIPTION: description or None})
+
+
+def _with(metadata: Any, fields: Mapping[int, Any]) -> Any:
     values = [getattr(metadata, f"copy$default${index}")() for index in range(1, 9)]
-    values[_SCHEMA] = schema
-    values[_PARTITIONS] = to_seq(session, [])
-    values[_PROPERTIES] = to_scala_map(session, properties)
-    return metadata.copy(*values)
+    return metadata.copy(*(fields.get(place, value) for place, value in enumerate(values)))
 
 
 def overwriting(session: SparkSession) -> Any:

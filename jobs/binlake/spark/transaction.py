@@ -144,12 +144,19 @@ class OptimisticTransaction:
     def _update_schema(self, schema: DeltaSchema) -> None:
         if self.is_new:
             properties = schema.properties
-            metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
-            self._transaction.updateMetadataForNewTable(metadata)
+            self._transaction.updateMetadataForNewTable(self._changed(schema, properties))
             return
         properties = to_map(self._session, self.metadata.configuration())
-        metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
-        self._transaction.updateMetadataForTableOverwrite(metadata)
+        self._transaction.updateMetadataForTableOverwrite(self._changed(schema, properties))
+
+    def _changed(self, schema: DeltaSchema, properties: Mapping[str, str]) -> Any:
+        return changed(
+            self.metadata,
+            self._session,
+            schema=schema.text(properties),
+            properties=properties,
+            description=schema.description,
+        )
 
     def _measure(self, data: Sequence[DataFile], gone: Sequence[Any]) -> None:
         """Set the metrics that history tells of the commit, which Spark counts in a write."""

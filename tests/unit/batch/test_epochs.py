@@ -142,6 +142,44 @@ def test_a_nullable_column_needs_no_fill() -> None:
     assert reshape.fills == ()
 
 
+def test_a_comment_cuts_no_epoch_and_comes_last() -> None:
+    table = one(steps_of(a_slice(
+        mutations(10), statement(50, 0, "ALTER TABLE t COMMENT 'first', MODIFY v VARCHAR(20) COMMENT 'of v'"),
+        mutations(60, before=1), statement(70, 1, "ALTER TABLE t COMMENT 'last'"), mutations(80, before=2),
+    )))  # fmt: skip
+    assert kinds(table) == ["MergeStep", "DescribeStep"]
+    assert (table.life.schema.comment, table.life.schema.lake_comments) == ("last", {"v": "of v"})
+    assert table.life.fingerprint == life().fingerprint
+
+
+@pytest.mark.parametrize("status", ["following", "stopped"])
+def test_a_comment_is_no_event_to_the_tables_beside(status: Status) -> None:
+    ddl = statement(50, 0, "ALTER TABLE t COMMENT 'x', ENGINE = InnoDB")
+    staged = a_slice(mutations(10), ddl, mutations(60, before=1))
+    (beside,) = steps_of(staged, lives=[life(status=status)], histories=[T], beside=[T]).beside
+    assert "alter" not in [step.what for step in beside.steps if isinstance(step, EventBeside)]
+
+
+def test_comments_are_given_where_they_may_have_been_lost() -> None:
+    """What an older binlake recorded has none; a table that is made, or whose rows are written anew, loses its own."""
+    commented = replace(life(), schema=replace(SCHEMA, comment="of t"))
+    widened, renamed = "ALTER TABLE t MODIFY id DECIMAL(30)", "RENAME TABLE t TO u"
+    created = "CREATE TABLE u (id INT PRIMARY KEY COMMENT 'the key')"
+    assert kinds(one(steps_of(a_slice(statement(50, 0, widened)), lives=[commented]))) == [
+        "ReshapeStep",
+        "DescribeStep",
+    ]
+    assert kinds(one(steps_of(a_slice(statement(50, 0, widened))))) == ["ReshapeStep"]
+    assert kinds(one(steps_of(a_slice(statement(50, 0, renamed)), lives=[commented])))[-1] == "DescribeStep"
+    assert kinds(one(steps_of(a_slice(statement(50, 0, created)), lives=[]))) == ["CreateStep", "DescribeStep"]
+    taken = f"{created} COMMENT ''"
+    alter = statement(60, 1, "ALTER TABLE u COMMENT 'x'")
+    assert kinds(one(steps_of(a_slice(statement(50, 0, taken), alter), lives=[]))) == ["CreateStep", "DescribeStep"]
+    dropped = a_slice(statement(50, 0, "ALTER TABLE t COMMENT 'x'"), statement(60, 1, "DROP TABLE t"))
+    assert kinds(one(steps_of(dropped))) == []
+    assert kinds(one(steps_of(a_slice(mutations(10)), lives=[commented]))) == ["MergeStep"]
+
+
 def test_truncate_stands_between_epochs() -> None:
     table = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t"), mutations(60, before=1))))
     assert [type(step) for step in table.steps] == [MergeStep, TruncateStep, MergeStep]

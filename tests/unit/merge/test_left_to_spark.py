@@ -143,7 +143,7 @@ def features(*names: str) -> SimpleNamespace:
         (features(), {"delta.enableChangeDataFeed": "true"}, [], [], "the table has delta.enableChangeDataFeed"),
         (features(), {}, ["v"], [], "the table has partitions"),
         (features(), {}, [], [{"nullable": False}], "column 'v' isn't as binlake makes it"),
-        (features(), {}, [], [{"metadata": {"comment": "kept"}}], "column 'v' isn't as binlake makes it"),
+        (features(), {}, [], [{"metadata": {"note": "kept"}}], "column 'v' isn't as binlake makes it"),
     ],
 )
 def test_a_table_with_more_than_plain_rows(
