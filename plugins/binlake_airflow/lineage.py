@@ -164,7 +164,10 @@ def _facets(table: TableLineage) -> dict[str, Any]:
         field = lineage.InputField(*table.source, column.source.name, transformations=[how])
         return lineage.Fields(inputFields=[field])
 
-    columns = [schema_dataset.SchemaDatasetFacetFields(name=column.name, type=column.delta) for column in table.columns]
+    columns = [
+        schema_dataset.SchemaDatasetFacetFields(name=column.name, type=column.delta, description=column.comment or None)
+        for column in table.columns
+    ]
     return {
         "schema": schema_dataset.SchemaDatasetFacet(fields=columns),
         "columnLineage": lineage.ColumnLineageDatasetFacet(

@@ -25,7 +25,11 @@ from binlake.staging.staged_files import write_manifest
 
 HOUR = 3_600_000_000
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-SCHEMA = TableSchema((Column("id", "int", nullable=False), Column("note", "varchar", length=40)), ("id",), "primary")
+COLUMNS = (
+    Column("id", "int", nullable=False),
+    Column("note", "varchar", length=40, comment="what <b>they</b> wrote"),
+)
+SCHEMA = TableSchema(COLUMNS, ("id",), "primary", comment="Notes of customers")
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,9 @@ class Prompt:
         printing.table("", ("table", "Delta version"), list(self._lake.tables.items()))
 
     def _columns(self, table: str) -> None:
-        printing.table("", ("column", "type"), self._lake.columns(table))
+        comments = self._lake.comments(table)
+        rows = [(name, kind, comments.get(name, "")) for name, kind in self._lake.columns(table)]
+        printing.table("", ("column", "type", "comment"), rows)
 
     def completions(self, text: str, line: str) -> list[str]:
         """Return what a word of the line may become: keywords, tables, and columns of the tables that the line

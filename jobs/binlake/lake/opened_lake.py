@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from binlake import names
 from binlake.config import PipelineConfig, load
+from binlake.delta.delta_schema import COMMENT
 from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
 from binlake.lake.sql_session import SqlSession
@@ -152,6 +153,11 @@ class Lake:
         """Return the names and Delta types of a table's columns. Raises UsageError, LakeError."""
         fields = self._table(table).opened().schema().fields
         return [(field.name, str(getattr(field.type, "type", field.type))) for field in fields]
+
+    def comments(self, table: str) -> dict[str, str]:
+        """Return the server's comments of a table's columns, by name. Raises UsageError, LakeError."""
+        fields = self._table(table).opened().schema().fields
+        return {field.name: str(field.metadata[COMMENT]) for field in fields if COMMENT in field.metadata}
 
     # sessions --------------------------------------------------------------------------------------------------------
     def sql(self, query: str) -> pa.Table:

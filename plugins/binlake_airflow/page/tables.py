@@ -210,10 +210,12 @@ def _schema(schema: TableSchema, invalid: InvalidValues) -> dict[str, Any]:
                 "charset": column.charset,
                 "default": column.default,
                 "in_lake": column in mirrored,
+                "comment": column.comment,
             }
             for column in schema.columns
         ],
         "key": list(schema.key),
         "key_kind": schema.key_kind,
         "own": {column.name: column.delta for column in own_columns(schema)},
+        "comment": schema.comment,
     }

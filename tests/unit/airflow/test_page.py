@@ -294,16 +294,16 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert [one["inserted"] for one in run["tables"]] == [30, 30]
 
 
-def test_columns_tell_their_types_in_the_lake_and_the_values_of_an_enum(server: Any, folder: Path) -> None:
+def test_columns_tell_their_types_in_the_lake_the_values_of_an_enum_and_comments(server: Any, folder: Path) -> None:
     past = add(folder).write()
     with (folder / "shop.yaml").open("a") as file:
         file.write("invalid_dates: keep_text\n")
     columns = (
-        Column("id", "int", unsigned=True, nullable=False),
+        Column("id", "int", unsigned=True, nullable=False, comment="the key"),
         Column("size", "enum", values=("s", "m"), charset="utf8mb4"),
         Column("day", "date"),
     )
-    told = replace(SCHEMA, columns=columns, row_metadata=("batch",))
+    told = replace(SCHEMA, columns=columns, row_metadata=("batch",), comment="of the table")
     life = Life("life-shop.table_0001", past.names[1], told, past.position(0), past.position(0))
     row = watermarks.schema_row(life, batch=3, where=past.position(3), why="followed")
     past.metadata.append("schemas", [row])
@@ -313,6 +313,8 @@ def test_columns_tell_their_types_in_the_lake_and_the_values_of_an_enum(server: 
     assert by_name["size"] == ({"size": "STRING"}, ["s", "m"])
     assert by_name["day"] == ({"day": "DATE", "day__text": "STRING"}, [])
     assert schema["own"] == {"_binlake_batch": "BIGINT"}
+    assert [column["comment"] for column in schema["columns"]] == ["the key", "", ""]
+    assert schema["comment"] == "of the table"
 
 
 def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder: Path) -> None:

@@ -24,9 +24,11 @@ Run = Callable[..., int]
 @pytest.fixture(scope="module")
 def yaml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sql")
+    note = pa.field("note", pa.string(), metadata={"comment": "what they said"})
+    orders = pa.table([[1, 2], ["a", None]], pa.schema([pa.field("id", pa.int64()), note]))
     record_lake(
         folder / "lake" / "shop",
-        {"shop.orders": pa.table({"id": [1, 2], "note": ["a", None]}), "shop.Odd name": pa.table({"Mixed": [7]})},
+        {"shop.orders": orders, "shop.Odd name": pa.table({"Mixed": [7]})},
         {"shop.orders": pa.table({"id": [3], "note": ["c"]})},
         {"shop.Odd name": pa.table({"Mixed": [8]})},
     )
@@ -123,7 +125,7 @@ def test_statements_on_standard_input(
 
 def test_a_command_of_the_prompt_may_be_an_argument(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("sql", "\\d shop.orders") == 0
-    assert "│ note   │ string │" in capsys.readouterr().out
+    assert "│ note   │ string │ what they said │" in capsys.readouterr().out
 
 
 def test_a_file_takes_the_rows_of_one_query(yaml: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ function inLake({ name, lake }) {
 }
 
 const columns = [
-  { name: "Column", cell: (column) => el("span", { class: "mono" }, column.name) },
+  { name: "Column", cell: ({ name, comment }) => [el("span", { class: "mono" }, name), comment ? el("span", { class: "under" }, comment) : null] },
   { name: "Type", cell: (column) => [el("span", { class: "mono" }, column.type), values(column)] },
   { name: "In the lake", title: "Names and types of the Delta table's columns", cell: inLake },
   { name: "Null", cell: (column) => (column.nullable ? "yes" : "no") },
@@ -170,6 +170,7 @@ export async function oneTable(place) {
         ["Delta version", number(found.size?.delta_version ?? found.delta_version)],
         found.size ? ["Rows", number(found.size.rows), "In the lake, by the Delta log"] : null,
         found.size ? ["Size", `${bytes(found.size.bytes)} in ${number(found.size.files)} ${found.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
+        schema?.comment ? ["Comment", schema.comment, "Of the table, on the server", "row"] : null,
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
         ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
         ["Compared by day", calendar(found.verifications, found.now_us, ofTable), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
