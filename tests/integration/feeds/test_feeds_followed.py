@@ -12,12 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from binlake import interrupts
 from binlake.cli import command_line
 from feeding import feed, lines
 from mirror import Mirror, on_mysql
 from servers import die_with_parent
 
-FEED = (sys.executable, "-m", "binlake.cli.command_line", "feed", "--follow")
+BINLAKE = (sys.executable, "-m", "binlake.cli.command_line")
 SECONDS = 60
 
 
@@ -28,11 +29,13 @@ def until(is_so: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
-def start(life: ExitStack, file: Path, said: Path, *options: str) -> subprocess.Popen[bytes]:
+def start(life: ExitStack, file: Path, said: Path, *options: str, command: str = "feed") -> subprocess.Popen[bytes]:
+    """Start a command that follows. said: the file to which it writes."""
     with open(said, "ab") as stream:
         process = subprocess.Popen(
-            [*FEED, "--config", str(file), *options], stdout=stream, stderr=stream, preexec_fn=die_with_parent
-        )
+            [*BINLAKE, command, "--follow", "--config", str(file), *options],
+            stdout=stream, stderr=stream, preexec_fn=die_with_parent,
+        )  # fmt: skip
     life.callback(process.wait)
     life.callback(process.kill)
     return process
@@ -79,3 +82,34 @@ def test_batches_are_carried_as_they_come_whoever_is_killed(mirror: Mirror, tmp_
     assert (told["feed"], told["messages"], told["batch"]) == ("out", 1, 5)
     assert command_line.run(["feed", "--config", str(file), "--feed", "out"]) == 0
     assert ids(out) == [*range(5)]
+
+
+def places(mirror: Mirror) -> list[int | None]:
+    """Return the batch up to which each feed and each process that prints has come."""
+    return [row["batch"] for row in mirror.metadata.read("feeds")]
+
+
+@on_mysql
+def test_what_is_recorded_is_printed_until_an_interrupt_and_staging_is_kept_for_it(
+    mirror: Mirror, tmp_path: Path
+) -> None:
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (0)")
+    mirror.sync()
+    said = tmp_path / "said"
+    with ExitStack() as life:
+        process = start(life, mirror.write_yaml(), said, "--quiet", command="tail")
+        until(lambda: places(mirror) == [1])
+        for number in (1, 2):
+            mirror.execute(f"INSERT INTO a VALUES ({number})")
+            mirror.sync()
+        until(lambda: len(said.read_text().splitlines()) == 2)
+        until(lambda: places(mirror) == [3])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+    *printed, goodbye = said.read_text().splitlines()
+    assert [line.partition(" insert ")[2].split("} ")[0] for line in printed] == [
+        f'{mirror.database}.a {{"id": {number}' for number in (1, 2)
+    ]
+    assert goodbye == interrupts.SAID.strip()
+    assert places(mirror) == [], "nothing keeps staging any more"
