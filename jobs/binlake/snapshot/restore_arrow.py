@@ -78,6 +78,8 @@ class Restored:
 
     def _dates(self, column: Column, texts: pa.StringArray) -> tuple[pa.Array, pa.Array]:
         values = _moments(texts, datatypes.arrow_type(column))
+        if values.null_count == texts.null_count:
+            return values, pa.nulls(len(texts), pa.string())
         invalid = pc.and_(texts.is_valid(), values.is_null())
         if column.name in self._refused:
             self.dates[column.name] += invalid.true_count
@@ -114,7 +116,8 @@ def _vectors(texts: pa.BinaryArray, kind: pa.ListType) -> pa.Array:
 def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     """Parse texts as dates; NULL for what isn't one. Year 0 isn't: see the type registry."""
     plain = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
-    dated = pc.if_else(pc.less(texts, "0001"), pa.scalar(None, pa.string()), texts)
+    early = pc.less(texts, "0001")
+    dated = pc.if_else(early, pa.scalar(None, pa.string()), texts) if early.true_count else texts
     try:
         values = dated.cast(plain)
     except pa.ArrowInvalid:
