@@ -70,7 +70,7 @@ class Desk:
         for name, value in fields.items():
             dialog.get_by_label(name).fill(value)
         dialog.get_by_role("button", name=label).click()
-        told = dialog.locator(".note").inner_text()
+        told = dialog.locator(".note:not(.none)").inner_text()  # not the one that says "asked"
         dialog.get_by_role("button", name="Close").click()
         return told
 
