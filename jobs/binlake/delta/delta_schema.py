@@ -59,6 +59,11 @@ def commented(fields: Iterable[Mapping[str, Any]], comments: Mapping[str, str]) 
     return described
 
 
+def type_features(fields: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the features of Delta's protocol that the types of a schema's fields ask for."""
+    return ["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in fields) else []
+
+
 def delta_type(kind: str) -> Any:
     """Return a type of Spark SQL, one of the registry's, as Delta's schema writes it: text, or an object for lists.
     Raises KeyError."""

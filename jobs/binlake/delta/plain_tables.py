@@ -21,7 +21,16 @@ from binlake.config import PipelineConfig
 from binlake.delta import deletion_vectors, delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import COMMENT, FEATURES, FIELD_ID, LOG_CLEANUP, MAPPING_MODE, MOST_ID, DeltaSchema
+from binlake.delta.delta_schema import (
+    COMMENT,
+    FEATURES,
+    FIELD_ID,
+    LOG_CLEANUP,
+    MAPPING_MODE,
+    MOST_ID,
+    DeltaSchema,
+    type_features,
+)
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
@@ -201,10 +210,10 @@ def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) 
 def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence[DeltaAction]) -> None:
     """Make a table of data files that are written by now; raises what ``create`` does."""
     properties = schema.properties
-    kinds = [field["type"] for field in json.loads(schema.text(properties))["fields"]]
+    fields = json.loads(schema.text(properties))["fields"]
     asked = ["deletionVectors"]
     asked += ["columnMapping"] if MAPPING_MODE in properties else []
-    asked += ["timestampNtz"] if "timestamp_ntz" in kinds else []
+    asked += type_features(fields)
     protocol = {
         **_TABLE_FEATURES,
         "readerFeatures": asked, "writerFeatures": [*asked, "appendOnly", "invariants"],

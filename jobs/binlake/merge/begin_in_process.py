@@ -28,7 +28,7 @@ from binlake.delta import delta_actions, plain_tables
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import FENCES, LakeLog, fenced, is_fenced, note_of, overtaking
-from binlake.delta.delta_schema import MAPPING_MODE, MOST_ID, DeltaSchema, needs_column_mapping
+from binlake.delta.delta_schema import MAPPING_MODE, MOST_ID, DeltaSchema, needs_column_mapping, type_features
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
 
@@ -148,9 +148,8 @@ def _shape(log: DeltaTable, schema: DeltaSchema) -> list[DeltaAction]:
     text = schema.text(settings)
     if settings.get(MAPPING_MODE, "none") != "none":
         settings[MOST_ID] = str(int(settings.get(MOST_ID, "0")) + len(schema.columns))
-    asked = ["timestampNtz"] if any(kind.lower() == "timestamp_ntz" for _, kind in schema.columns) else []
     return [
-        *plain_tables.protocol_with(log, asked),
+        *plain_tables.protocol_with(log, type_features(json.loads(text)["fields"])),
         plain_tables.metadata_with(log, text, settings, schema.description),
     ]
 

@@ -48,10 +48,10 @@ def newest_rows(
         left.append(numbered.select(["before", "number", *more]).filter(pc.or_(is_delete, moved(step.schema, staged))))
         del staged, numbered  # most old images aren't asked for again
     shared = [column for column in columns if column.holds != "own"]
-    return _newest(step.schema, shared, _together(came), _together(left), batch)
+    return _newest(step.schema, shared, _concatenated(came), _concatenated(left), batch)
 
 
-def _together(parts: Sequence[pa.Table]) -> pa.Table:
+def _concatenated(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="default")
 
 

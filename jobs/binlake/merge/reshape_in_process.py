@@ -32,7 +32,15 @@ from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, commented, delta_type, needs_column_mapping
+from binlake.delta.delta_schema import (
+    FIELD_ID,
+    MAPPING_MODE,
+    MOST_ID,
+    commented,
+    delta_type,
+    needs_column_mapping,
+    type_features,
+)
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
@@ -193,4 +201,4 @@ def check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
 def _features(after: _Columns) -> list[str]:
     """Return the features of Delta's protocol that the columns ask for."""
     asked = ["columnMapping"] if after.are_mapped else []
-    return asked + (["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in after.fields) else [])
+    return asked + type_features(after.fields)

@@ -114,7 +114,7 @@ def preview(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
     checks = preflight(draft.config, where, spark_checks=False)
     lines = [{"name": check.name, "ok": check.ok, "found": check.found, "remedy": check.remedy} for check in checks]
     unwritable = None if _writable(draft.path.parent) else f"the API server may not write {draft.path.parent}"
-    return JSONResponse({**_told(draft), "checks": lines, "unwritable": unwritable})
+    return JSONResponse({**_described(draft), "checks": lines, "unwritable": unwritable})
 
 
 @router.post("/write", dependencies=[Depends(action_logging("binlake_write_source")), Depends(_may_ask)])
@@ -127,10 +127,12 @@ def write(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
         if asked.connection is None:
             _add(session, draft.config.source.connection, asked)
         draft.write()
-    return JSONResponse({**_told(draft), "told": f"{draft.path} is written: Airflow makes its DAGs within minutes"})
+    return JSONResponse(
+        {**_described(draft), "told": f"{draft.path} is written: Airflow makes its DAGs within minutes"}
+    )
 
 
-def _told(draft: Draft) -> dict[str, Any]:
+def _described(draft: Draft) -> dict[str, Any]:
     source = draft.config.source
     return {
         "file": str(draft.path), "yaml": draft.text, "server_id": source.server_id, "connection": source.connection
