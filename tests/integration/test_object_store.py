@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 COMMITS = 4
+DIRECT = {"snapshot": {"reader": "direct"}}
 _JAVA = {"aws.accessKeyId": "AWS_ACCESS_KEY_ID", "aws.secretAccessKey": "AWS_SECRET_ACCESS_KEY"}
 """The tests' JVM began before the server, so it gets the account by the next link of AWS's chain."""
 
@@ -259,9 +260,9 @@ def test_readers_take_the_account_of_the_environment_or_of_a_connection(
 
 
 def test_rows_that_our_own_reader_copies(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's tasks write the data files, without Spark's writer."""
+    """This process writes the data files and commits them."""
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
-    mirror.options = {"snapshot": {"reader": "direct"}}
+    monkeypatch.setattr(mirror, "options", DIRECT)
     mirror.snapshot()
     mirror.assert_equal(*TABLES)
 
@@ -371,6 +372,9 @@ def test_jars_that_are_missing_are_told_before_anything_begins(
     mirror.assert_equal("plain")
     remedies = [check.remedy for check in preflight(mirror.config, mirror.origin) if check.name == "Spark jars"]
     assert remedies != [""]
+    monkeypatch.setattr(mirror, "options", DIRECT)
+    mirror.snapshot("on_s3.plain")
+    mirror.assert_equal("plain")
 
 
 def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(mirror: Mirror, tmp_path: Path) -> None:
