@@ -126,7 +126,7 @@ def follow(
     """Sync as changes come, and work beside that, until the end is asked for. settings: gives the YAML as it is now."""
 
     def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
-        return _carry(held, config, origin, session, Report(quiet=True), Limit(), None, between)
+        return _carry(held, config, origin, session, Report(quiet=True), Limit.of_follower(config), None, between)
 
     return Following(settings, origin, session, report, pace, ending, carry, beside).run()
 

@@ -11,19 +11,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from binlake import pipeline
+from binlake.config import PipelineConfig
+from binlake.interrupts import Ending
 from binlake.lake.opened_lake import place_of
 from binlake.metadata import feed_watermarks, followers, lease
 from binlake.metadata.followers import FollowerStatus
+from binlake.phases.follow import FollowPace
 from binlake.report import Report
 from binlake.source.server import Source
 from feeding import feed, lines
 from mirror import Mirror, in_the_soak, sync_alone
+from no_session import NoSession
 from servers import die_with_parent
 from writers import writing
 
@@ -124,6 +129,38 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
     mirror.assert_equal(*TABLES, "other")
     assert_consistent(mirror)
     assert_fed(mirror)
+
+
+@dataclass
+class EndAtHead:
+    """Work beside a follower that lets it end where the lake stands at the log's head."""
+
+    mirror: Mirror
+    ending: Ending
+
+    def begin(self, config: PipelineConfig, batch: int | None) -> None:
+        if stands_at_head(self.mirror):
+            self.ending.ask()
+
+    def end(self) -> None:
+        """It has no thread."""
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_a_backlog_is_carried_in_batches_of_a_size(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, text MEDIUMTEXT)")
+    mirror.snapshot()
+    for number in range(20):
+        mirror.execute(f"INSERT INTO a VALUES ({number}, REPEAT('{number % 10}', 30000))")
+    mirror.options = {"follow": {"batch_mb": 0.1}}
+    ending = Ending()
+    until_head = EndAtHead(mirror, ending)
+    pace = FollowPace(every=0.1, spark_idle=60, duration=SECONDS)
+    followed = pipeline.follow(
+        lambda: mirror.config, mirror.origin, NoSession(), Report(quiet=True), pace, ending, [until_head]
+    )
+    assert followed.batches == 5
+    mirror.assert_equal("a")
 
 
 def assert_fed(mirror: Mirror) -> None:

@@ -26,7 +26,7 @@ from binlake.metadata.record import LOG_NOTED_EACH_US, RunReport
 from binlake.phases import snapshots
 from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.phases.watch import note_seen
-from binlake.position import Position
+from binlake.position import Position, file_number
 from binlake.report import Report, counted
 from binlake.source.folder import Folder
 from binlake.source.log import Log, Origin, open_log
@@ -235,10 +235,16 @@ class Following:
         self._watch = Watch()
         position = Position.parse(recorded.position)
         self._carried, self._batch = (position.server, position.file, position.offset), recorded.batch
-        follower.carried(looked_us, recorded.batch)
+        is_short = position.server == head[0] and position.order < (file_number(file), offset)
+        follower.carried(self._newest_commit_us() if is_short else looked_us, recorded.batch)
         for run in (*recorded.earlier, recorded):
             self._note(run)
         return True
+
+    def _newest_commit_us(self) -> int:
+        """Return when the newest transaction of the lake committed, in microseconds since 1970."""
+        recorded_state = lease.read(self._metadata).recorded_state
+        return recorded_state.committed_us if recorded_state else 0
 
     def _note_quiet_log(self) -> None:
         """Note in metadata, now and then, that the log has nothing more; beside batches the plan does."""

@@ -6,10 +6,10 @@ import time
 from datetime import datetime
 from typing import NamedTuple
 
-from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.locate import between
 from binlake.binlog.transport import Transport
-from binlake.config import PipelineConfig
+from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import NoSnapshotYet
 from binlake.faults import fault
 from binlake.metadata import lease, leftovers, life_settings
@@ -35,10 +35,26 @@ _LOG_NOTED_EACH = 8
 
 
 class Limit(NamedTuple):
-    """How far a range goes: before a time, or to a position; without either to the log's head."""
+    """How far a range goes: before a time, or to a position; without either to the log's head.
+
+    most_bytes: a range ends before the first transaction that begins behind so many bytes of log.
+    """
 
     until: datetime | None = None
     stop_at: Position | None = None
+    most_bytes: int | None = None
+
+    @classmethod
+    def of_follower(cls, config: PipelineConfig) -> Limit:
+        return cls(most_bytes=(config.follow or FollowConfig()).batch_bytes)
+
+
+class PlannedRange(NamedTuple):
+    """The range of a batch. until_us: the commit time of the first transaction behind it, in microseconds since 1970,
+    or the asked one; None where the range goes to the log's head or to a position."""
+
+    range: Range
+    until_us: int | None = None
 
 
 @noted("plan")
@@ -56,7 +72,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     began = time.monotonic()
     with opened(origin) as log:
         refuse_unlogged(held.metadata, log, recorded_state.position)
-        batch_range = next_range(log, log.transport(), recorded_state.position, limit.until, limit.stop_at)
+        batch_range, until_us = next_range(log, log.transport(), recorded_state.position, limit)
         cascades = _cascades(config, log) if isinstance(log, Source) and not batch_range.empty else None
         if isinstance(log, Source) and not batch_range.empty and recorded_state.charsets is None:
             held.know(recorded_state, database_charsets(log))
@@ -74,7 +90,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     planned = OpenBatch(
         control.batch + 1,
         batch_range,
-        until_us=int(limit.until.timestamp() * 1e6) if limit.until else None,
+        until_us=until_us,
         planned_us=now_us(),
         cascades=cascades,
         lower_case_names=lower_case_names,
@@ -115,28 +131,26 @@ def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | N
     return None if cascades is None else tuple(cascade for cascade in cascades if config.included(cascade.child))
 
 
-def next_range(
-    log: Log,
-    transport: Transport,
-    start: Position,
-    until: datetime | None = None,
-    stop_at: Position | None = None,
-) -> Range:
-    """Return the range from ``start`` to the log's head, to the last commit before ``until``, or to ``stop_at``.
+def next_range(log: Log, transport: Transport, start: Position, limit: Limit) -> PlannedRange:
+    """Return the range from ``start`` as far as the limit lets it go.
 
-    On another server of the same lineage the range begins at the equivalent position there (source/lineage.py). With
-    ``until``, it stops before the first transaction, in log order, that committed at or after that time; later
+    On another server of the same lineage the range begins at the equivalent position there (source/lineage.py). With a
+    time as the limit, it stops before the first transaction, in log order, that committed at or after that time; later
     transactions with earlier commit times belong to the next interval.
     """
+    stop_at, until_us = limit.stop_at, None if limit.until is None else int(limit.until.timestamp() * 1e6)
     stop = (stop_at.file, stop_at.offset, stop_at.gtid_set) if stop_at else log.head()
     full = (
         _range_on_server(log, transport, start, stop)
         if log.is_of(start.server)
         else range_elsewhere(log, transport, start, stop)
     )
-    if until is None or full.empty or until.timestamp() * 1e6 > log.now():
-        return full
-    return _until(transport, full, int(until.timestamp() * 1_000_000))
+    planned = PlannedRange(full, until_us)
+    if until_us is not None and not full.empty and until_us <= log.now():
+        planned = _until(transport, full, until_us)
+    if limit.most_bytes is not None and planned.range.size > limit.most_bytes:
+        return _up_to_size(transport, planned, limit.most_bytes)
+    return planned
 
 
 def _range_on_server(log: Log, transport: Transport, start: Position, stop: tuple[str, int, str]) -> Range:
@@ -147,12 +161,31 @@ def _range_on_server(log: Log, transport: Transport, start: Position, stop: tupl
     return Range(start, Position(start.server, file, offset, slices[-1].created, gtid_set), slices)
 
 
-def _until(transport: Transport, full: Range, until_us: int) -> Range:
+def _until(transport: Transport, full: Range, until_us: int) -> PlannedRange:
     """Return the part of a range before the first transaction that committed at or after ``until_us``."""
     for index, part in enumerate(full.slices):
         for boundary in transaction_boundaries(transport, part):
             if boundary.committed_us >= until_us:
-                stop = Position(full.start.server, part.file, boundary.start_offset, part.created)
-                last = Slice(part.file, part.start, boundary.start_offset, part.created, whole=False)
-                return Range(full.start, stop, (*full.slices[:index], last))
-    return full
+                return PlannedRange(_before(full, index, boundary), until_us)
+    return PlannedRange(full, until_us)
+
+
+def _up_to_size(transport: Transport, planned: PlannedRange, most_bytes: int) -> PlannedRange:
+    """Return the part of a range before the first transaction that begins behind ``most_bytes`` of it. Only the slice
+    in which it ends is read."""
+    bytes_before = 0
+    for index, part in enumerate(planned.range.slices):
+        if bytes_before + part.size > most_bytes:
+            for boundary in transaction_boundaries(transport, part):
+                if bytes_before + boundary.start_offset - part.start >= most_bytes:
+                    return PlannedRange(_before(planned.range, index, boundary), boundary.committed_us)
+        bytes_before += part.size
+    return planned
+
+
+def _before(full: Range, index: int, boundary: Boundary) -> Range:
+    """Return the part of a range before a transaction, which is in its slice of that index."""
+    part = full.slices[index]
+    stop = Position(full.start.server, part.file, boundary.start_offset, part.created)
+    last = Slice(part.file, part.start, boundary.start_offset, part.created, whole=False)
+    return Range(full.start, stop, (*full.slices[:index], last))

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -17,24 +17,17 @@ from binlake.errors import BinlakeError, LakeError, NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.metadata import followers, holder, lease
 from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import metadata_of
+from binlake.metadata.metadata import metadata_of, now_us
 from binlake.metadata.record import RunReport, nothing_new
 from binlake.phases import follow
 from binlake.phases.follow import Followed, Following, FollowPace
-from binlake.position import Position
+from binlake.position import FIRST_OFFSET, Position
 from binlake.report import Report
 from binlake.source.folder import Folder, FolderLog
+from no_session import NoSession
 
 LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
 BRISK = FollowPace(every=0.02, spark_idle=60, duration=60)
-
-
-class NoSession:
-    def __call__(self, why: str, /) -> NoReturn:
-        raise AssertionError("Spark was asked for")
-
-    def rest(self, seconds: float) -> None:
-        """There is none."""
 
 
 class Rig:
@@ -130,6 +123,22 @@ def test_nothing_new_is_no_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     empty = nothing_new(1, str(Position("mysql-1-files", "x.000001", 4, 0)), "nothing new")
     monkeypatch.setattr(rig, "carry", lambda *_: empty)
     assert rig.follow(FollowPace(0.02, 60, 0.2)).headline == "no batch"
+
+
+def test_a_batch_that_ends_before_the_log_does_says_no_more_than_it_has(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, carried = now_us(), list[int]()
+    monkeypatch.setattr(followers.Follower, "carried", lambda _, us, batch: carried.append(us))
+    at_start = str(Position(FolderLog(Folder(rig.log)).server_identity, LOG.name, FIRST_OFFSET, 0))
+    runs = [RunReport(1, at_start, "", 3, 0, (), (("plan", 0.1),))]
+    whole = rig.carry
+    monkeypatch.setattr(rig, "carry", lambda *given: runs.pop() if runs else whole(*given))
+    watching = rig.end_once(lambda: len(carried) > 1)
+    rig.follow()
+    watching.join()
+    assert carried[0] == 0
+    assert carried[1] >= began
 
 
 def test_what_fails_is_said_once_and_tried_after_growing_waits(rig: Rig) -> None:

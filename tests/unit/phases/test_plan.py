@@ -1,0 +1,66 @@
+"""Where the range of a batch that is to have a size ends, and what is known of the time before which all is in it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from binlake.binlog.boundaries import Boundary, transaction_boundaries
+from binlake.binlog.integrity import format_description
+from binlake.phases.plan import Limit, next_range
+from binlake.position import FIRST_OFFSET, Position, Range
+from binlake.source.folder import Folder, FolderLog
+
+LOGS = Path(__file__).parents[2] / "binlogs"
+
+
+class TwoFiles:
+    """A log of two files with the same content. transactions: by the place where they begin."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        for number in (1, 2):
+            shutil.copy(LOGS / f"{name}.000001", folder / f"{name}.{number:06}")
+        self.log = FolderLog(Folder(folder))
+        created = format_description(self.log.transport(), f"{name}.000001")
+        self.start = Position(self.log.server_identity, f"{name}.000001", FIRST_OFFSET, created)
+        self.whole, _ = next_range(self.log, self.log.transport(), self.start, Limit())
+        self.transactions: dict[tuple[str, int], Boundary] = {
+            (part.file, boundary.start_offset): boundary
+            for part in self.whole.slices
+            for boundary in transaction_boundaries(self.log.transport(), part)
+        }
+
+    def ranges(self, most_bytes: int) -> list[tuple[Range, int | None]]:
+        """Return the ranges, and what is known of the time, until the log is over."""
+        planned, start = [], self.start
+        while start.order != self.whole.stop.order:
+            planned.append(next_range(self.log, self.log.transport(), start, Limit(most_bytes=most_bytes)))
+            start = planned[-1].range.stop
+        return [(batch.range, batch.until_us) for batch in planned]
+
+
+@pytest.fixture(params=["mysql-plain", "mysql-anonymous", "mariadb-plain"])
+def two_files(request: pytest.FixtureRequest, tmp_path: Path) -> TwoFiles:
+    return TwoFiles(tmp_path, request.param)
+
+
+@pytest.mark.parametrize("most_bytes", [1, 900, 5_000])
+def test_a_range_ends_before_the_first_transaction_behind_its_size(two_files: TwoFiles, most_bytes: int) -> None:
+    *ranges, (last, last_until) = two_files.ranges(most_bytes)
+    assert ranges
+    for batch, until_us in ranges:
+        behind = two_files.transactions[batch.stop.file, batch.stop.offset]
+        assert until_us == behind.committed_us
+        assert batch.size >= most_bytes
+        if len(batch.slices) == 1:
+            (part,) = batch.slices
+            begun = [offset - part.start for file, offset in two_files.transactions if file == part.file]
+            assert not [size for size in begun if most_bytes <= size < part.size]
+    assert (last.stop, last_until) == (two_files.whole.stop, None)
+    assert sum(batch.size for batch, _ in [*ranges, (last, None)]) >= two_files.whole.size
+
+
+def test_a_range_below_its_size_goes_to_the_end(two_files: TwoFiles) -> None:
+    assert two_files.ranges(two_files.whole.size) == [(two_files.whole, None)]
