@@ -23,6 +23,7 @@ from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.spark import functions
+from binlake.verify import hashes, server_side
 from binlake.verify.hashes import TableHashes
 from binlake.verify.lake_side import LakeSide
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
@@ -178,7 +179,8 @@ def changed(number: int, *columns: str) -> DifferingRow:
 
 
 @on_mysql
-def test_each_corruption_is_named(mirror: Mirror) -> None:
+def test_each_corruption_is_named(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_side, "ROWS_PER_RANGE", 2_500)
     mirror.run(
         "CREATE TABLE digits (d INT PRIMARY KEY)",
         "INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)",
@@ -215,6 +217,31 @@ def test_each_corruption_is_named(mirror: Mirror) -> None:
     assert items.differing is not None
     assert 1 <= items.differing <= items.chunks
     assert "nome" not in items.to_text()
+
+
+@pytest.mark.parametrize(("server", "mirror"), [("mysql", "hash")], indirect=True)
+def test_what_differs_is_looked_for_in_its_range_of_keys(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_side, "ROWS_PER_RANGE", 1)
+    monkeypatch.setattr(hashes, "ROWS_PER_CHUNK", 1)
+    keys = {"unsigned": (0, 1, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1), "signed": (-(1 << 63), -1, 0, 5, 6)}
+    for table, values in keys.items():
+        rows = ", ".join(f"({value}, 'k', 1)" for value in values)
+        kind = "BIGINT UNSIGNED" if table == "unsigned" else "BIGINT"
+        mirror.run(
+            f"CREATE TABLE `{table}` (id {kind}, k VARCHAR(9), v INT, PRIMARY KEY (id, k))",
+            f"INSERT INTO `{table}` VALUES {rows}",
+            f"ANALYZE TABLE `{table}`",
+        )
+        mirror.copy(table)
+    assert mirror.verify().equal
+    for table, values in keys.items():
+        with Source.open(mirror.endpoint) as source:
+            cuts = server_side.cuts(source, mirror.name(table), read_schema(source, mirror.name(table)), len(values))
+        assert cuts.ranges >= 3
+        mirror.spark.sql(f"UPDATE {mirror.delta(table)} SET v = 2")
+    for result in mirror.verify().tables:
+        assert {int(row.key[0][1]) for row in result.rows} == set(keys[result.name.table])
+        assert all(row.columns == ("v",) for row in result.rows)
 
 
 @on_mariadb
@@ -303,11 +330,11 @@ def test_a_table_that_is_written_meanwhile_is_read_as_it_was(mirror: Mirror, cha
     mirror.copy("t")
     with Source.open(mirror.endpoint) as source:
         schema = read_schema(source, mirror.name("t"))
-    hashes, then = TableHashes(schema, 1), LakeSide(mirror.spark, mirror.path("t"), schema)
-    before = then.aggregate(hashes)
+    whole, then = TableHashes(schema, 1), LakeSide(mirror.spark, mirror.path("t"), schema)
+    before = then.aggregate(whole)
     mirror.spark.sql(change.format(mirror.delta("t")))
-    assert then.aggregate(hashes) == before
-    assert sorted(one.shown for one in then.keyed_hashes(hashes, [0])) == [("1",), ("2",)]
+    assert then.aggregate(whole) == before
+    assert sorted(one.shown for one in then.keyed_hashes(whole, [0])) == [("1",), ("2",)]
 
 
 @hashed_by_mysql

@@ -19,15 +19,15 @@ from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.spark import functions
 from binlake.verify import differences, server_side
-from binlake.verify.hashes import Chunks, TableHashes, chunk_count
+from binlake.verify.hashes import Chunks, KeyCuts, TableHashes, chunk_count
 from binlake.verify.lake_side import LakeSide
 from binlake.verify.result import DifferingRow, TableResult
 from binlake.verify.server_load import ServerLoad
 from binlake.verify.views import ReadViews, ViewPool
 
 
-def _hashes(table: SourceTable) -> TableHashes:
-    return TableHashes(table.schema, chunk_count(table.rows))
+def _hashes(table: SourceTable, cuts: KeyCuts) -> TableHashes:
+    return TableHashes(table.schema, -(-chunk_count(table.rows) // cuts.ranges), cuts)
 
 
 def _finished(chunks: Chunks) -> Future[Chunks]:
@@ -44,11 +44,13 @@ class ByHash:
         self._config = config
         self._session = session
         self._load = load
+        self._hashes: dict[TableName, TableHashes] = {}
         self._parts: dict[TableName, list[Future[Chunks]]] = {}
 
     def read_under_lock(self, view: Source, table: SourceTable) -> None:
         """Hash a table whose engine has no read views, while the server is locked. Raises SourceError."""
-        self._parts[table.name] = [_finished(server_side.aggregate(view, table.name, _hashes(table)))]
+        self._hashes[table.name] = _hashes(table, KeyCuts(""))
+        self._parts[table.name] = [_finished(server_side.aggregate(view, table.name, self._hashes[table.name]))]
 
     def begin(self, table: SourceTable, views: ReadViews) -> Sequence[Future[Chunks]]:
         """Begin to hash a table on the server, and return the futures of its parts."""
@@ -60,20 +62,19 @@ class ByHash:
 
     def _begin(self, table: SourceTable, pool: ViewPool) -> list[Future[Chunks]]:
         if table.name not in self._parts:
-            hashes = _hashes(table)
-            wheres = ["TRUE"]
-            if table.rows >= 2 * server_side.ROWS_PER_PART:
-                cuts = pool.submit(lambda view: server_side.parts(view, table.name, table.schema, table.rows))
-                wheres = cuts.result()
+            cuts = KeyCuts("")
+            if table.rows >= 2 * server_side.ROWS_PER_RANGE:
+                cuts = pool.submit(lambda view: server_side.cuts(view, table.name, table.schema, table.rows)).result()
+            hashes = self._hashes[table.name] = _hashes(table, cuts)
 
-            def part(where: str) -> Callable[[Source], Chunks]:
+            def part(number: int) -> Callable[[Source], Chunks]:
                 def read(view: Source) -> Chunks:
                     with self._load.reading():
-                        return server_side.aggregate(view, table.name, hashes, where)
+                        return server_side.aggregate(view, table.name, hashes, number)
 
                 return read
 
-            self._parts[table.name] = [pool.submit(part(where)) for where in wheres]
+            self._parts[table.name] = [pool.submit(part(number)) for number in range(cuts.ranges)]
         return self._parts[table.name]
 
     def compare(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
@@ -95,7 +96,7 @@ class ByHash:
                 blank, state="compared", equal=False, source_rows=differences.rows(source), lake_rows=0,
                 chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
             )  # fmt: skip
-        hashes = replace(_hashes(table), side=lake_table.side_columns(table.schema))
+        hashes = replace(self._hashes[table.name], side=lake_table.side_columns(table.schema))
         lake = lake_table.aggregate(hashes)
         numbers = differences.differing(source, lake)
         result = replace(

@@ -2,13 +2,15 @@
 
 A row is written as the canonical texts of its columns (``schema.datatypes``) joined by commas, which no canonical text
 contains; NULL is ``N``. Its hash is SHA-256, cut to 64 bits for the sum of a chunk. A row's chunk is the CRC-32 of its
-key's text, or of the whole row's if there is no key, modulo the number of chunks.
+key's text, or of the whole row's if there is no key, modulo the number of chunks. A large table is cut into ranges of
+its key first, each with chunks of its own: what differs is looked for in its range alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -41,12 +43,45 @@ def chunk_count(rows: int) -> int:
 
 
 @dataclass(frozen=True)
+class KeyCuts:
+    """Where a table is cut into ranges: at values of its key's first column, an integer, in ascending order."""
+
+    column: str
+    values: tuple[int, ...] = ()
+
+    @property
+    def ranges(self) -> int:
+        return len(self.values) + 1
+
+    def within(self, number: int, quote: Callable[[str], str]) -> str:
+        """Return SQL that is true in one range. quote: quotes a column's name for the side that runs it."""
+        name = quote(self.column)
+        bounds = [f"{name} >= {self.values[number - 1]}"] if number else []
+        bounds += [f"{name} < {self.values[number]}"] if number < len(self.values) else []
+        return " AND ".join(bounds) or "TRUE"
+
+    def number(self, quote: Callable[[str], str]) -> str:
+        """Return SQL of the number of a row's range."""
+        if not self.values:
+            return "0"
+        name = quote(self.column)
+        cases = " ".join(f"WHEN {name} < {value} THEN {number}" for number, value in enumerate(self.values))
+        return f"CASE {cases} ELSE {len(self.values)} END"
+
+
+@dataclass(frozen=True)
 class TableHashes:
-    """The expressions for one table. chunks: their number. side: the lake's columns that keep invalid values."""
+    """The expressions for one table. in_range: the number of chunks of a range. side: the lake's columns that keep
+    invalid values."""
 
     schema: TableSchema
-    chunks: int
+    in_range: int
+    cuts: KeyCuts = KeyCuts("")
     side: tuple[LakeColumn, ...] = ()
+
+    @property
+    def chunks(self) -> int:
+        return self.in_range * self.cuts.ranges
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -70,12 +105,40 @@ class TableHashes:
         return self.lake_text(self._chunked())
 
     @property
-    def server_chunk(self) -> str:
-        return f"CRC32({self.server_key}) % {self.chunks}"
+    def _server_place(self) -> str:
+        return f"CRC32({self.server_key}) % {self.in_range}"
+
+    @property
+    def _lake_place(self) -> str:
+        return f"CRC32(CAST({self.lake_key} AS BINARY)) % {self.in_range}"
+
+    def server_chunk(self, range_number: int) -> str:
+        """Return the server's SQL of the chunk's number of a row in a range."""
+        return f"{range_number * self.in_range} + {self._server_place}"
 
     @property
     def lake_chunk(self) -> str:
-        return f"CRC32(CAST({self.lake_key} AS BINARY)) % {self.chunks}"
+        return f"{self.cuts.number(spark_quote)} * {self.in_range} + {self._lake_place}"
+
+    def server_range(self, range_number: int) -> str:
+        """Return the server's SQL that is true in a range."""
+        return self.cuts.within(range_number, mysql_quote)
+
+    def server_where(self, chunks: Collection[int]) -> str:
+        """Return the server's SQL that is true in some chunks."""
+        return self._where(chunks, self._server_place, mysql_quote)
+
+    def lake_where(self, chunks: Collection[int]) -> str:
+        """Return Spark SQL that is true in some chunks."""
+        return self._where(chunks, self._lake_place, spark_quote)
+
+    def _where(self, chunks: Collection[int], place: str, quote: Callable[[str], str]) -> str:
+        by_range = groupby(sorted(chunks), lambda chunk: chunk // self.in_range)
+        return " OR ".join(
+            f"({self.cuts.within(number, quote)}"
+            f" AND {place} IN ({', '.join(str(chunk % self.in_range) for chunk in some)}))"
+            for number, some in by_range
+        )
 
     @property
     def server_hash(self) -> str:

@@ -89,7 +89,7 @@ class LakeSide:
             yield row[0], list(row[1:])
 
     def _in(self, hashes: TableHashes, chunks: Collection[int]) -> DataFrame:
-        return self._rows.where(f"{hashes.lake_chunk} IN ({', '.join(map(str, sorted(chunks)))})")
+        return self._rows.where(hashes.lake_where(chunks))
 
 
 def _read_data_files(session: SparkSession, path: str, log: DeltaTable) -> DataFrame | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from binlake.names import mysql_quote, mysql_string
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.server import Source
-from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, server_shown, server_value
+from binlake.verify.hashes import Chunks, ChunkSum, KeyCuts, TableHashes, server_shown, server_value
 
-ROWS_PER_PART = 500_000
-MOST_PARTS = 64
+ROWS_PER_RANGE = 500_000
+MOST_RANGES = 64
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 
 
@@ -25,33 +24,27 @@ class KeyedHash:
     shown: tuple[str, ...] = field(compare=False)
 
 
-def parts(source: Source, name: TableName, schema: TableSchema, rows: int) -> list[str]:
-    """Return SQL conditions that divide a large table by its key's first column, so that views work in parallel."""
-    wanted = min(MOST_PARTS, rows // ROWS_PER_PART)
+def cuts(source: Source, name: TableName, schema: TableSchema, rows: int) -> KeyCuts:
+    """Return where a large table is cut by its key's first column, so that views work in parallel and what differs is
+    looked for in a part of it. Another table isn't cut."""
+    wanted = min(MOST_RANGES, rows // ROWS_PER_RANGE)
     if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in _INTEGERS:
-        return ["TRUE"]
-    first = mysql_quote(schema.column(schema.key[0]).name)
+        return KeyCuts("")
+    column = schema.column(schema.key[0]).name
+    first = mysql_quote(column)
     ends = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {_table(name)}")[0]
     if ends["low"] is None:
-        return ["TRUE"]
+        return KeyCuts("")
     low, high = int(ends["low"]), int(ends["high"])
-    cuts = sorted({low + (high - low) * step // wanted for step in range(1, wanted)})
-    edges: list[int | None] = [None, *cuts, None]
-    return [_between(first, begin, end) for begin, end in pairwise(edges)]
+    return KeyCuts(column, tuple(sorted({low + (high - low) * step // wanted for step in range(1, wanted)})))
 
 
-def _between(column: str, begin: int | None, end: int | None) -> str:
-    bounds = [f"{column} >= {begin}"] if begin is not None else []
-    bounds += [f"{column} < {end}"] if end is not None else []
-    return " AND ".join(bounds) or "TRUE"
-
-
-def aggregate(source: Source, name: TableName, hashes: TableHashes, where: str = "TRUE") -> Chunks:
-    """Return the rows and the sum of hashes of each chunk, over the rows that meet ``where``."""
+def aggregate(source: Source, name: TableName, hashes: TableHashes, range_number: int = 0) -> Chunks:
+    """Return the rows and the sum of hashes of each chunk of a range."""
     rows = source.query(
-        f"SELECT {hashes.server_chunk} AS chunk, COUNT(*) AS n,"
+        f"SELECT {hashes.server_chunk(range_number)} AS chunk, COUNT(*) AS n,"
         f" SUM(CAST(CONV(LEFT({hashes.server_hash}, 16), 16, 10) AS UNSIGNED)) AS total"
-        f" FROM {_table(name)} WHERE {where} GROUP BY 1"
+        f" FROM {_table(name)} WHERE {hashes.server_range(range_number)} GROUP BY 1"
     )
     return {int(row["chunk"]): ChunkSum(int(row["n"]), int(row["total"])) for row in rows}
 
@@ -61,7 +54,7 @@ def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: C
     shown = [f"{server_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
     key = hashes.server_key if hashes.key_columns else "''"
     selected = ", ".join([f"{key} AS binlake_key", f"{hashes.server_hash} AS binlake_hash", *shown])
-    rows = source.query(f"SELECT {selected} FROM {_table(name)} WHERE {_in(hashes, chunks)}")
+    rows = source.query(f"SELECT {selected} FROM {_table(name)} WHERE {hashes.server_where(chunks)}")
     return [
         KeyedHash(row["binlake_key"], row["binlake_hash"], tuple(str(row[f"k{index}"]) for index in range(len(shown))))
         for row in rows
@@ -76,14 +69,10 @@ def values(
     listed = ", ".join(mysql_string(key) for key in keys)
     rows = source.query(
         f"SELECT {hashes.server_key} AS binlake_key, {', '.join(columns)} FROM {_table(name)}"
-        f" WHERE {_in(hashes, chunks)} AND {hashes.server_key} IN ({listed})"
+        f" WHERE ({hashes.server_where(chunks)}) AND {hashes.server_key} IN ({listed})"
     )
     for row in rows:
         yield row["binlake_key"], [row[f"c{index}"] for index in range(len(columns))]
-
-
-def _in(hashes: TableHashes, chunks: Collection[int]) -> str:
-    return f"{hashes.server_chunk} IN ({', '.join(map(str, sorted(chunks)))})"
 
 
 def _table(name: TableName) -> str:
