@@ -47,8 +47,10 @@ class BinlakeFollowOperator(SourceOperator):
         from binlake import pipeline
         from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
         from binlake.feeds.registry import PARTS
+        from binlake.kernels import heap
         from binlake.phases.follow import FollowPace
 
+        heap.return_freed_memory()
         self._ending = Ending()
         with airflow_errors():
             config = load(self.config_file)

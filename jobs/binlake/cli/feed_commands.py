@@ -24,6 +24,7 @@ from binlake.feeds.registry import PARTS
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks.kafka import credentials
 from binlake.interrupts import Ending
+from binlake.kernels import heap
 from binlake.metadata import feed_watermarks
 from binlake.metadata.metadata import metadata_of
 from binlake.report import Report
@@ -91,6 +92,7 @@ def _follow(arguments: argparse.Namespace, report: Report) -> None:
         raise UsageError(
             "--follow goes on from where each feed stands", remedy="run --anew, --forget or --until by itself before"
         )
+    heap.return_freed_memory()
     file, ending = FeedsOnDisk(arguments.config), Ending()
     _enabled(_chosen(arguments, file.read()), report)
 

@@ -72,8 +72,10 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
     from binlake.feeds.registry import PARTS
     from binlake.interrupts import Ending
+    from binlake.kernels import heap
     from binlake.phases.follow import FollowPace
 
+    heap.return_freed_memory()
     report, ending, settings = report_of(arguments), Ending(), config.follow or FollowConfig()
     ending.listen()
     pace = FollowPace(
