@@ -16,19 +16,18 @@ does both itself, except what it leaves to Spark (process_copies.py, merge/begin
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError
 from binlake.faults import fault
+from binlake.kernels.cores import available_cores
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.step_progress import shown_progress
 from binlake.position import Position
@@ -59,8 +58,6 @@ _TRIES = 4
 """How often one table's chunks may fail, or its columns change, before its snapshot is given up."""
 _PAUSE = 2.0
 _COMMITS_AT_ONCE = 4
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Microseconds of CPU time that all processes of a container get, and in how many they get them."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ class _Snapshotter:
         """Return how many connections copy in parallel; of Spark's, one without a free core would wait at its gate."""
         asked = self.task.config.snapshot.connections
         if in_process:
-            return asked or _cores_of_this_process()
+            return asked or available_cores()
         free = _cores(self._sessions().context)
         return min(asked or free, free)
 
@@ -332,17 +329,6 @@ def _pace(done: float, total: float, size: int, here: float, seconds: float) -> 
     rows = f"{done:,.0f} of about {total:,.0f} rows, " if done else ""
     left = f", {rate:,.0f} rows/s, about {(total - done) / rate:,.0f} s left" if rate >= 1 else ""
     return f"{rows}{size / 1e6:,.1f} MB{left}"
-
-
-def _cores_of_this_process() -> int:
-    """Return the number of cores, or of as many as a container's quota stands for, as a JVM counts them. Source:
-    Linux's documentation, "Control Group v2"."""
-    cores = os.cpu_count() or 1
-    try:
-        quota, period = _CPU_QUOTA.read_text().split()
-        return min(cores, -(-int(quota) // int(period)))
-    except (OSError, ValueError):  # no such group, or "max"
-        return cores
 
 
 def _cores(context: SparkContext) -> int:

@@ -13,6 +13,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from binlake.config import SparkConfig
+from binlake.kernels.cores import available_cores
 from binlake.spark import cluster, settings, starting
 from binlake.storage import stores
 
@@ -37,7 +38,7 @@ def build(
     """
     settings.refuse_missing_jars(lake)
     given = settings.launch_settings(spark, short_lived=short_lived, lake=lake)
-    cores = os.cpu_count() or 2
+    cores = available_cores()
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         submitted = _submitted()
         settings.check(submitted)
@@ -99,7 +100,7 @@ def _submitted() -> dict[str, str]:
 
 
 def _on_this_machine(tasks: int | None) -> str:
-    return f"local[{max(tasks, os.cpu_count() or 1)}]" if tasks else "local[*]"
+    return f"local[{max(tasks, available_cores())}]" if tasks else "local[*]"
 
 
 def of_this_thread(session: SparkSession) -> SparkSession:

@@ -23,6 +23,7 @@ from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, StagingError
 from binlake.faults import fault
+from binlake.kernels.cores import available_cores
 from binlake.kernels.memory import pool
 from binlake.metadata.lease import OpenBatch
 from binlake.metadata.step_progress import shown_progress
@@ -166,7 +167,7 @@ def _staged(
 ) -> list[StagedSlice]:
     """Return the staged slices in the order of the log. A reader takes the next slice when it gets free."""
     short = is_short(plan)
-    readers = transports[: os.cpu_count() or 1] if short else transports
+    readers = transports[: available_cores()] if short else transports
     with shown_progress(config, report, "staged") as show:
         read, began = dict.fromkeys(range(len(tasks)), 0), time.monotonic()
 

@@ -6,7 +6,6 @@ while the lake is brought to the same position. Then the lake's rows are read an
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -25,6 +24,7 @@ from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
+from binlake.kernels.cores import available_cores
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import note_run
@@ -248,7 +248,7 @@ class _Comparison:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.workers = self.config.verify.connections or max(2, os.cpu_count() or 1)
+        self.workers = self.config.verify.connections or max(2, available_cores())
         self._by_read = ByRead(self.config, self.workers, self.budget, self.load, self.repairs)
         self._by_hash: ByHash | None = None
         self._starting = threading.Lock()
