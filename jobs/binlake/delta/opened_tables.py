@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import sys
 import threading
@@ -11,7 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -44,9 +45,9 @@ _Place = tuple[int, str, tuple[tuple[str, str], ...]]
 """The process, a path, and the options of its store: a table isn't lent to a forked process or another account."""
 _kept: dict[_Place, list[_Kept]] = defaultdict(list)
 _read_only: dict[tuple[int, str], _Kept] = {}
-_MOST_READ_ONLY = 64
-"""Tables that are kept open to be read. The one that was opened first goes first: one of 1,000 files takes a
-megabyte."""
+_MOST_KEPT = 256
+"""Tables that are kept open to be read, and to be lent: one takes 0.1 MB, and a megabyte with 1,000 files. Where there
+are more, any of them goes: batches use the same ones in the same order, so that the oldest is needed soonest."""
 _keeping = threading.Lock()
 _ONLY_KEPT = 2
 """References to a table that nobody else has: in ``_Kept``, and in the question."""
@@ -76,6 +77,7 @@ def lent(path: str) -> Iterator[DeltaTable]:
     if commit and kept.lent < _LENT_TIMES:
         with _keeping:
             _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic(), commit))
+            _drop_surplus(_kept)
 
 
 def newest(path: str) -> DeltaTable:
@@ -103,9 +105,14 @@ def newest(path: str) -> DeltaTable:
     with _keeping:
         _read_only.pop(place, None)
         _read_only[place] = _Kept(table, times, time.monotonic(), _newest_commit(path, table))
-        while len(_read_only) > _MOST_READ_ONLY:
-            _read_only.pop(next(iter(_read_only)))
+        _drop_surplus(_read_only)
     return table
+
+
+def _drop_surplus(kept: dict[Any, Any]) -> None:
+    """Drop tables, chosen at random, until there are not too many. _keeping is held."""
+    while len(kept) > _MOST_KEPT:
+        del kept[random.choice(tuple(kept))]
 
 
 def _taken_alone(place: tuple[int, str], kept: _Kept) -> _Kept | None:

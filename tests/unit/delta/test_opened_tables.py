@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,3 +140,18 @@ def test_a_table_is_where_a_commit_or_a_checkpoint_is(path: str, tmp_path: Path)
     DeltaTable(path).create_checkpoint()
     Path(path, "_delta_log/00000000000000000000.json").unlink()
     assert opened_tables.is_table(path)
+
+
+def test_of_many_tables_a_few_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened_tables, "_MOST_KEPT", 3)
+    monkeypatch.setattr(opened_tables, "_kept", defaultdict(list))
+    monkeypatch.setattr(opened_tables, "_read_only", {})
+    paths = [str(tmp_path / f"t{number}") for number in range(5)]
+    for number, path in enumerate(paths):
+        write(path, number)
+    for _ in range(2):
+        for number, path in enumerate(paths):
+            with lent(path) as table:
+                assert table.to_pyarrow_table()["n"].to_pylist() == [number]
+            assert opened_tables.newest(path).to_pyarrow_table()["n"].to_pylist() == [number]
+    assert (len(opened_tables._kept), len(opened_tables._read_only)) == (3, 3)
