@@ -76,10 +76,12 @@ images: ## each step of docker/Dockerfile in a fresh root, each service's health
 	@$(SETUP) python
 	$(PYTHON) tests/soak/images.py
 
-lock: ## docker/requirements.lock anew from pyproject.toml
+lock: ## docker/requirements.lock anew from pyproject.toml, and the tests' chDB
 	@$(SETUP) python
 	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
+	echo chdb-core==26.9.0 | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/chdb.lock
 
 clean: ## removes .venv, .binlake (with the demo's lake) and all caches
 	rm -rf .venv .binlake .pytest_cache .mypy_cache .ruff_cache .hypothesis lake metastore_db spark-warehouse

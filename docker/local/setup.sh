@@ -3,7 +3,7 @@
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
 #   setup.sh tests      these, MariaDB 11.8 and the releases that SERVERS names, the servers' own test suites, servers of
-#                       S3 and Azure Blobs, and a browser
+#                       S3 and Azure Blobs, ClickHouse's engine, and a browser
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -247,6 +247,23 @@ setup_store() { # the tests' S3 server; Go is asked for only here
     fail store "the S3 server can't be built: see above"
 }
 
+# -- chdb ------------------------------------------------------------------------------------------
+
+setup_chdb() { # ClickHouse in a process: the tests read tables by it
+  local uv
+  if [ -d $STATE/chdb ]; then
+    say chdb "ClickHouse's engine in $STATE/chdb"
+    return
+  fi
+  say chdb "bringing ClickHouse's engine into $STATE/chdb (530 MB)"
+  uv=$(find_uv)
+  rm -rf $STATE/chdb.partial
+  "$uv" pip install -q --python $VENV/bin/python --target $STATE/chdb.partial --no-deps --require-hashes \
+    -r docker/local/chdb.lock ||
+    { say chdb "it can't be had, see above: the tests that read tables by it are skipped"; return; }
+  mv $STATE/chdb.partial $STATE/chdb
+}
+
 # -- browser ---------------------------------------------------------------------------------------
 
 setup_browser() { # the tests of Airflow's UI drive it
@@ -296,12 +313,12 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite browser kafka
+[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser kafka
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | browser | kafka) "setup_$step" ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | browser | kafka) "setup_$step" ;;
     *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
