@@ -8,11 +8,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
+import clickhouse_engine
 from binlake import pipeline
 from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import Lake, place_of
@@ -171,6 +173,17 @@ def by_duckdb(lake: Lake) -> dict[str, Decimal]:
         return {name: connection.sql(f"SELECT sum(money) FROM {name}").fetchall()[0][0] for name in lake.tables}
 
 
+def by_chdb(lake: Lake, folder: Path) -> dict[str, Decimal]:
+    tables = lake.chosen()
+    queries = [
+        f"SELECT toString(sum(money)) FROM deltaLakeLocal('{table.path}')"
+        f" SETTINGS delta_lake_snapshot_version = {table.version}"
+        for table in tables
+    ]
+    answers = clickhouse_engine.read(folder, *queries)
+    return {str(table.name): Decimal(money) for table, [(money,)] in zip(tables, answers, strict=True)}
+
+
 def by_spark(lake: Lake, spark: SparkSession) -> dict[str, Decimal]:
     lake.spark(spark)
     select = " UNION ALL ".join(f"SELECT '{name}' AS t, sum(money) AS money FROM `{name}`" for name in lake.tables)
@@ -190,8 +203,10 @@ def test_every_version_has_all_the_money(bank: Bank, spark: SparkSession) -> Non
         readers: list[Callable[[Lake], dict[str, Decimal]]] = [by_sql]
         if version.batch % 10 == 2 or version is versions[-1]:
             readers += [by_arrow, by_pandas, by_polars, by_duckdb]
-        if version.batch == 2 * BATCHES // 3:  # Spark takes seconds to open twelve tables at their versions
+        if version.batch == 2 * BATCHES // 3:  # they take seconds to open twelve tables at their versions
             readers += [lambda lake: by_spark(lake, spark)]
+            if clickhouse_engine.is_there():
+                readers += [lambda lake: by_chdb(lake, bank.mirror.folder)]
         for reader in readers:
             held = {name.partition(".")[2]: money for name, money in reader(lake).items()}
             assert sum(held.values()) == MONEY

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+import clickhouse_engine
 from binlake.lake.table_at import TableAt
 from binlake.lake.view_statements import named_views, statements
 from binlake.schema.table import TableName
-from servers import PRIVATE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +39,6 @@ STATEMENTS = {
         "INSERT INTO {t} VALUES (2, 'two')",
     ),
 }
-CHDB = PRIVATE / "chdb"
-CHDB_READER = "chDB, the engine of ClickHouse"
 ROWS = [(1, "one"), (2, "two")]
 Rows = list[tuple[Any, ...]]
 
@@ -75,19 +69,8 @@ def by_duckdb(path: str) -> Rows:
 
 
 def by_chdb(path: str) -> Rows:
-    """It reads below its working folder alone, and keeps the one that the process began with."""
-    program = "import sys, chdb; print(chdb.query(sys.argv[1], 'JSONCompact'))"
-    ended = subprocess.run(
-        [sys.executable, "-c", program, f"SELECT id, v FROM deltaLakeLocal('{path}')"],
-        cwd=Path(path).parent,
-        env={**os.environ, "PYTHONPATH": str(CHDB.resolve())},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if ended.returncode:
-        raise RuntimeError(ended.stderr)
-    return [tuple(row) for row in json.loads(ended.stdout)["data"]]
+    (rows,) = clickhouse_engine.read(Path(path).parent, f"SELECT id, v FROM deltaLakeLocal('{path}')")
+    return rows
 
 
 READERS: dict[str, Callable[[str], Rows]] = {
@@ -95,7 +78,7 @@ READERS: dict[str, Callable[[str], Rows]] = {
     "DuckDB": by_duckdb,
     "polars": by_polars,
     "deltalake's `to_pyarrow_table`, `to_pandas`": by_pyarrow,
-    CHDB_READER: by_chdb,
+    "chDB, the engine of ClickHouse": by_chdb,
 }
 
 
@@ -131,8 +114,6 @@ def test_spark_reads_all(made: dict[str, str], spark: SparkSession, feature: str
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_reads_what_the_page_says(made: dict[str, str], reader: str, feature: str) -> None:
     """It gives the rows, or fails: none gives others."""
-    if reader == CHDB_READER and not CHDB.is_dir():
-        pytest.skip(f"{CHDB} is missing: docker/local/setup.sh chdb brings it")
     if listed()[reader][feature] == "yes":
         assert sorted(READERS[reader](made[feature])) == ROWS
     else:
