@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pymysql.cursors import Cursor
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import QueryEvent, RotateEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from history_player import Player, Version
+from history_player import Player
 from servers import Server
 
 Row = Mapping[str, Any]
@@ -30,7 +31,10 @@ def boundary(file: str, offset: int) -> str:
 
 @dataclass
 class Oracle:
-    """The history of one table, and what it was at some boundaries: the server's rows, by their positions."""
+    """The history of one table, and what it was at some boundaries: the server's rows, by their positions.
+
+    events, mutations, statements: how many were played of the table's rows, and of its statements.
+    """
 
     server: Server
     database: str
@@ -39,6 +43,9 @@ class Oracle:
     file: str
     offset: int
     at: dict[str, list[Row]] = field(default_factory=dict)
+    events: int = 0
+    mutations: int = 0
+    statements: int = 0
 
     def begin(self, rows: list[dict[str, Any]]) -> None:
         """These rows are there at the snapshot's position."""
@@ -70,6 +77,8 @@ class Oracle:
             elif isinstance(event, XidEvent):
                 self.player.commit()
             elif event.table == self.table and event.schema == self.database:
+                self.events += 1
+                self.mutations += len(event.rows)
                 for number, row in enumerate(event.rows):
                     self._row(event, row, f"{place}:{number:09}")
         self.player.commit()
@@ -102,6 +111,7 @@ class Oracle:
             self.player.update(row["before_values"], row["after_values"], position, event.timestamp)
 
     def _statement(self, text: str, position: str, at: int) -> None:
+        self.statements += text.upper().startswith(("TRUNCATE", "ALTER"))
         if text.upper().startswith("TRUNCATE"):
             self.player.close_all(position, at)
         if text.upper() == "COMMIT":  # of tables without transactions
@@ -132,50 +142,55 @@ def rows_of(server: Server, database: str, table: str) -> list[Row]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def told(versions: list[Version], names: list[str]) -> list[tuple[Any, ...]]:
-    """Versions as tuples: where they begin and end, and the values of these columns."""
-    return sorted(
-        (one.began[0], one.ended[0] if one.ended else "", tuple(repr(one.row.get(name)) for name in names))
-        for one in versions
-    )
-
-
 class HistoryWalk:
-    """Random transactions on one table ``t``: few keys, which move, go and come back; now and then a statement."""
+    """Random transactions on one table ``t``: few keys, which move, go and come back; now and then a statement.
 
-    def __init__(self, server: Server, database: str, seed: int, keys: int = 60) -> None:
+    ddl_share: of statements among the transactions; every fifth ends all rows. events: how many of rows the log has
+    from it, at least.
+    """
+
+    def __init__(self, server: Server, database: str, seed: int, keys: int, ddl_share: float) -> None:
         self.random = random.Random(seed)
         self.keys = keys
+        self.ddl_share = ddl_share
+        self.events = 0
         self._connection = server.connect(database=database)
-        self._added = 0
+        self._names = 0
         self._renamed = "v"
+        self._added: list[str] = []
 
     def close(self) -> None:
         self._connection.close()
 
-    def transact(self, count: int, *, ddl: bool = True) -> None:
+    def go_on(self, events: float, *, ddl: bool = True) -> None:
+        """Go on until the log has so many more events of rows."""
+        until = self.events + events
         with self._connection.cursor() as cursor:
-            for _ in range(count):
-                chance = self.random.random()
-                if ddl and chance < 0.004:
-                    cursor.execute("TRUNCATE TABLE t")
-                elif ddl and chance < 0.02:
-                    cursor.execute(self._alter())
+            while self.events < until:
+                if ddl and self.random.random() < self.ddl_share:
+                    cursor.execute("TRUNCATE TABLE t" if self.random.random() < 0.2 else self._alter())
                 else:
-                    cursor.execute("BEGIN")
-                    for _ in range(self.random.choice([1, 1, 2, 5])):
-                        cursor.execute(self._mutation())
-                    cursor.execute(self.random.choice(["COMMIT"] * 9 + ["ROLLBACK"]))
+                    self._transact(cursor)
+
+    def _transact(self, cursor: Cursor) -> None:
+        cursor.execute("BEGIN")
+        mutations = [self._mutation() for _ in range(self.random.choice([1, 1, 2, 5]))]
+        changed = sum(cursor.execute(mutation) > 0 for mutation in mutations)
+        if self.random.random() < 0.9:
+            cursor.execute("COMMIT")
+            self.events += changed
+        else:
+            cursor.execute("ROLLBACK")
 
     def _alter(self) -> str:
-        self._added += 1
-        name, old = f"n{self._added}", self._renamed
-        self._renamed = f"v{self._added}"
-        added, renamed = f"ADD {name} BIGINT NOT NULL DEFAULT {self._added}", f"RENAME COLUMN {old} TO {self._renamed}"
-        choices = {added: old, renamed: ""}
-        chosen = self.random.choice([*choices])
-        self._renamed = choices[chosen] or self._renamed
-        return f"ALTER TABLE t {chosen}"
+        self._names += 1
+        if len(self._added) > self.random.randint(1, 6):
+            return f"ALTER TABLE t DROP COLUMN {self._added.pop(0)}"
+        if self.random.random() < 0.5:
+            self._added.append(f"n{self._names}")
+            return f"ALTER TABLE t ADD {self._added[-1]} BIGINT NOT NULL DEFAULT {self._names}"
+        old, self._renamed = self._renamed, f"v{self._names}"
+        return f"ALTER TABLE t RENAME COLUMN {old} TO {self._renamed}"
 
     def _mutation(self) -> str:
         key, other = self.random.randint(1, self.keys), self.random.randint(1, self.keys)

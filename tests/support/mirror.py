@@ -6,7 +6,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,14 +203,21 @@ class Mirror:
         finally:
             faults.at_point = before
 
-    def sync_cut_off(self, chance: random.Random, share: float, most: int | None = None) -> None:
+    def sync_cut_off(
+        self,
+        chance: random.Random,
+        share: float,
+        most: int | None = None,
+        points: Sequence[FaultPoint] = ("epoch committed",),
+    ) -> None:
         """A sync that is cut off after a share of its Delta commits, and begun again until it comes to its end.
 
         most: how many of its runs are cut off; without it all until one comes through, which each must get nearer to.
+        points: where it is cut off, in the place of its commits.
         """
 
         def cut_off(point: FaultPoint) -> None:
-            if point == "epoch committed" and chance.random() < share:
+            if point in points and chance.random() < share:
                 raise CutOff(point)
 
         before = faults.at_point
