@@ -12,10 +12,11 @@ from _pytest.outcomes import Failed
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from binlake import pipeline
-from binlake.errors import LakeError, TableError
+from binlake.errors import LakeError, TableError, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import open_lake
 from binlake.metadata import registrations
+from binlake.phases.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
 from mirror import WAYS, both_ways, by_spark_in_the_soak, on_mariadb, on_mysql, sync_alone
@@ -115,6 +116,9 @@ def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     names = {f"{mirror.database}.beside", f"{mirror.database}.t__log"}
     assert set(open_lake(mirror.config).tables) == names
     assert [str(table.name) for table in mirror.verify().tables] == [f"{mirror.database}.beside"]
+    with pytest.raises(UsageError, match="t has no mirror") as refused:
+        pipeline.replay(mirror.config, lambda _: mirror.spark, Report(), ReplayRequest([f"{mirror.database}.t"]))
+    assert f"{mirror.database}.t__log, WHERE batch <= 1" in refused.value.remedy
 
     mirror.execute("INSERT INTO t (id, v) VALUES (8, 'y')")
     mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}}]

@@ -22,6 +22,7 @@ from binlake.batch import epochs
 from binlake.batch.manifest import Manifest
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
+from binlake.config.table_modes import beside_table
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.errors import UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
 from binlake.faults import fault
@@ -202,6 +203,12 @@ class _Replay:
                 f"{self._name}: what its parents' foreign keys changed is derived (on_unlogged_cascade); a replay "
                 "can't do that",
                 remedy=f"leave it out, or read the table's own history: VERSION AS OF in {self._existing.path}",
+            )
+        if loads(TableSchema, self._shapes[-1]["schema"]).without_rows:
+            raise UsageError(
+                f"{self._name} has no mirror (tables.modes, mirror: false) that could be built again",
+                remedy=f"leave it out, or read its mutations up to the batch: {beside_table(str(self._name), 'log')},"
+                f" WHERE batch <= {selection.batch}",
             )
         if selection.request.in_place and row["status"] == "paused":
             raise UsageError(f"{self._name} is paused", remedy="resume it first, or leave --in-place out")
