@@ -43,8 +43,8 @@ class BesideColumn:
 class BesideRows:
     """Rows to be appended.
 
-    repeating: columns with few values; the others are written without a dictionary, which costs less, until the upkeep
-    puts files together.
+    repeating: columns with few values; the others are written without a dictionary, and all without statistics beside
+    Delta's, which costs less, until the upkeep puts files together.
     in_process: returns them as Arrow, or raises LeftToSpark. by_spark: returns them by a session. Both with columns
     that the table has, by their names.
     """

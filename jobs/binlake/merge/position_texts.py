@@ -10,6 +10,8 @@ with a mark: letters, which are greater than both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +19,15 @@ from numpy.typing import NDArray
 
 _FILE, _OFFSET, _ROW = 6, 12, 9
 """Digits of each part."""
+_THREE_DIGITS = np.array([f"{number:03}" for number in range(1000)], "S3")
+_TEXT = np.dtype(
+    [
+        *((f"file{place}", "S3") for place in range(_FILE // 3)), ("colon0", "S1"),
+        *((f"offset{place}", "S3") for place in range(_OFFSET // 3)), ("colon1", "S1"),
+        *((f"row{place}", "S3") for place in range(_ROW // 3)),
+    ]
+)  # fmt: skip
+"""A text by its characters."""
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxy"
@@ -36,8 +47,11 @@ def boundary_text(file: int, offset: int) -> str:
 
 def mutation_texts(file: NDArray[np.int64], offset: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
     """Return the texts of mutations' positions."""
-    parts = [_number_texts(numbers, digits) for numbers, digits in ((file, _FILE), (offset, _OFFSET), (row, _ROW))]
-    return pc.binary_join_element_wise(*parts, ":")
+    parts = ((file, _FILE), (offset, _OFFSET), (row, _ROW))
+    if all(numbers.max(initial=0) < 10**digits for numbers, digits in parts):
+        return _texts_of_one_width(parts)
+    texts = (pa.array([_number_text(int(number), digits) for number in numbers]) for numbers, digits in parts)
+    return pc.binary_join_element_wise(*texts, ":")
 
 
 def mutation_text(file: int, offset: int, row: int = 0) -> str:
@@ -62,7 +76,17 @@ def _number_text(number: int, digits: int) -> str:
     return "_" * (len(text) - digits) + text
 
 
-def _number_texts(numbers: NDArray[np.int64], digits: int) -> pa.Array:
-    if numbers.size and int(numbers.max()) >= 10**digits:
-        return pa.array([_number_text(int(number), digits) for number in numbers], pa.string())
-    return pc.utf8_lpad(pa.array(numbers, pa.int64()).cast(pa.string()), digits, "0")
+def _texts_of_one_width(parts: Sequence[tuple[NDArray[np.int64], int]]) -> pa.Array:
+    """Return the texts where no number has more digits than its part, which are multiples of three."""
+    count = len(parts[0][0])
+    characters = np.empty(count, _TEXT)
+    for (numbers, digits), name in zip(parts, ("file", "offset", "row"), strict=True):
+        highest = int(numbers.max(initial=0))
+        left = numbers.astype(np.uint32) if highest < 1 << 32 else numbers  # half the time of each division
+        for place in reversed(range(digits // 3)):
+            higher = left // 1000
+            characters[f"{name}{place}"] = _THREE_DIGITS[left - higher * 1000] if highest else _THREE_DIGITS[0]
+            left, highest = higher, highest // 1000
+    characters["colon0"] = characters["colon1"] = b":"
+    ends = np.arange(0, (count + 1) * _TEXT.itemsize, _TEXT.itemsize, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(characters))

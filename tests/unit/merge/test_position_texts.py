@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from binlake.merge.position_texts import boundary_text, log_mark, mutation_texts
+from binlake.merge.position_texts import boundary_text, log_mark, mutation_text, mutation_texts
 
 
 def test_texts_compare_as_the_log_orders_mutations() -> None:
@@ -23,6 +23,14 @@ def test_a_text_is_as_wide_as_its_log_needs() -> None:
     boundary = boundary_text(1, 12345)
     assert boundary == "000001:000000012345"
     assert mutation_texts(*(np.array([part], np.int64) for part in (1, 12344, 9))).to_pylist()[0] < boundary < text
+
+
+def test_the_texts_of_many_are_those_of_each() -> None:
+    chance = np.random.default_rng(7)
+    columns = [chance.integers(0, 10**digits, 500) for digits in (6, 12, 9)]
+    each = [mutation_text(*(int(number) for number in place)) for place in zip(*columns, strict=True)]
+    assert mutation_texts(*columns).to_pylist() == each
+    assert mutation_texts(*(column[:0] for column in columns)).to_pylist() == []
 
 
 def test_positions_of_each_further_log_are_greater() -> None:
