@@ -29,6 +29,7 @@ from frozen import Frozen
 from mirror import Mirror
 from stored_lake import (
     TABLES,
+    assert_asked,
     assert_read,
     doctor_in_a_process,
     make_tables,
@@ -99,6 +100,7 @@ def test_a_mirror_is_made_followed_verified_and_looked_after(mirror: Mirror, mon
         without.sync()
     mirror.assert_equal(*TABLES, "plain")
     assert_read(open_lake(mirror.config), mirror, *TABLES, "plain")
+    assert_asked(mirror, mirror.write_yaml(), "plain")
     mirror.assert_each_once("plain")
     mirror.options = {"maintain": {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}}
     assert sum(table.removed_files for table in mirror.maintain().tables) > 0

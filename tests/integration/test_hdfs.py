@@ -22,7 +22,7 @@ from binlake.storage import files
 from frozen import Frozen
 from hdfs_servers import HdfsServers
 from mirror import Mirror
-from stored_lake import assert_read
+from stored_lake import assert_asked, assert_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +91,7 @@ def test_it_is_mirrored_verified_and_looked_after_by_spark_and_without(mirror: M
         assert engines(mirror, "späß #1[]", 1) == {engine}
         mirror.assert_equal(*TABLES)
         assert_read(open_lake(mirror.config), mirror, *TABLES)
+    assert_asked(mirror, mirror.write_yaml(), TABLES[0])
     assert all(table.equal for table in mirror.verify().tables)
     kept = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}
     report = replace(mirror, options={"maintain": kept}).maintain()

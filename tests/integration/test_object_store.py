@@ -38,6 +38,7 @@ from mirror import Mirror
 from object_store import ObjectStore
 from stored_lake import (
     TABLES,
+    assert_asked,
     assert_read,
     doctor_in_a_process,
     make_tables,
@@ -257,6 +258,7 @@ def test_readers_take_the_account_of_the_environment_or_of_a_connection(
             assert_read(lake, mirror, *TABLES)
             with lake.duckdb("on_s3.a") as connection:
                 assert connection.sql("SELECT id FROM on_s3.a ORDER BY id").fetchall() == rows
+    assert_asked(mirror, yaml, "a")
 
 
 def test_rows_that_our_own_reader_copies(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:

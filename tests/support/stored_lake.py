@@ -63,6 +63,16 @@ def assert_read(lake: Lake, mirror: Mirror, *tables: str) -> None:
         assert counted == [{"n": wanted.total(), "v": wanted.total() - wanted[None]}]
 
 
+def assert_asked(mirror: Mirror, yaml: Path, table: str) -> None:
+    """``binlake sql``, as a process with this configuration, counts the server's rows."""
+    query = f"SELECT count(*) AS n, count(v) AS v FROM {mirror.database}.`{table}`"
+    command = [sys.executable, "-m", "binlake.cli.command_line", "sql", "--config", str(yaml)]
+    done = subprocess.run([*command, "--format", "json", query], capture_output=True, text=True, timeout=120)
+    ((rows, known),) = mirror.server.execute(f"SELECT COUNT(*), COUNT(v) FROM `{table}`", database=mirror.database)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"n": rows, "v": known}
+
+
 def race_with_spark(spark: SparkSession, path: str, commits: int) -> None:
     """Spark and deltalake append to one table; they know nothing of each other but what the store tells."""
     options = stores.storage_options(path)
