@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def work(run: script.Job) -> "list[ReplayedTable]":
-    found = pipeline.replay(run.config, run.session, run.report, replay_arguments.request(run.arguments))
-    for table in found:
+    replayed = pipeline.replay(run.config, run.session, run.report, replay_arguments.request(run.arguments))
+    for table in replayed:
         run.report.say(table.to_text())
-    return found
+    return replayed
 
 
 if __name__ == "__main__":

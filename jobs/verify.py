@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def work(run: script.Job) -> "VerifyReport":
     asked = run.arguments
     request = VerifyRequest(asked.tables, changed=asked.changed, replica=run.replica)
-    found = pipeline.verify(run.config, run.origin, run.session, run.report, request, asked.run)
-    run.report.say(found.to_text())
-    found.refuse_unequal()
-    return found
+    compared = pipeline.verify(run.config, run.origin, run.session, run.report, request, asked.run)
+    run.report.say(compared.to_text())
+    compared.refuse_unequal()
+    return compared
 
 
 if __name__ == "__main__":

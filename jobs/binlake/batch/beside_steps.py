@@ -182,9 +182,9 @@ class BesideCollector:
         return self._by_name[name]
 
 
-def _have_one_shape(one: StagedFile, other: StagedFile) -> bool:
+def _have_one_shape(first: StagedFile, other: StagedFile) -> bool:
     """Tell whether rows have the same columns; where the log lacks generated ones, the lake computes them."""
-    return one.columns == other.columns and bool(one.absent) == bool(other.absent)
+    return first.columns == other.columns and bool(first.absent) == bool(other.absent)
 
 
 def _shown(file: StagedFile, schema: TableSchema | None) -> StagedFile:

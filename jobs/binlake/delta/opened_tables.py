@@ -139,10 +139,10 @@ def _newest_commit(path: str, table: DeltaTable) -> _Commit | None:
     if "://" in path:
         return None
     try:
-        found = os.stat(f"{path}/_delta_log/{table.version():020}.json")
+        stat = os.stat(f"{path}/_delta_log/{table.version():020}.json")
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _taken(place: _Place) -> _Kept | None:

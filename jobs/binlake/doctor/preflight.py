@@ -293,8 +293,8 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
         policy = subject.config.policies.of(cascade.child).on_unlogged_cascade
         child, parent = subject.tables[str(cascade.child)], subject.tables.get(str(cascade.parent))
         if subject.config.history(cascade.child):
-            found = f"{cascading(cascade)}: its history has such changes at the end of the batch that brings them"
-            yield Check(f"table {cascade.child}", "warn", found, CASCADE_REMEDY)
+            late = f"{cascading(cascade)}: its history has such changes at the end of the batch that brings them"
+            yield Check(f"table {cascade.child}", "warn", late, CASCADE_REMEDY)
         if policy == "stop" or parent is None:
             yield Check(f"table {cascade.child}", False, cascading(cascade), CASCADE_REMEDY)
             continue

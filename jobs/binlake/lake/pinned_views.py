@@ -80,14 +80,16 @@ def _wanted(
     config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata
 ) -> tuple[list[PinnedDatabase], list[str]]:
     """Return the databases that should be, and the names that several tables would have, which none gets."""
-    found: list[PinnedDatabase] = []
+    databases: list[PinnedDatabase] = []
     twins: list[str] = []
     for version in lake_versions(metadata):
         if version.name and version.readable:
             by_database, of_several = _databases(config, catalog, version)
-            found += [PinnedDatabase(name, version.batch, tuple(sorted(views))) for name, views in by_database.items()]
+            databases += [
+                PinnedDatabase(name, version.batch, tuple(sorted(views))) for name, views in by_database.items()
+            ]
             twins += of_several
-    return sorted(found), twins
+    return sorted(databases), twins
 
 
 def _databases(

@@ -81,8 +81,8 @@ class HistoryFiles:
             added = added.filter(pa.array(key_ranges.may_hold(self.log, added, schema, keys)))
             keys = comparable(keys)
         adds = plain_tables.actions_of(self.log, self.path, added["path"].to_pylist())
-        found = [self._opened(add, keys, schema.key) for add in adds]
-        return [file for file in found if file.places.size]
+        opened = [self._opened(add, keys, schema.key) for add in adds]
+        return [file for file in opened if file.places.size]
 
     def _opened(self, add: DeltaAction, keys: pa.Table | None, key: Sequence[str]) -> OpenedFile:
         names = [self.to] if keys is None else [self.to, *key]

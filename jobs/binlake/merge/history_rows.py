@@ -173,13 +173,13 @@ def key_codes(keys: pa.Table) -> NDArray[np.int64]:
     return codes
 
 
-def _are_equal(images: pa.Table, names: Sequence[str], one: Places, other: Places) -> RowFlags:
+def _are_equal(images: pa.Table, names: Sequence[str], former_places: Places, latter_places: Places) -> RowFlags:
     """Tell for pairs of rows whether their values in these columns are the same; NULL is the same as NULL."""
-    equal = np.ones(len(one), np.bool_)
-    differing = np.flatnonzero(one != other)
+    equal = np.ones(len(former_places), np.bool_)
+    differing = np.flatnonzero(former_places != latter_places)
     for name in names:
         column = images[name]
-        former, latter = (column.take(pa.array(places[differing])) for places in (one, other))
+        former, latter = (column.take(pa.array(places[differing])) for places in (former_places, latter_places))
         equal[differing] &= _same_values(former, latter)
     return equal
 
@@ -187,7 +187,7 @@ def _are_equal(images: pa.Table, names: Sequence[str], one: Places, other: Place
 def _same_values(former: pa.ChunkedArray, latter: pa.ChunkedArray) -> RowFlags:
     if pa.types.is_nested(former.type):
         pairs = zip(former.to_pylist(), latter.to_pylist(), strict=True)
-        return np.array([one == other for one, other in pairs], np.bool_)
+        return np.array([before == after for before, after in pairs], np.bool_)
     if pa.types.is_floating(former.type):  # zeros of two signs are two values
         bits = pa.int32() if former.type.bit_width == 32 else pa.int64()
         former, latter = (values.combine_chunks().view(bits) for values in (former, latter))

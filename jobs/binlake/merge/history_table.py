@@ -141,7 +141,7 @@ def _parts(step: MergeStep) -> Iterator[MergeStep]:
     part: list[StagedFile] = []
     for file in sorted(step.files, key=lambda file: file.first):
         begins = bool(part) and file.first[0] != part[-1].last[0] and not step.xa
-        if begins and sum(one.bytes for one in (*part, file)) > _PART_BYTES:
+        if begins and sum(staged.bytes for staged in (*part, file)) > _PART_BYTES:
             yield replace(step, files=tuple(part))
             part = []
         part.append(file)
@@ -156,7 +156,8 @@ def _alter(step: EventBeside, history: HistoryState) -> None:
         return
     invalid = history.step.config.invalid
     columns = lake_columns(step.life.schema, invalid)
-    written = step.reshape is not None and any(one.is_written for one in lake_columns_after(step.reshape, invalid))
+    after = lake_columns_after(step.reshape, invalid) if step.reshape is not None else ()
+    written = any(column.is_written for column in after)
     if written or (step.renamed and any(column.is_side for column in columns)):
         if not _compare_here(step, history, in_place=True):
             _fall_out(history)

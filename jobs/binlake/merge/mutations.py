@@ -88,7 +88,7 @@ def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -
     staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), step.schema, invalid)
     outcomes = dict.fromkeys(commit for _, commit in step.xa)
     rows = [
-        (one.xid, one.file, one.after, one.prepared, *one.committed, one.committed_us, one.gtid) for one in outcomes
+        (end.xid, end.file, end.after, end.prepared, *end.committed, end.committed_us, end.gtid) for end in outcomes
     ]
     columns = (
         "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint,"

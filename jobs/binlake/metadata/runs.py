@@ -159,8 +159,8 @@ def _open_row(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
     plan = lease.read(metadata).open
     if plan is None or plan.batch != batch:
         return []
-    told = {"state": plan.state, "until_us": plan.until_us, "planned_us": plan.planned_us}
-    return [{**told, "range": dumps(plan.range)}]
+    row = {"state": plan.state, "until_us": plan.until_us, "planned_us": plan.planned_us}
+    return [{**row, "range": dumps(plan.range)}]
 
 
 def _tables(row: dict[str, Any]) -> tuple[TableRun, ...]:

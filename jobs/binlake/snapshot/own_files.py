@@ -117,7 +117,7 @@ def retained_rows(
             return f"IF({DELETED}, {quoted if kind else 'NULL'}, {marks[column.name]})"
         if kind == column.delta.upper():
             return quoted
-        castable = kind is not None and not any(one.startswith(_AS_THEY_ARE) for one in (kind, column.delta))
+        castable = kind is not None and not any(name.startswith(_AS_THEY_ARE) for name in (kind, column.delta))
         return f"TRY_CAST({quoted} AS {column.delta})" if castable else f"CAST(NULL AS {column.delta})"
 
     rows = there.selectExpr(*(f"{value(column)} AS {spark_quote(column.name)}" for column in columns))

@@ -39,7 +39,7 @@ def check_lake(config: PipelineConfig, metadata: Metadata, patterns: list[str] |
         life
         for life in watermarks.read_lives(metadata)
         if life.status == "following"
-        and (not patterns or any(names.matches(one, life.name.database, life.name.table) for one in patterns))
+        and (not patterns or any(names.matches(pattern, life.name.database, life.name.table) for pattern in patterns))
     ]
     if not lives or position is None:
         raise UsageError("no table that follows the log matches", remedy=UNMATCHED_REMEDY)

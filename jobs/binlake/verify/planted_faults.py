@@ -107,8 +107,8 @@ def _stale(compared: ComparedColumns, rows: pa.RecordBatch) -> Iterator[PlantedF
         yield PlantedFault("stale row", "", copy, {0: frozenset(columns)})
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return repr(one) != repr(other)
+def _differ(value: Any, other: Any) -> bool:
+    return repr(value) != repr(other)
 
 
 def _taken(rows: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:

@@ -84,7 +84,7 @@ class Correction:
     def add(self, looked: Looked) -> None:
         """Add what differs in some cells. Raises Unrepairable where it is too much."""
         ours, theirs, differing = looked
-        changed = [one for one in differing if one.kind == "changed"]
+        changed = [difference for difference in differing if difference.kind == "changed"]
         columns = iter(changed_columns(self.compared, ours, theirs, changed))
         by_key = {key: place for place, key in enumerate(ours.keys)} if self.keyed else {}
         coming: list[int] = []

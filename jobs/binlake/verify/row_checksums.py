@@ -67,20 +67,20 @@ def _add_bytes(address: int, offsets: Numbers, valid: Flags, seed: Any, first: W
         if nullable and not valid[row]:
             continue
         at, end = address + offsets[row], address + offsets[row + 1]
-        one, two = first[row], second[row]
+        first_sum, second_sum = first[row], second[row]
         while at + 8 <= end:
             word = np.uint64(load64(at))
-            one = _first(one ^ (word + seed))
-            two = _second(two + (word ^ seed))
+            first_sum = _first(first_sum ^ (word + seed))
+            second_sum = _second(second_sum + (word ^ seed))
             at += 8
         rest = np.uint64(0)
         for place in range(end - at):
             rest |= np.uint64(load8(at + place)) << np.uint64(8 * place)
-        one = _first(one ^ (rest + seed))
-        two = _second(two + (rest ^ seed))
+        first_sum = _first(first_sum ^ (rest + seed))
+        second_sum = _second(second_sum + (rest ^ seed))
         size = np.uint64(offsets[row + 1] - offsets[row])
-        first[row] = _first(one ^ (size + seed))
-        second[row] = _second(two + (size ^ seed))
+        first[row] = _first(first_sum ^ (size + seed))
+        second[row] = _second(second_sum + (size ^ seed))
 
 
 @kernel

@@ -94,7 +94,7 @@ def self_test_lake(config: PipelineConfig, metadata: Metadata, patterns: list[st
         life
         for life in watermarks.read_lives(metadata)
         if life.status == "following"
-        and (not patterns or any(names.matches(one, life.name.database, life.name.table) for one in patterns))
+        and (not patterns or any(names.matches(pattern, life.name.database, life.name.table) for pattern in patterns))
     ]
     if not lives:
         raise UsageError("no table that follows the log matches", remedy=UNMATCHED_REMEDY)
@@ -184,10 +184,10 @@ def _has_rows(
     numbers = {pair: number for number, pair in enumerate(whole.keys.pairs().tolist())}
     changed = [difference for difference in listed if difference.kind == "changed"]
     columns = changed_columns(compared, ours, theirs, changed)
-    found = {
+    changes = {
         numbers[ours.keys[difference.ours or 0]]: frozenset(names)
         for difference, names in zip(changed, columns, strict=True)
     }
     missing = frozenset(numbers[ours.keys[row.ours or 0]] for row in listed if row.kind == "missing")
     extra = sum(difference.count for difference in listed if difference.kind == "extra")
-    return (found, missing, extra) == (fault.changed, fault.missing, fault.extra)
+    return (changes, missing, extra) == (fault.changed, fault.missing, fault.extra)
