@@ -21,7 +21,7 @@ from rich.console import Console
 import bench_pictures as pictures
 from bench_figures import Figure, keep, show
 from bench_pictures import Bar, Chart
-from bench_snapshot import Copied, apart, copies, cpu_seconds, make_wide_table, of_processes, plain_jdbc
+from bench_snapshot import Copied, copies, cpu_seconds, into_lake_beside, make_wide_table, of_processes, plain_jdbc
 from bench_sync import SMALL_TABLES, make_small_tables, mixes, run as run_binlake
 from binlake import config as configuration, pipeline
 from binlake.config import PipelineConfig
@@ -127,7 +127,7 @@ def in_one_session(server: Server, config: PipelineConfig, tables: Sequence[Copi
     endpoint = from_environment(config.source.connection)
     start_seconds, spark = timed(lambda: session.build("binlake bench"))
     report.say("a tenth of the table by each way, so that none is timed cold …")
-    for warm in (config, apart(config)):
+    for warm in (config, into_lake_beside(config)):
         pipeline.bootstrap(warm, endpoint, lambda why: spark, report, tables=["warm.*"])
     plain_jdbc(spark, server, config, Copied("warm", "narrow", ROWS // 10, ""))
     copied = [figure for table in tables for figure in copies(server, config, spark, table, report)]
@@ -144,8 +144,8 @@ def in_one_session(server: Server, config: PipelineConfig, tables: Sequence[Copi
     assert stop is not None
     appended = insert(server, ROWS // 5)
     report.say("sync of inserts …")
-    inserts, found = timed(lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
-    assert found.mutations == appended, (found.mutations, appended)
+    inserts, of_inserts = timed(lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
+    assert of_inserts.mutations == appended, (of_inserts.mutations, appended)
     report.say("a table that grows …")
     growing = merges_of_growing_tables(server, lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
     report.say("mysql-replication alone …")
@@ -172,28 +172,28 @@ def in_one_session(server: Server, config: PipelineConfig, tables: Sequence[Copi
 
 def whole_processes(server: Server, config_file: Path, report: Report) -> list[Figure]:
     """``binlake sync`` as it is run each hour, after changes of each kind and after none."""
-    found: list[Figure] = []
+    figures: list[Figure] = []
     report.say("an hour without changes …")
     run_binlake("sync", config_file)
     server.execute("INSERT INTO elsewhere.t VALUES (1)")
     elsewhere = run_binlake("sync", config_file)
     nothing = run_binlake("sync", config_file)
     for what, quiet in (("an hour without changes", elsewhere), ("an hour without any log", nothing)):
-        found.append((f"{what}, whole process", quiet.seconds, "s"))
-        found.append((f"{what}, all cores", quiet.cpu_seconds, "CPU s"))
+        figures.append((f"{what}, whole process", quiet.seconds, "s"))
+        figures.append((f"{what}, all cores", quiet.cpu_seconds, "CPU s"))
     for mix in mixes(ROWS):
         report.say(f"{mix.name} …")
         server.execute(*mix.statements)
         took = run_binlake("sync", config_file)
         if mix.mutations > 1000:
-            found.append((f"sync of {mix.name}, whole process", mix.mutations / took.seconds, "mutations/s"))
+            figures.append((f"sync of {mix.name}, whole process", mix.mutations / took.seconds, "mutations/s"))
         else:
-            found.append((f"sync of {mix.name}, whole process", took.seconds, "s"))
-        found.append((f"sync of {mix.name}, all cores", took.cpu_seconds, "CPU s"))
+            figures.append((f"sync of {mix.name}, whole process", took.seconds, "s"))
+        figures.append((f"sync of {mix.name}, all cores", took.cpu_seconds, "CPU s"))
     for way in ("--by read", "--changed", "--by hash"):
         report.say(f"verify {way} …")
-        found += verification(server, config_file, way)
-    return found
+        figures += verification(server, config_file, way)
+    return figures
 
 
 def snapshots_by_process(report: Report) -> list[Figure]:

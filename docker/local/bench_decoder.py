@@ -56,7 +56,8 @@ def measure(what: str, log: Log | Figures, *more: str) -> Figures:
 
 def two_slices(log: Log) -> float:
     """Rows per second of two processes, each with half of the log, against one with all of it."""
-    ends = [one.end_offset for one in transaction_boundaries(FileTransport(Path(log.datadir)), log.slice())]
+    boundaries = transaction_boundaries(FileTransport(Path(log.datadir)), log.slice())
+    ends = [transaction.end_offset for transaction in boundaries]
     middle = min(ends, key=lambda end: abs(end - log.size // 2))
     whole = asdict(log)
     return _side_by_side([{**whole, "size": middle}, {**whole, "start": middle}]) / _side_by_side([whole])
@@ -81,7 +82,7 @@ def _side_by_side(parts: list[Figures]) -> float:
         process.stdin.write("\n")
         process.stdin.flush()
     ended = [json.loads(process.communicate(timeout=LIMIT)[0].splitlines()[-1]) for process in began]
-    return float(sum(one["rows"] for one in ended) / max(one["wall"] for one in ended))
+    return float(sum(measured["rows"] for measured in ended) / max(measured["wall"] for measured in ended))
 
 
 def alone(log: Log) -> Figures:
@@ -120,7 +121,7 @@ def ours(logs: dict[str, Log]) -> dict[str, Figures]:
     figures["wire, single"] = wire(logs["single"])
     console.print("cold start …")
     small = replace(logs["single"], size=_first_end(logs["single"]))
-    figures["cold start"] = min((measure("cold", small) for _ in range(3)), key=lambda one: float(one["wall"]))
+    figures["cold start"] = min((measure("cold", small) for _ in range(3)), key=lambda cold: float(cold["wall"]))
     console.print("two slices …")
     figures["two slices : one"] = {"ratio": max(two_slices(logs["narrow"]) for _ in range(2))}
     return figures
@@ -128,7 +129,8 @@ def ours(logs: dict[str, Log]) -> dict[str, Figures]:
 
 def _first_end(log: Log) -> int:
     """Where the log's first thousand transactions end."""
-    ends = [one.end_offset for one in transaction_boundaries(FileTransport(Path(log.datadir)), log.slice())]
+    boundaries = transaction_boundaries(FileTransport(Path(log.datadir)), log.slice())
+    ends = [transaction.end_offset for transaction in boundaries]
     return ends[min(1000, len(ends) - 1)]
 
 
@@ -146,7 +148,7 @@ def peers(logs: dict[str, Log]) -> dict[str, Figures]:
 
 
 def ratios(figures: dict[str, Figures]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_title: dict[str, float] = {}
     for title in GOALS:
         mine, peer = title.split(" : ")
         # Debezium has two cores and uses both: by the clock. The others: by CPU time.
@@ -154,33 +156,35 @@ def ratios(figures: dict[str, Figures]) -> dict[str, float]:
         for name in ("narrow", "wide", "single"):
             if f"{peer}, {name}" in figures:
                 first, second = figures[f"{mine}, {name}"], figures[f"{peer}, {name}"]
-                found[f"{title}, {name}"] = first["rows"] / first[by] / (second["rows"] / second[by])
+                by_title[f"{title}, {name}"] = first["rows"] / first[by] / (second["rows"] / second[by])
     for way in ("decode", "decode + Parquet"):
         for what in ("columns", "table"):
             seconds = [figures[f"{way}, bulky, {part}"]["cpu"] for part in ("all", what)]
-            found[f"{way}: all but a tenth excluded ({what})"] = seconds[0] / seconds[1]
-    found["mysqlbinlog --raw : reading live, single"] = figures["wire, single"]["raw"] / figures["wire, single"]["wall"]
-    found["two slices : one"] = figures["two slices : one"]["ratio"]
-    return found
+            by_title[f"{way}: all but a tenth excluded ({what})"] = seconds[0] / seconds[1]
+    by_title["mysqlbinlog --raw : reading live, single"] = (
+        figures["wire, single"]["raw"] / figures["wire, single"]["wall"]
+    )
+    by_title["two slices : one"] = figures["two slices : one"]["ratio"]
+    return by_title
 
 
-def show(figures: dict[str, Figures], found: dict[str, float]) -> None:
+def show(figures: dict[str, Figures], ratios: dict[str, float]) -> None:
     rates = Table(title="thousand mutations")
     for head in ("reader", "per CPU second", "per second", "peak MB"):
         rates.add_column(head, justify="left" if head == "reader" else "right")
-    for title, one in figures.items():
-        if "cpu" in one and "bulky" not in title:
-            by_cpu, by_clock = (f"{one['rows'] / one[by] / 1e3:,.1f}" for by in ("cpu", "wall"))
-            rates.add_row(title, by_cpu, by_clock, f"{one['peak_mb']:,.0f}" if "peak_mb" in one else "")
+    for title, figure in figures.items():
+        if "cpu" in figure and "bulky" not in title:
+            by_cpu, by_clock = (f"{figure['rows'] / figure[by] / 1e3:,.1f}" for by in ("cpu", "wall"))
+            rates.add_row(title, by_cpu, by_clock, f"{figure['peak_mb']:,.0f}" if "peak_mb" in figure else "")
     console.print(rates)
     compared = Table(title="ratios")
     for head in ("what", "ratio", "goal"):
         compared.add_column(head, justify="left" if head == "what" else "right")
     goals = {f"{title}, {name}": goal for title, by_log in GOALS.items() for name, goal in by_log.items()}
-    goals |= {title: 3.0 for title in found if "excluded" in title}
+    goals |= {title: 3.0 for title in ratios if "excluded" in title}
     goals["two slices : one"] = 1.7
     goals["mysqlbinlog --raw : reading live, single"] = 1 / 1.5
-    for title, ratio in found.items():
+    for title, ratio in ratios.items():
         goal = goals.get(title)
         colour = "" if goal is None else "[green]" if ratio >= goal else "[red]"
         compared.add_row(title, f"{colour}{ratio:,.1f}", "" if goal is None else f"{goal:g}")
@@ -197,9 +201,9 @@ def main(with_peers: bool) -> None:
     figures = ours(logs)
     if with_peers:
         figures |= peers(logs)
-    found = ratios(figures)
-    show(figures, found)
-    kept = {"load": load, "cores": cores, "mutations": bench_logs.SIZES, "figures": figures, "ratios": found}
+    by_title = ratios(figures)
+    show(figures, by_title)
+    kept = {"load": load, "cores": cores, "mutations": bench_logs.SIZES, "figures": figures, "ratios": by_title}
     (PRIVATE / "bench_decoder.json").write_text(json.dumps(kept, indent=1))
 
 

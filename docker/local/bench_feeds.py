@@ -64,8 +64,8 @@ def parts(rows: int) -> list[FeedChanges]:
     from decimal import Decimal
 
     def image(number: int, status: str) -> dict[str, Any]:
-        told = {"customer": number * 7 % 100_000, "status": status, "total": Decimal(number % 100_000) / 100}
-        return {"id": number, **told, "placed": datetime(2026, 1, 1), "note": f"note {number} of the bench" * 2}
+        ordered = {"customer": number * 7 % 100_000, "status": status, "total": Decimal(number % 100_000) / 100}
+        return {"id": number, **ordered, "placed": datetime(2026, 1, 1), "note": f"note {number} of the bench" * 2}
 
     made = []
     for start in range(0, rows, AT_ONCE):
@@ -92,9 +92,9 @@ def one_by_one(changes: Sequence[FeedChanges], avro: bool) -> None:
     schemas = {op: fastavro.parse_schema(generic.schema(op)) for op in (1, 2)}
 
     def maps(row: dict[str, Any], prefix: str) -> dict[str, Any]:
-        told = {"integers": {"customer": row["customer"]}, "longs": {"id": row["id"]}, "bytes": {}}
-        told["strings"] = {name: str(row[name]) for name in ("status", "total", "placed", "note")}
-        return {prefix + name: value for name, value in told.items()}
+        by_type = {"integers": {"customer": row["customer"]}, "longs": {"id": row["id"]}, "bytes": {}}
+        by_type["strings"] = {name: str(row[name]) for name in ("status", "total", "placed", "note")}
+        return {prefix + name: value for name, value in by_type.items()}
 
     head = {"database": "shop", "table": "orders", "tableId": 1, "txid": None}
     for part in changes:
@@ -121,7 +121,7 @@ def timed(what: str, rows: int, work: Callable[[], None], beside: float | None =
 
 
 def into_broker(changes: Sequence[FeedChanges], rows: int) -> list[Figure]:
-    found: list[Figure] = []
+    rates: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
         for number, (name, form) in enumerate(forms().items()):
             sink = KafkaSink(SinkConfig(url=f"kafka://{running.address}"), f"shop/bench-{number}")
@@ -133,9 +133,9 @@ def into_broker(changes: Sequence[FeedChanges], rows: int) -> list[Figure]:
                     sink.commit(FeedPosition(1))
 
             rate = timed(f"{name}, committed by the broker", rows, all_of_it)
-            found.append((f"feed, {name} committed by the broker", rate, "mutations/s"))
+            rates.append((f"feed, {name} committed by the broker", rate, "mutations/s"))
             sink.close()
-    return found
+    return rates
 
 
 def from_the_log() -> list[Figure]:
@@ -147,8 +147,8 @@ def from_the_log() -> list[Figure]:
         return []
     log = bench_logs.kept("narrow")
     with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
-        told = bench_peers.debezium(log, broker=running.address)
-        theirs = told["rows"] / told["wall"]
+        engine = bench_peers.debezium(log, broker=running.address)
+        theirs = engine["rows"] / engine["wall"]
         print(f"{'Debezium engine, log to broker':42} {theirs:12,.0f} mutations/s", flush=True)
         for name in ("warmed_up", "measured"):  # Debezium's figures leave out its first third, too
 
@@ -166,13 +166,13 @@ def from_the_log() -> list[Figure]:
 def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:
     """The log by way of staging into the broker."""
     origin, quiet = Folder(Path(log.datadir)), Report(quiet=True)
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "source": {"name": source, "connection": Path(log.datadir).as_uri()},
         "tables": {"include": [f"{log.name}.*"]},
         "lake": {"path": lake},
         "feeds": [{"name": "bench", "format": "debezium", "sink": f"kafka://{address}"}],
     }
-    config = PipelineConfig.model_validate(told)
+    config = PipelineConfig.model_validate(settings)
     with mock.patch.object(merge, "apply_steps", return_value=[]):
         pipeline.bootstrap(config, origin, no_spark, quiet)
         pipeline.sync(config, origin, no_spark, quiet)

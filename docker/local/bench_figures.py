@@ -19,7 +19,7 @@ def keep(figures: Sequence[Figure]) -> None:
     path, names = PRIVATE / "bench.json", {name for name, _, _ in figures}
     others = json.loads(path.read_text()) if path.exists() else []
     made = [{"what": name, "figure": value, "unit": unit} for name, value, unit in figures]
-    path.write_text(json.dumps([one for one in others if one["what"] not in names] + made))
+    path.write_text(json.dumps([other for other in others if other["what"] not in names] + made))
 
 
 def show(title: str, figures: Sequence[Figure]) -> None:

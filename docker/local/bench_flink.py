@@ -106,18 +106,18 @@ def _until(table: Path, records: int) -> Cost:
 
 def _committed(table: Path) -> int:
     """Records that commits brought, compactions left out (Paimon's documentation, "Snapshot": deltaRecordCount)."""
-    found = 0
+    records = 0
     for path in table.glob("snapshot/snapshot-*"):
         snapshot = json.loads(path.read_text())
         if snapshot["commitKind"] == "APPEND":
-            found += snapshot["deltaRecordCount"]
-    return found
+            records += snapshot["deltaRecordCount"]
+    return records
 
 
 if __name__ == "__main__":
     try:
-        found = figures(Report())
+        compared = figures(Report())
     except peers.PeerMissing as missing:
         raise SystemExit(f"skipped Flink CDC: {missing}") from None
-    show(f"binlake beside Flink CDC: {ROWS:,} rows, {MUTATIONS:,} mutations", found)
-    keep(found)
+    show(f"binlake beside Flink CDC: {ROWS:,} rows, {MUTATIONS:,} mutations", compared)
+    keep(compared)

@@ -155,7 +155,7 @@ class RecordedTimes:
 def delays(server: Server, config: PipelineConfig, recorded: dict[int, float]) -> list[tuple[float, float]]:
     """Return of each transaction of the recorded batches when it committed, and after how long it could be read."""
     rows = sorted(pipeline.metadata_of(config).read("batches"), key=lambda row: row["batch"])
-    found: list[tuple[float, float]] = []
+    by_commit: list[tuple[float, float]] = []
     with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
         sizes = source.binary_logs()
         transport = source.transport()
@@ -168,8 +168,8 @@ def delays(server: Server, config: PipelineConfig, recorded: dict[int, float]) -
                 last = stop.offset if file == stop.file else size
                 for transaction in transaction_boundaries(transport, Slice(file, first, last, 0, whole=False)):
                     committed = transaction.committed_us / 1e6
-                    found.append((committed, recorded[row["batch"]] - committed))
-    return found
+                    by_commit.append((committed, recorded[row["batch"]] - committed))
+    return by_commit
 
 
 def measure(
@@ -215,7 +215,7 @@ def measure(
         followed: dict[str, Any] = json.loads(process.communicate()[0])
         assert process.returncode == 0
         measured.batches = followed["batches"]
-        measured.delays = [one for one in delays(server, config, recorded.by_batch) if one[0] >= began]
+        measured.delays = [delay for delay in delays(server, config, recorded.by_batch) if delay[0] >= began]
         at_end(server, config)
     return measured
 
@@ -251,14 +251,14 @@ def figures(measured: Freshness, tables: int, seconds: float) -> list[Figure]:
         (f"{what}: commit to readable, p99", measured.percentile(0.99), "s"),
         (f"{what}: batches", measured.batches / seconds, "/s"),
         (f"{what}: cores busy", measured.cores, ""),
-        (f"{what}: memory", max(one.megabytes for one in measured.usage), "MB"),
+        (f"{what}: memory", max(sample.megabytes for sample in measured.usage), "MB"),
     ]
 
 
 if __name__ == "__main__":
     asked = [float(text) for text in sys.argv[1:]]
     seconds, pace, tables = (*asked, *(120.0, 1000.0, 50.0)[len(asked) :])
-    found = figures(measure(seconds, pace, int(tables), Report()), int(tables), seconds)
-    show("following", found)
+    measured = figures(measure(seconds, pace, int(tables), Report()), int(tables), seconds)
+    show("following", measured)
     print("load of the machine:", " ".join(f"{load:.1f}" for load in os.getloadavg()))
-    keep(found)
+    keep(measured)

@@ -76,7 +76,7 @@ def figures(seconds: float, pace: float, tables: int) -> list[Figure]:
             measured = bench_follow.measure(seconds, pace, tables, Report(), feeds=feeds)
             time.sleep(2)
     began = measured.delays[0][0]
-    came = bench_follow.Freshness([one for one in arrivals.delays if one[0] >= began])
+    came = bench_follow.Freshness([delay for delay in arrivals.delays if delay[0] >= began])
     assert len(set(arrivals.places)) == len(arrivals.places), "a change came twice"
     assert len(came.delays) == measured.changes, f"{len(came.delays)} of {measured.changes} changes came"
     what = f"followed, {tables} tables, log to Kafka"
@@ -92,7 +92,7 @@ def figures(seconds: float, pace: float, tables: int) -> list[Figure]:
 if __name__ == "__main__":
     asked = [float(text) for text in sys.argv[1:]]
     seconds, pace, tables = (*asked, *(120.0, 1000.0, 50.0)[len(asked) :])
-    found = figures(seconds, pace, int(tables))
-    show("following, with a feed into Kafka", found)
+    measured = figures(seconds, pace, int(tables))
+    show("following, with a feed into Kafka", measured)
     print("load of the machine:", " ".join(f"{load:.1f}" for load in os.getloadavg()))
-    keep(found)
+    keep(measured)

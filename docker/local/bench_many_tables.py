@@ -38,12 +38,12 @@ def follow_all(config: PipelineConfig, tables: int) -> None:
     first, folder = watermark["table_id"], Path(config.table_path(TableName("many", "t0")))
     ids = {f"t{number}": f"{first[:-8]}{number:08x}" for number in range(1, tables)}
     for name, row in (("watermarks", watermark), ("schemas", schema)):
-        more = [{**row, "table_id": one, "table": table} for table, one in ids.items()]
+        more = [{**row, "table_id": table_id, "table": table} for table, table_id in ids.items()]
         metadata.replace(name, f"table_id <> '{first}'", more)
-    for table, one in ids.items():
+    for table, table_id in ids.items():
         shutil.copytree(folder, folder.with_name(table))
         for commit in (folder.with_name(table) / "_delta_log").glob("*.json"):
-            commit.write_text(commit.read_text().replace(first, one))
+            commit.write_text(commit.read_text().replace(first, table_id))
 
 
 def figures(tables: int, report: Report) -> list[Figure]:
@@ -78,6 +78,6 @@ def _changed(server: Server, file: Path, number: int, report: Report) -> Cost:
 
 if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    found = figures(asked, Report())
-    show("many tables", found)
-    keep(found)
+    measured = figures(asked, Report())
+    show("many tables", measured)
+    keep(measured)

@@ -78,13 +78,16 @@ def figures(rows: int, report: Report) -> list[Figure]:
         spark.stop()
     shutil.rmtree(HOME)
     typical = {mode: statistics.median(seconds[1:]) for mode, seconds in costs.items()}
-    found = [(f"sync with {mode}, of {rows:,} mutations", seconds, "CPU s") for mode, seconds in typical.items()]
+    measured = [(f"sync with {mode}, of {rows:,} mutations", seconds, "CPU s") for mode, seconds in typical.items()]
     alone = typical.pop("mirror")
-    return [*found, *((f"sync with {mode} : mirror alone", cost / alone, "x") for mode, cost in typical.items())]
+    return [
+        *measured,
+        *((f"sync with {mode} : mirror alone", cost / alone, "x") for mode, cost in typical.items()),
+    ]
 
 
 if __name__ == "__main__":
     asked = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    found = figures(asked, Report())
-    show("modes of tables", found)
-    keep(found)
+    measured = figures(asked, Report())
+    show("modes of tables", measured)
+    keep(measured)

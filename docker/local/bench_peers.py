@@ -48,8 +48,8 @@ def read_file(name: str, log: Log) -> Figures:
     """The best pass of a reader of files, by CPU time: a warm one."""
     command = [str(peers.BUILT / name / "peer")] if name == "go_mysql" else peers.java(name, "ConnectorJava", "-Xmx2g")
     passes = _lines([*command, str(log.path), str(PASSES), str(SECONDS)], 10 * SECONDS)
-    assert all(one["rows"] >= log.rows for one in passes), (name, log.name, passes)
-    return min(passes, key=lambda one: one["cpu"])
+    assert all(figures["rows"] >= log.rows for figures in passes), (name, log.name, passes)
+    return min(passes, key=lambda figures: figures["cpu"])
 
 
 def debezium(log: Log, seconds: float = 240, broker: str | None = None) -> Figures:

@@ -57,7 +57,7 @@ def copies(server: Server, config: PipelineConfig, spark: SparkSession, copied: 
     report.say(f"{name} …")
     jdbc = of_processes(by(config))
     report.say(f"{name} by our own reader …")
-    direct = of_processes(by(apart(config)))
+    direct = of_processes(by(into_lake_beside(config)))
     report.say(f"{name} by plain Spark JDBC …")
     plain = of_processes(lambda: plain_jdbc(spark, server, config, copied))
     report.say(f"{name} by mysqldump …")
@@ -76,7 +76,7 @@ def copies(server: Server, config: PipelineConfig, spark: SparkSession, copied: 
     ]
 
 
-def apart(config: PipelineConfig) -> PipelineConfig:
+def into_lake_beside(config: PipelineConfig) -> PipelineConfig:
     """The same source in a lake beside, copied by our own reader of the server's protocol."""
     lake = config.lake.model_copy(update={"path": f"{config.lake.path}-direct"})
     return config.model_copy(update={"lake": lake, "snapshot": SnapshotConfig(reader="direct")})

@@ -67,8 +67,8 @@ class Broker:
                 stderr=log,
                 preexec_fn=servers.die_with_parent,
             )
-        told: dict[str, Any] = {"bootstrap.servers": self.address, "log_level": 0, "error_cb": lambda error: None}
-        admin = AdminClient(told)
+        settings: dict[str, Any] = {"bootstrap.servers": self.address, "log_level": 0, "error_cb": lambda error: None}
+        admin = AdminClient(settings)
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -101,16 +101,16 @@ class Broker:
         from confluent_kafka import Consumer, TopicPartition
 
         level = "read_committed" if committed else "read_uncommitted"
-        told: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "bootstrap.servers": self.address,
             "group.id": uuid.uuid4().hex,
             "isolation.level": level,
         }
-        consumer = Consumer({**told, "enable.partition.eof": True, "enable.auto.commit": False})
+        consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
         try:
             partitions = consumer.list_topics(topic, 10).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-            found: list[tuple[bytes | None, bytes | None, int]] = []
+            messages: list[tuple[bytes | None, bytes | None, int]] = []
             ended = 0
             while ended < len(partitions):
                 message = consumer.poll(10)
@@ -118,12 +118,12 @@ class Broker:
                 if message.error():
                     ended += 1
                 else:
-                    found.append((message.key(), message.value(), message.partition() or 0))
-            return found
+                    messages.append((message.key(), message.value(), message.partition() or 0))
+            return messages
         finally:
             consumer.close()
 
 
-def payloads(found: list[tuple[bytes | None, bytes | None, int]]) -> list[Any]:
+def payloads(messages: list[tuple[bytes | None, bytes | None, int]]) -> list[Any]:
     """JSON values, those of one partition in order; a tombstone is None."""
-    return [value and json.loads(value) for _, value, _ in found]
+    return [value and json.loads(value) for _, value, _ in messages]

@@ -143,8 +143,8 @@ def run(env: dict[str, str], log: str, *command: str, relay: Callable[[str], Non
 
 def relay(line: str) -> None:
     """What the engine says inside Airflow's task log; the rest of that log isn't for a demo."""
-    if found := TASK_LINE.match(line):
-        console.print(f"  {found['text']}", style="dim", markup=False)
+    if task_line := TASK_LINE.match(line):
+        console.print(f"  {task_line['text']}", style="dim", markup=False)
     elif "UP_FOR_RETRY" in line:
         console.print("  a task failed and will be tried again, see the logs", style="yellow")
 
@@ -155,8 +155,8 @@ def dag(env: dict[str, str], name: str) -> None:
 
 
 def status(env: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(env, "status", "binlake", "status", "--config", str(CONFIG), "--json"))
-    return found
+    described: dict[str, Any] = json.loads(run(env, "status", "binlake", "status", "--config", str(CONFIG), "--json"))
+    return described
 
 
 def verify(env: dict[str, str]) -> dict[str, Any]:
@@ -168,8 +168,8 @@ def verify(env: dict[str, str]) -> dict[str, Any]:
         text = _json_of(LOGS / "verify.log")
         if not text:
             raise
-    found: dict[str, Any] = json.loads(text)
-    return found
+    comparison: dict[str, Any] = json.loads(text)
+    return comparison
 
 
 def _json_of(log: Path) -> str:

@@ -38,19 +38,19 @@ def built(name: str) -> Path:
     command = [program, "build", "-o", "peer", "."] if tool == "go" else [program, "-q", "-B", "package"]
     done = subprocess.run(command, cwd=target, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if done.returncode:
-        told = (done.stdout + done.stderr).strip()[-2000:]
-        if _NOT_TO_BE_HAD.search(told):
-            raise PeerMissing(f"{tool} can't fetch what it is built of: {told}")
-        raise SystemExit(f"{name} doesn't build:\n{told}")
+        output = (done.stdout + done.stderr).strip()[-2000:]
+        if _NOT_TO_BE_HAD.search(output):
+            raise PeerMissing(f"{tool} can't fetch what it is built of: {output}")
+        raise SystemExit(f"{name} doesn't build:\n{output}")
     stamp.write_text(sources)
     return target
 
 
 def _digest(folder: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def java(name: str, main: str, *options: str, libraries: str | None = None) -> list[str]:

@@ -24,13 +24,13 @@ def period(zone: ZoneInfo, second: int) -> Period:
 
 def transitions(zone: ZoneInfo) -> list[tuple[int, Period]]:
     """Each second at which another period begins; the first entry holds from FIRST on."""
-    found = [(FIRST, period(zone, FIRST))]
+    periods = [(FIRST, period(zone, FIRST))]
     for week in range(FIRST, LAST, WEEK):
-        current = found[-1][1]
+        current = periods[-1][1]
         if period(zone, week + WEEK) != current:
             begins = _first_second_after(current, zone, week, week + WEEK)
-            found.append((begins, period(zone, begins)))
-    return found
+            periods.append((begins, period(zone, begins)))
+    return periods
 
 
 def _first_second_after(old: Period, zone: ZoneInfo, low: int, high: int) -> int:

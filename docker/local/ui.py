@@ -67,7 +67,7 @@ def login() -> str:
 def environment(port: int) -> dict[str, str]:
     """Of Airflow's services. The connection's secret stands in their database alone."""
     url = f"http://127.0.0.1:{port}"
-    found = demo.environment("") | {
+    variables = demo.environment("") | {
         "AIRFLOW_HOME": str(HOME),
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
@@ -76,8 +76,8 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
     }
-    del found["AIRFLOW_CONN_SHOP_MYSQL"]
-    return found
+    del variables["AIRFLOW_CONN_SHOP_MYSQL"]
+    return variables
 
 
 def prepare(env: dict[str, str], connection: str) -> None:
