@@ -16,6 +16,7 @@ from typing import Any
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
@@ -34,6 +35,10 @@ MINUTE = 60_000_000
 VERIFIED_DAYS = 91
 """Days of verifications in an answer."""
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
+_DATABASE_REMEDY = (
+    "try again; if this comes often and it is SQLite, of which one process writes at a time, give Airflow PostgreSQL"
+    " or MySQL"
+)
 
 
 @lru_cache(maxsize=512)
@@ -53,9 +58,12 @@ def totals_of(metadata: RememberedMetadata) -> Totals:
 
 
 def problem(error: Exception) -> dict[str, str]:
-    """Return an error's message and remedy; of an error that isn't binlake's, only its type."""
+    """Return an error's message and remedy; of an unexpected error, only its type."""
     if isinstance(error, BinlakeError):
         return {"detail": error.message, "remedy": error.remedy}
+    if isinstance(error, OperationalError):
+        log.warning("Airflow's database can't be used", exc_info=error)
+        return {"detail": f"Airflow's own database can't be used: {error.orig}", "remedy": _DATABASE_REMEDY}
     log.error("the page met an unexpected error", exc_info=error)
     return {"detail": f"unexpected {type(error).__name__}", "remedy": "the API server's log tells more"}
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path as PathParameter, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
+from sqlalchemy.exc import OperationalError
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
@@ -57,8 +58,10 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 
 
 @app.exception_handler(BinlakeError)
+@app.exception_handler(OperationalError)
 def _error_answer(_: Request, error: Exception) -> JSONResponse:
-    """Answer an error: 409 if the request can't be fulfilled now, 503 if the lake can't be read or written."""
+    """Answer an error: 409 if the request can't be fulfilled now, 503 if the lake, or Airflow's database, can't be
+    read or written."""
     return JSONResponse(answers.problem(error), 409 if isinstance(error, (UsageError, LeaseHeld)) else 503)
 
 

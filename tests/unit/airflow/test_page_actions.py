@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow import settings
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
@@ -93,10 +96,10 @@ def test_a_run_is_triggered_in_the_users_name(
 ) -> None:
     row = next(iter(watermarks.read(past.metadata)))
     watermarks.write(past.metadata, [{**row, "table_id": "another", "table": "a*"}])
-    told = post(editor(server), f"sources/shop/{what}", **asked)
-    assert told["told"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
+    answer = post(editor(server), f"sources/shop/{what}", **asked)
+    assert answer["told"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
     (run,) = runs(what)
-    assert (run.run_id, run.triggering_user_name, run.state) == (told["run_id"], "shop", "queued")
+    assert (run.run_id, run.triggering_user_name, run.state) == (answer["run_id"], "shop", "queued")
     assert run.conf == conf
     with create_session() as session:
         log = session.scalars(select(Log).where(Log.event == f"binlake_{what}").order_by(Log.id.desc())).first()
@@ -117,17 +120,17 @@ def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, d
 
 
 def test_a_repair_is_a_run_and_a_decision(server: Any, past: Past, dags: None) -> None:
-    told = post(editor(server), "sources/shop/repair", tables=["shop.table_0001"], why="odd rows")
+    answer = post(editor(server), "sources/shop/repair", tables=["shop.table_0001"], why="odd rows")
     run = runs("verify")[-1]
     assert run.conf
-    assert (run.run_id, run.conf["repair"], run.conf["tables"]) == (told["run_id"], True, ["shop.table_0001"])
+    assert (run.run_id, run.conf["repair"], run.conf["tables"]) == (answer["run_id"], True, ["shop.table_0001"])
     assert decided(past) == [("repair", "shop", "odd rows", "table_0001", None, None)]
     post(viewer(server), "sources/shop/repair", 403, tables=["shop.table_0001"], why="odd rows")
 
 
 def test_a_table_is_paused_and_snapshotted_anew_with_name_and_reason(server: Any, past: Past) -> None:
-    told = post(editor(server), "sources/shop/tables/shop.table_0001/pause", why=" its rows move ")
-    assert told["told"].startswith("shop.table_0001 is paused at ")
+    answer = post(editor(server), "sources/shop/tables/shop.table_0001/pause", why=" its rows move ")
+    assert answer["told"].startswith("shop.table_0001 is paused at ")
     assert status(past, "table_0001") == "paused"
     again = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="again")
     assert again["detail"] == "shop.table_0001 is paused"
@@ -150,7 +153,7 @@ def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> No
     with lease.held(past.metadata) as held:
         held.open(plan)
     past.metadata.append("quarantine", [{"batch": 4, **place, "reason": "unknown", "remedy": "skip it", "at_us": 1}])
-    (advice,) = [one for one in get(editor(server), "sources/shop")["advice"] if "unknown" in one["what"]]
+    (advice,) = [line for line in get(editor(server), "sources/shop")["advice"] if "unknown" in line["what"]]
     assert advice["button"] == {"do": "skip-event", "dag": None, "state": None, **place}
     assert (
         "nothing stopped" in post(editor(server), "sources/shop/skip-event", 409, file="x", offset=1, why="?")["detail"]
@@ -164,9 +167,9 @@ def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> No
 
 def test_while_a_run_is_at_work_nothing_is_decided(server: Any, past: Past) -> None:
     with lease.held(past.metadata):
-        told = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="now")
-    assert "works on this source" in told["detail"]
-    assert told["remedy"] == "wait for it to end, then run again"
+        refusal = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="now")
+    assert "works on this source" in refusal["detail"]
+    assert refusal["remedy"] == "wait for it to end, then run again"
     assert status(past, "table_0001") == "following"
 
 
@@ -185,6 +188,16 @@ def test_what_isnt_there_or_makes_no_sense_is_refused(server: Any, past: Past, d
     post(user, "sources/shop/dags/everything/unpause", 422)
     assert [runs(what) for what in ("sync", "verify", "bootstrap", "resume")] == [[]] * 4
     assert decided(past) == []
+
+
+def test_a_database_of_airflows_that_somebody_else_writes_to_is_named(server: Any, past: Past, dags: None) -> None:
+    with closing(sqlite3.connect(str(settings.engine.url.database))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        refused = post(editor(server), "sources/shop/sync", 503)
+    assert "database is locked" in refused["detail"]
+    assert refused["remedy"].startswith("try again")
+    assert runs("sync") == []
+    post(editor(server), "sources/shop/sync")
 
 
 def test_a_dag_that_airflow_doesnt_know_is_named(server: Any, past: Past) -> None:
@@ -212,17 +225,17 @@ def test_a_run_at_work_is_seen_and_cancelled(server: Any, past: Past, dags: None
     (seen,) = get(user, "sources/shop/work")["runs"]
     dag = {"what": "maintain", "dag_id": "binlake_shop_maintain", "run_id": run}
     assert seen == {**dag, "since_us": None, "tasks": [], "may_cancel": True}
-    assert [one["may_cancel"] for one in get(viewer(server), "sources/shop/work")["runs"]] == [False]
+    assert [run["may_cancel"] for run in get(viewer(server), "sources/shop/work")["runs"]] == [False]
     path = "sources/shop/dags/maintain/cancel"
     post(viewer(server), path, 403, run_id=run)
     assert "no run nothing at work" in post(user, path, 409, run_id="nothing")["detail"]
     assert "what is committed stays" in post(user, path, run_id=run)["told"]
-    assert [one.state for one in runs("maintain")] == ["failed"]
+    assert [run.state for run in runs("maintain")] == ["failed"]
     assert get(user, "sources/shop/work")["runs"] == []
     post(user, path, 409, run_id=run)
     with create_session() as session:
         logged = session.scalars(select(Log).where(Log.event == "binlake_cancel")).all()
-    assert {one.owner for one in logged} == {"shop"}
+    assert {entry.owner for entry in logged} == {"shop"}
 
 
 def test_of_a_cancelled_sync_only_that_is_left_which_announces_what_was_recorded(
@@ -239,6 +252,6 @@ def test_of_a_cancelled_sync_only_that_is_left_which_announces_what_was_recorded
 
 
 def test_how_far_a_step_is(server: Any, past: Past) -> None:
-    told = {"step": "merged", "done": 30, "total": 40, "detail": "30 MB", "began_us": 1, "at_us": now_us()}
-    Path(past.config.metadata_path("progress-merged.json")).write_text(json.dumps(told))
-    assert get(viewer(server), "sources/shop/work")["steps"] == [told]
+    progress = {"step": "merged", "done": 30, "total": 40, "detail": "30 MB", "began_us": 1, "at_us": now_us()}
+    Path(past.config.metadata_path("progress-merged.json")).write_text(json.dumps(progress))
+    assert get(viewer(server), "sources/shop/work")["steps"] == [progress]
