@@ -81,17 +81,17 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
             report, run = TaskReport(self.log), run_key(context)
             try:
                 asked = VerifyRequest(tables or None, changed=changed, replica=BinlakeHook.replica_of(config))
-                found = pipeline.verify(config, origin, no_session, report, asked, run)
+                compared = pipeline.verify(config, origin, no_session, report, asked, run)
             except SparkNeeded as left:
                 self.log.info("%s", left)
             else:
-                self.log.info("%s; no Spark was needed", found.to_text())
-                if not found.differing or config.verify.repair != "auto":
-                    found.refuse_unequal()
-                    return found.to_json()
-                differing = [names.pattern_of(table.name.database, table.name.table) for table in found.differing]
+                self.log.info("%s; no Spark was needed", compared.to_text())
+                if not compared.differing or config.verify.repair != "auto":
+                    compared.refuse_unequal()
+                    return compared.to_json()
+                differing = [names.pattern_of(table.name.database, table.name.table) for table in compared.differing]
                 result = self._repaired_by_itself(context, config, origin, differing)
-                found.refuse_unverified()
+                compared.refuse_unverified()
                 return result
         return self._verified_by_job(context, config, origin, ["--changed"] if changed else [])
 
@@ -132,10 +132,10 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         report = TaskReport(self.log)
         session = SessionOnDemand("binlake repair", config, report)
         asked = RepairRequest(tables or None, replica=BinlakeHook.replica_of(config))
-        found = pipeline.repair(config, origin, session, report, asked, run_key(context))
-        self.log.info("%s", found.to_text())
-        found.refuse_unrepaired()
-        return found.to_json()
+        repaired_tables = pipeline.repair(config, origin, session, report, asked, run_key(context))
+        self.log.info("%s", repaired_tables.to_text())
+        repaired_tables.refuse_unrepaired()
+        return repaired_tables.to_json()
 
     def _is_of_changed(self, context: Context, config: PipelineConfig) -> bool:
         if config.verify.by != "read":

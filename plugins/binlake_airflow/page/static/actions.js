@@ -26,23 +26,23 @@ const UNTIL = {
 
 // What each DAG is triggered for: the button's words, and what it will do.
 const RUNS = {
-  sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.`, fields: [UNTIL] },
-  verify: { label: "Verify", says: (one, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
+  sync: { label: "Sync now", says: (source) => `The log of ${source.source} is read up to its head, and merged.`, fields: [UNTIL] },
+  verify: { label: "Verify", says: (source, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
   repair: {
     label: "Repair",
     dag: "verify",
-    says: (one, what) => `${what} is compared with the server, and the rows that differ, and only they, get the server's values.`,
+    says: (source, what) => `${what} is compared with the server, and the rows that differ, and only they, get the server's values.`,
     fields: [WHY],
   },
   bootstrap: {
     label: "Snapshot",
-    says: (one, what) => `${what} is copied from the server and takes the place of what the lake has. The others stay.`,
+    says: (source, what) => `${what} is copied from the server and takes the place of what the lake has. The others stay.`,
     fields: [LOCK],
     ofOne: [KEYS],
   },
-  maintain: { label: "Maintain", says: (one, what) => `Small data files of ${what} are put together, and what nobody was promised goes.` },
-  feeds: { label: "Carry feeds", says: (one) => `Every feed of ${one.source} is carried to the newest batch; those that are stopped are tried again.` },
-  resume: { label: "Resume", says: (one, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
+  maintain: { label: "Maintain", says: (source, what) => `Small data files of ${what} are put together, and what nobody was promised goes.` },
+  feeds: { label: "Carry feeds", says: (source) => `Every feed of ${source.source} is carried to the newest batch; those that are stopped are tried again.` },
+  resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
 };
 
 const DECISIONS = {
@@ -86,10 +86,10 @@ export function field({ name, label, required, options, checkbox, hint, type = "
 
 // act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again.
 function confirm({ title, says, label, fields = [], act }) {
-  const told = el("div", { role: "status" });
+  const outcome = el("div", { role: "status" });
   const button = el("button", { type: "submit", class: "primary" }, label);
   const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
-  const form = el("form", { onsubmit: submit }, fields.map(field), told, el("div", { class: "buttons" }, cancel, button));
+  const form = el("form", { onsubmit: submit }, fields.map(field), outcome, el("div", { class: "buttons" }, cancel, button));
   const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: closed },
     el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), form);
 
@@ -100,16 +100,16 @@ function confirm({ title, says, label, fields = [], act }) {
 
   // What came of it is told above the page where the dialog was closed before.
   function result(note) {
-    if (dialog.isConnected) told.replaceChildren(note);
+    if (dialog.isConnected) outcome.replaceChildren(note);
     else document.getElementById("notices").replaceChildren(el("strong", {}, title), note);
   }
 
   async function submit(event) {
     event.preventDefault();
     button.disabled = true;
-    told.replaceChildren(el("p", { class: "none note" }, el("span", { class: "spinner", "aria-hidden": "true" }), "asked …"));
-    const values = Object.fromEntries([...form.elements].filter((one) => one.name).map((one) =>
-      [one.name, one.type === "checkbox" ? one.checked : one.value.trim()]));
+    outcome.replaceChildren(el("p", { class: "none note" }, el("span", { class: "spinner", "aria-hidden": "true" }), "asked …"));
+    const values = Object.fromEntries([...form.elements].filter((input) => input.name).map((input) =>
+      [input.name, input.type === "checkbox" ? input.checked : input.value.trim()]));
     try {
       result(el("p", { class: "good note" }, await act(values)));
       button.remove();
@@ -133,40 +133,40 @@ const opens = (label, title, open, { kind = null, of = "" } = {}) =>
 // A name that begins it stays as it is written.
 const sentence = (words) => (/^\S*[._]\S/.test(words) ? words : words.charAt(0).toUpperCase() + words.slice(1));
 
-// one: a source as the API tells it. Null where the user may not, or where Airflow has no such DAG.
-export function runButton(one, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
+// source: as the API tells it. Null where the user may not, or where Airflow has no such DAG.
+export function runButton(source, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
   const { says, fields = [], ofOne = [], dag: named = what } = RUNS[what];
-  const dag = one.dags?.[named];
-  if (!one.may?.[named] || !dag) return null;
+  const dag = source.dags?.[named];
+  if (!source.may?.[named] || !dag) return null;
   const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet, or all if all are," : "all tables");
   const open = () => confirm({
-    title: `${label}: ${several(tables) ?? one.source}`,
-    says: says(one, words),
+    title: `${label}: ${several(tables) ?? source.source}`,
+    says: says(source, words),
     label,
     fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
     act: async (values) => {
-      const { told, dag_id, run_id } = await post(`${pathOf(one.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
-      return [`${told}: `, toRun(dag_id, run_id)];
+      const { told: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
+      return [`${outcome}: `, toRun(dag_id, run_id)];
     },
   });
-  return opens(label, `Triggers the DAG ${dag.dag_id}`, open, { kind, of: several(tables) ?? one.source });
+  return opens(label, `Triggers the DAG ${dag.dag_id}`, open, { kind, of: several(tables) ?? source.source });
 }
 
 // what: pause or resnapshot, of each table.
-export function decisionButton(one, what, tables) {
-  if (!one.may?.edit) return null;
+export function decisionButton(source, what, tables) {
+  if (!source.may?.edit) return null;
   const { label, says } = DECISIONS[what];
-  const open = () => confirm({ title: `${label}: ${several(tables)}`, says: says(several(tables)), label, fields: [WHY], act: (values) => decideEach(one, what, tables, values) });
-  return opens(label, "Recorded with your name", open, { of: several(tables) ?? one.source });
+  const open = () => confirm({ title: `${label}: ${several(tables)}`, says: says(several(tables)), label, fields: [WHY], act: (values) => decideEach(source, what, tables, values) });
+  return opens(label, "Recorded with your name", open, { of: several(tables) ?? source.source });
 }
 
 // One after the other; what is refused of one is told with its name, and the others are done.
-async function decideEach(one, what, tables, values) {
+async function decideEach(source, what, tables, values) {
   const refused = [];
   let last = "";
   for (const table of tables) {
     try {
-      last = (await post(`${pathOf(one.source, table)}/${what}`, values)).told;
+      last = (await post(`${pathOf(source.source, table)}/${what}`, values)).told;
     } catch (error) {
       if (tables.length === 1) throw error;
       refused.push(`${table}: ${error.message}`);
@@ -177,14 +177,14 @@ async function decideEach(one, what, tables, values) {
   return tables.length === 1 ? last : [`done for ${number(done)} of ${number(tables.length)}`, ...refused.map((words) => el("span", { class: "why" }, words))];
 }
 
-function unpauseButton(one, what) {
-  const dag = one.dags?.[what];
-  if (!one.may?.edit || !dag) return null;
+function unpauseButton(source, what) {
+  const dag = source.dags?.[what];
+  if (!source.may?.edit || !dag) return null;
   const open = () => confirm({
     title: `Unpause ${dag.dag_id}`,
     says: "Airflow then schedules it again.",
     label: "Unpause",
-    act: async () => (await post(`${pathOf(one.source)}/dags/${what}/unpause`, {})).told,
+    act: async () => (await post(`${pathOf(source.source)}/dags/${what}/unpause`, {})).told,
   });
   return opens("Unpause", `Unpauses the DAG ${dag.dag_id}`, open, { kind: "primary", of: dag.dag_id });
 }
@@ -200,35 +200,35 @@ export function cancelButton(source, { what, dag_id, run_id }) {
   return opens("Cancel", `Marks the run of ${dag_id} failed`, open, { of: run_id });
 }
 
-function skipButton(one, { file, offset }) {
-  if (!one.may?.edit) return null;
+function skipButton(source, { file, offset }) {
+  if (!source.may?.edit) return null;
   const open = () => confirm({
     title: `Skip the event at ${file}:${offset}`,
     says: "What the event did will not be in the lake. Verify the tables that it may concern, or snapshot them.",
     label: "Skip it",
     fields: [WHY],
-    act: async (values) => (await post(`${pathOf(one.source)}/skip-event`, { file, offset, ...values })).told,
+    act: async (values) => (await post(`${pathOf(source.source)}/skip-event`, { file, offset, ...values })).told,
   });
   return opens("Skip the event", "Recorded with your name", open);
 }
 
 // What an advice's button does.
-export function remedyButton(one, button) {
+export function remedyButton(source, button) {
   if (!button) return null;
-  if (button.do === "show") return link({ source: one.source, state: button.state }, "Show them");
-  if (button.do === "unpause") return unpauseButton(one, button.dag);
-  if (button.do === "skip-event") return skipButton(one, button);
-  return runButton(one, button.do, { kind: "primary" });
+  if (button.do === "show") return link({ source: source.source, state: button.state }, "Show them");
+  if (button.do === "unpause") return unpauseButton(source, button.dag);
+  if (button.do === "skip-event") return skipButton(source, button);
+  return runButton(source, button.do, { kind: "primary" });
 }
 
 // What can be done about one table, or several, that are in these states.
-export function tableButtons(one, tables, states) {
+export function tableButtons(source, tables, states) {
   const all = (...words) => states.every((word) => words.includes(word));
   return el("div", { class: "buttons" },
-    all("paused", "stopped") ? runButton(one, "resume", { tables }) : null,
-    all("following") ? decisionButton(one, "pause", tables) : null,
-    all("following", "stopped", "paused", "missing") ? decisionButton(one, "resnapshot", tables) : null,
-    all("dropped") ? null : runButton(one, "bootstrap", { tables, label: "Snapshot now" }),
-    all("following") ? runButton(one, "verify", { tables }) : null,
-    all("following") ? runButton(one, "maintain", { tables }) : null);
+    all("paused", "stopped") ? runButton(source, "resume", { tables }) : null,
+    all("following") ? decisionButton(source, "pause", tables) : null,
+    all("following", "stopped", "paused", "missing") ? decisionButton(source, "resnapshot", tables) : null,
+    all("dropped") ? null : runButton(source, "bootstrap", { tables, label: "Snapshot now" }),
+    all("following") ? runButton(source, "verify", { tables }) : null,
+    all("following") ? runButton(source, "maintain", { tables }) : null);
 }

@@ -41,23 +41,23 @@ export function chartWidth() {
   return Math.max(280, Math.floor((whole - (beside - 1) * gap) / beside) - border);
 }
 
-// one: {name, title, says, looks, svg} as the API tells it. The arrows go from period to period.
-export function chart(one) {
-  const drawn = document.importNode(new DOMParser().parseFromString(one.svg, "image/svg+xml").documentElement, true);
+// drawing: {name, title, says, looks, svg} as the API tells it. The arrows go from period to period.
+export function chart(drawing) {
+  const drawn = document.importNode(new DOMParser().parseFromString(drawing.svg, "image/svg+xml").documentElement, true);
   const areas = [...drawn.querySelectorAll(".hit")];
-  const said = el("output", { class: "said", "aria-live": "polite" }, one.says);
-  drawn.id = `chart ${one.name}`;
+  const said = el("output", { class: "said", "aria-live": "polite" }, drawing.says);
+  drawn.id = `chart ${drawing.name}`;
 
   function show(at) {
     areas.forEach((area, index) => area.classList.toggle("read", index === at));
-    said.textContent = at === null ? one.says : areas[at].dataset.said;
-    if (at === null) read.delete(one.name);
-    else read.set(one.name, at);
+    said.textContent = at === null ? drawing.says : areas[at].dataset.said;
+    if (at === null) read.delete(drawing.name);
+    else read.set(drawing.name, at);
   }
 
   function step(event) {
     const last = areas.length - 1;
-    const at = read.get(one.name) ?? (event.key === "ArrowRight" ? -1 : areas.length);
+    const at = read.get(drawing.name) ?? (event.key === "ArrowRight" ? -1 : areas.length);
     const to = { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last, Escape: null }[event.key];
     if (to === undefined) return;
     event.preventDefault();
@@ -68,9 +68,9 @@ export function chart(one) {
   drawn.addEventListener("blur", () => show(null));
   drawn.addEventListener("pointermove", (event) => areas.includes(event.target) && show(areas.indexOf(event.target)));
   drawn.addEventListener("pointerleave", () => drawn === document.activeElement || show(null));
-  if (read.has(one.name)) show(Math.min(read.get(one.name), areas.length - 1));
-  const legend = Object.entries(one.looks).map(([name, look]) => el("span", { class: "entry" }, el("span", { class: `key ${look}` }), name));
-  return el("figure", { class: `card chart ${one.name}` }, el("figcaption", {}, el("strong", {}, one.title), legend), drawn, said);
+  if (read.has(drawing.name)) show(Math.min(read.get(drawing.name), areas.length - 1));
+  const legend = Object.entries(drawing.looks).map(([name, look]) => el("span", { class: "entry" }, el("span", { class: `key ${look}` }), name));
+  return el("figure", { class: `card chart ${drawing.name}` }, el("figcaption", {}, el("strong", {}, drawing.title), legend), drawn, said);
 }
 
 // What a run took: its phases, and what it waited beyond them, in Airflow mostly for tasks to start.

@@ -41,11 +41,11 @@ export const facts = (...pairs) =>
   el("dl", {}, pairs.filter(Boolean).map(([name, value, title, kind]) =>
     el("div", { title, class: kind }, el("dt", {}, name), el("dd", {}, value))));
 
-export function advice(found, button = () => null) {
-  if (!found?.length) return null;
-  const said = (one) =>
-    el("li", { class: one.health }, el("div", {}, one.what, one.remedy ? el("span", { class: "todo" }, one.remedy) : null), button(one.button));
-  return el("ul", { class: "advice" }, found.map(said));
+export function advice(lines, button = () => null) {
+  if (!lines?.length) return null;
+  const said = (line) =>
+    el("li", { class: line.health }, el("div", {}, line.what, line.remedy ? el("span", { class: "todo" }, line.remedy) : null), button(line.button));
+  return el("ul", { class: "advice" }, lines.map(said));
 }
 
 export function reason(row) {
@@ -127,9 +127,9 @@ export function table(caption, columns, rows, { empty = "Nothing here.", picked 
 
 // What a batch did to a table, in either's list.
 export const counts = [
-  { name: "Inserted", number: true, key: "inserted", sort: (one) => one.inserted, cell: (one) => number(one.inserted) },
-  { name: "Updated", number: true, key: "updated", sort: (one) => one.updated, cell: (one) => number(one.updated) },
-  { name: "Deleted", number: true, key: "deleted", sort: (one) => one.deleted, cell: (one) => number(one.deleted) },
-  { name: "Delta version", number: true, cell: (one) => number(one.delta_version) },
-  { name: "Took", number: true, key: "seconds", sort: (one) => one.seconds, cell: (one) => duration(one.seconds) },
+  { name: "Inserted", number: true, key: "inserted", sort: (row) => row.inserted, cell: (row) => number(row.inserted) },
+  { name: "Updated", number: true, key: "updated", sort: (row) => row.updated, cell: (row) => number(row.updated) },
+  { name: "Deleted", number: true, key: "deleted", sort: (row) => row.deleted, cell: (row) => number(row.deleted) },
+  { name: "Delta version", number: true, cell: (row) => number(row.delta_version) },
+  { name: "Took", number: true, key: "seconds", sort: (row) => row.seconds, cell: (row) => duration(row.seconds) },
 ];

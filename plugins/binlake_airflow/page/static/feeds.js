@@ -26,25 +26,25 @@ const feedColumns = (source, now_us) => [
 
 function events(client, now_us) {
   if (!client.last_events.length) return el("span", { class: "quiet" }, "none yet");
-  const told = client.last_events.toReversed().map((event) =>
+  const served = client.last_events.toReversed().map((event) =>
     el("li", {}, operations(event.type), ` of ${event.table} at `, el("span", { class: "mono" }, `${event.file}:${event.position}`), ", served ", time(event.served_us, now_us)));
   const toggle = (event) => opened[event.target.open ? "add" : "delete"](client.id);
   return el("details", { open: opened.has(client.id) ? "" : null, ontoggle: toggle },
-    el("summary", { id: `events ${client.id}` }, `last ${number(client.last_events.length)}, `, time(client.last_events.at(-1).served_us, now_us)), el("ol", { class: "plain" }, told));
+    el("summary", { id: `events ${client.id}` }, `last ${number(client.last_events.length)}, `, time(client.last_events.at(-1).served_us, now_us)), el("ol", { class: "plain" }, served));
 }
 
 const filters = ({ filters: asked }) =>
-  asked.length ? asked.map((one) => el("div", {}, `${one.schema}.${one.table}: `, operations(one.operations))) : el("span", { class: "quiet" }, "none");
+  asked.length ? asked.map((filter) => el("div", {}, `${filter.schema}.${filter.table}: `, operations(filter.operations))) : el("span", { class: "quiet" }, "none");
 
 const clientColumns = (source, now_us) => [
-  { name: "Client", key: "name", sort: (one) => one.name, cell: (one) => one.name },
+  { name: "Client", key: "name", sort: (client) => client.name, cell: (client) => client.name },
   { name: "Filters", cell: filters },
-  { name: "Arrived through", cell: (one) => toBatch(source, one.batch) },
-  { name: "Queued", number: true, key: "queued", title: "Events that wait to be polled", sort: (one) => one.queued, cell: (one) => number(one.queued) },
-  { name: "Largest queue", number: true, key: "largest", sort: (one) => one.largest_queue, cell: (one) => number(one.largest_queue) },
-  { name: "Served", number: true, key: "served", sort: (one) => one.served, cell: (one) => number(one.served) },
-  { name: "Discarded", number: true, key: "discarded", title: "Events that a full queue let go", sort: (one) => one.discarded, cell: (one) => number(one.discarded) },
-  { name: "Last events", cell: (one) => events(one, now_us) },
+  { name: "Arrived through", cell: (client) => toBatch(source, client.batch) },
+  { name: "Queued", number: true, key: "queued", title: "Events that wait to be polled", sort: (client) => client.queued, cell: (client) => number(client.queued) },
+  { name: "Largest queue", number: true, key: "largest", sort: (client) => client.largest_queue, cell: (client) => number(client.largest_queue) },
+  { name: "Served", number: true, key: "served", sort: (client) => client.served, cell: (client) => number(client.served) },
+  { name: "Discarded", number: true, key: "discarded", title: "Events that a full queue let go", sort: (client) => client.discarded, cell: (client) => number(client.discarded) },
+  { name: "Last events", cell: (client) => events(client, now_us) },
 ];
 
 function relayed({ relay, source, now_us }) {
@@ -57,10 +57,10 @@ function relayed({ relay, source, now_us }) {
   ];
 }
 
-// one: the source, told: what the API tells of its feeds.
-export function feedSections(one, told) {
-  const sections = relayed(told);
-  if (!told.feeds.length) return sections;
-  const heading = el("div", { class: "head", id: "feeds" }, el("h2", {}, "Feeds"), el("div", { class: "buttons" }, runButton(one, "feeds")));
-  return [heading, table("Feeds", feedColumns(told.source, told.now_us), told.feeds), ...sections];
+// source, carried: the source and its feeds, as the API tells them.
+export function feedSections(source, carried) {
+  const sections = relayed(carried);
+  if (!carried.feeds.length) return sections;
+  const heading = el("div", { class: "head", id: "feeds" }, el("h2", {}, "Feeds"), el("div", { class: "buttons" }, runButton(source, "feeds")));
+  return [heading, table("Feeds", feedColumns(carried.source, carried.now_us), carried.feeds), ...sections];
 }

@@ -5,8 +5,8 @@ import { ask, pathOf } from "./api.js";
 import { advice, badge, bySpark, counts, el, facts, moments, reason, status, table, time, toTable, where } from "./elements.js";
 import { bytes, duration, number } from "./words.js";
 
-function phases(found) {
-  const entries = Object.entries(found);
+function phases(seconds_by_phase) {
+  const entries = Object.entries(seconds_by_phase);
   if (!entries.length) return el("p", { class: "quiet" }, "No phase is over yet.");
   const longest = Math.max(...entries.map(([, seconds]) => seconds), 0.001);
   return el("div", { class: "bars" }, entries.map(([name, seconds]) => [
@@ -25,11 +25,11 @@ const failures = (now_us) => [
 ];
 
 export async function oneRun(place) {
-  const found = await ask(`${pathOf(place.source)}/runs/${encodeURIComponent(place.batch)}`);
-  const { range, run } = found;
+  const batch = await ask(`${pathOf(place.source)}/runs/${encodeURIComponent(place.batch)}`);
+  const { range, run } = batch;
   const tables = [
-    { name: "Table", key: "table", sort: (one) => one.table, cell: (one) => toTable(found.source, one.table) },
-    { name: "State", key: "status", sort: (one) => one.status, cell: (one) => [status(one.status), reason(one), bySpark(one)] },
+    { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(batch.source, row.table) },
+    { name: "State", key: "status", sort: (row) => row.status, cell: (row) => [status(row.status), reason(row), bySpark(row)] },
     ...counts,
   ];
   const slices = [
@@ -38,17 +38,17 @@ export async function oneRun(place) {
     { name: "To", number: true, cell: (part) => number(part.stop) },
     { name: "Size", number: true, cell: (part) => bytes(part.stop - part.start) },
   ];
-  const stops = found.stops.map((stop) => ({
+  const stops = batch.stops.map((stop) => ({
     health: "bad",
     what: `${stop.table ?? "the run"}${stop.file ? ` at ${stop.file}:${stop.offset}` : ""}: ${stop.reason}`,
     remedy: stop.remedy,
   }));
   return [
     el("section", { class: "card" },
-      el("div", { class: "head" }, el("h2", {}, `Batch ${number(found.batch)}`), badge(found.state === "recorded" ? "good" : "warn", found.state)),
+      el("div", { class: "head" }, el("h2", {}, `Batch ${number(batch.batch)}`), badge(batch.state === "recorded" ? "good" : "warn", batch.state)),
       facts(
-        ["Planned", moments(found.planned_us, found.now_us)],
-        run ? ["Recorded", moments(run.ended_us, found.now_us)] : null,
+        ["Planned", moments(batch.planned_us, batch.now_us)],
+        run ? ["Recorded", moments(run.ended_us, batch.now_us)] : null,
         range ? ["From", where(range.start)] : null,
         range ? ["To", where(range.stop)] : null,
         range ? ["Log read", bytes(range.bytes)] : null,
@@ -57,13 +57,13 @@ export async function oneRun(place) {
         run?.why_spark ? ["Spark was started", run.why_spark, "The first reason of each phase; each table has its own", "row"] : null,
         range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set), null, "row"] : null,
       ),
-      found.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),
+      batch.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),
       advice(stops)),
     el("h2", {}, "Phases"),
     el("div", { class: "card" }, phases(run?.phases ?? {})),
-    found.failures.length ? [el("h2", {}, "Attempts that failed"), table("Attempts that failed", failures(found.now_us), found.failures)] : null,
+    batch.failures.length ? [el("h2", {}, "Attempts that failed"), table("Attempts that failed", failures(batch.now_us), batch.failures)] : null,
     el("h2", {}, "Tables"),
-    table("Tables of the batch", tables, found.tables, { empty: "It changed none." }),
+    table("Tables of the batch", tables, batch.tables, { empty: "It changed none." }),
     el("h2", {}, "Slices"),
     range ? table("Slices of the log", slices, range.slices, { empty: "It read none." }) : el("p", { class: "quiet" }, "Its range is known no more."),
   ];

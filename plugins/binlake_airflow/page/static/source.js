@@ -13,23 +13,23 @@ import { followWork } from "./work.js";
 const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "excluded", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
 
-function sourceFacts(one) {
-  const last = one.last_run;
-  const next = one.dags.sync && !one.dags.sync.is_paused ? one.dags.sync.next_run_us : null;
-  const counts = Object.entries(one.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
+function sourceFacts(source) {
+  const last = source.last_run;
+  const next = source.dags.sync && !source.dags.sync.is_paused ? source.dags.sync.next_run_us : null;
+  const counts = Object.entries(source.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
   return facts(
-    ["Behind by", behind(one), "What was committed before is in the lake"],
-    one.follower ? ["Following", following(one.follower), `${one.follower.holder}, last heard of ${moment(one.follower.at_us)}`] : null,
-    ["Position", where(one.position), "File and offset of the binlog up to which every table that follows is merged"],
-    ["Last run", last ? [`${counted(last.mutations, "mutation")}, `, moments(last.ended_us, one.now_us)] : "none yet"],
-    ["Next run", next ? (next < one.now_us ? "due" : moments(next, one.now_us)) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
-    ["Rows changed in the last hour", changed(one.rows_changed.hour, one.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
-    ["Rows changed in 24 hours", changed(one.rows_changed.day, one.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
-    ...logFacts(one),
+    ["Behind by", behind(source), "What was committed before is in the lake"],
+    source.follower ? ["Following", following(source.follower), `${source.follower.holder}, last heard of ${moment(source.follower.at_us)}`] : null,
+    ["Position", where(source.position), "File and offset of the binlog up to which every table that follows is merged"],
+    ["Last run", last ? [`${counted(last.mutations, "mutation")}, `, moments(last.ended_us, source.now_us)] : "none yet"],
+    ["Next run", next ? (next < source.now_us ? "due" : moments(next, source.now_us)) : source.dags.sync?.is_paused ? "paused" : source.schedule ? "–" : "by hand"],
+    ["Rows changed in the last hour", changed(source.rows_changed.hour, source.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
+    ["Rows changed in 24 hours", changed(source.rows_changed.day, source.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
+    ...logFacts(source),
     ["Tables", counts.length ? counts : "none yet", null, "double"],
-    one.feeds.length ? ["Feeds", tally(one.feeds.map((feed) => feed.status)), "And the relay, where one was started"] : null,
-    one.open_batch ? ["Open batch", [toBatch(one.source, one.open_batch.batch), ` is ${one.open_batch.state}`]] : null,
-    one.holder ? ["At work", el("span", { class: "mono", title: one.holder }, one.holder.replace(/ boot .* pid /, " pid ").replace(/ started .*/, ""))] : null,
+    source.feeds.length ? ["Feeds", tally(source.feeds.map((feed) => feed.status)), "And the relay, where one was started"] : null,
+    source.open_batch ? ["Open batch", [toBatch(source.source, source.open_batch.batch), ` is ${source.open_batch.state}`]] : null,
+    source.holder ? ["At work", el("span", { class: "mono", title: source.holder }, source.holder.replace(/ boot .* pid /, " pid ").replace(/ started .*/, ""))] : null,
   );
 }
 
@@ -64,51 +64,51 @@ function logFacts({ log, now_us }) {
 }
 
 // A look at the server that found nothing more says that the lake has all, however long ago the last batch was.
-function behind(one) {
-  if (!one.carried_us) return "–";
-  const inLake = el("span", { class: "moment" }, `in the lake up to ${moment(one.carried_us)}`);
-  if (one.log?.bytes_ahead !== 0) return [lag(one), inLake];
-  return ["nothing newer on the server", el("span", { class: "quiet" }, ", as of ", time(one.log.at_us, one.now_us)), inLake];
+function behind(source) {
+  if (!source.carried_us) return "–";
+  const inLake = el("span", { class: "moment" }, `in the lake up to ${moment(source.carried_us)}`);
+  if (source.log?.bytes_ahead !== 0) return [lag(source), inLake];
+  return ["nothing newer on the server", el("span", { class: "quiet" }, ", as of ", time(source.log.at_us, source.now_us)), inLake];
 }
 
-function lag(one) {
-  const shown = time(one.carried_us, one.now_us);
-  shown.textContent = duration(Math.max(0, (one.now_us - one.carried_us) / 1e6));
+function lag(source) {
+  const shown = time(source.carried_us, source.now_us);
+  shown.textContent = duration(Math.max(0, (source.now_us - source.carried_us) / 1e6));
   return shown;
 }
 
-function sourceCard(one, alone) {
-  const words = one.error ? "can't be read" : HEALTH_WORDS[one.health];
-  const name = one.error || alone ? one.source : toSource(one.source);
-  const buttons = one.error || !one.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(one, what)));
-  const head = el("div", { class: "head" }, el("h2", {}, name), badge(one.health, words), el("span", { class: "quiet" }, one.file), buttons);
-  if (one.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: one.error.detail, remedy: one.error.remedy }]));
-  return el("section", { class: "card" }, head, sourceFacts(one), advice(one.advice, (button) => remedyButton(one, button)));
+function sourceCard(source, alone) {
+  const words = source.error ? "can't be read" : HEALTH_WORDS[source.health];
+  const name = source.error || alone ? source.source : toSource(source.source);
+  const buttons = source.error || !source.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(source, what)));
+  const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), buttons);
+  if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, remedy: source.error.remedy }]));
+  return el("section", { class: "card" }, head, sourceFacts(source), advice(source.advice, (button) => remedyButton(source, button)));
 }
 
 const HEALTHS = Object.keys(HEALTH_WORDS);
-const worst = (one) => ["bad", "new", "warn", "good"].indexOf(one.health);
+const worst = (source) => ["bad", "new", "warn", "good"].indexOf(source.health);
 const CARDS = 3; // at most: more sources stand in a table
 const chosen = { words: "", health: "" };
 
-function toDo(one) {
-  const first = one.error ? { what: one.error.detail, remedy: one.error.remedy, health: "bad" } : one.advice[0];
+function toDo(source) {
+  const first = source.error ? { what: source.error.detail, remedy: source.error.remedy, health: "bad" } : source.advice[0];
   if (!first) return null;
-  const more = (one.advice?.length ?? 1) - 1;
-  return [reason({ reason: first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, remedyButton(one, first.button)];
+  const more = (source.advice?.length ?? 1) - 1;
+  return [reason({ reason: first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, remedyButton(source, first.button)];
 }
 
 const sourceColumns = [
-  { name: "Source", key: "source", sort: (one) => one.source, cell: (one) => [one.error ? one.source : toSource(one.source), el("span", { class: "under" }, one.file)] },
-  { name: "Health", key: "health", sort: worst, cell: (one) => badge(one.health, one.error ? "can't be read" : HEALTH_WORDS[one.health]) },
+  { name: "Source", key: "source", sort: (source) => source.source, cell: (source) => [source.error ? source.source : toSource(source.source), el("span", { class: "under" }, source.file)] },
+  { name: "Health", key: "health", sort: worst, cell: (source) => badge(source.health, source.error ? "can't be read" : HEALTH_WORDS[source.health]) },
   { name: "What to do", cell: toDo },
-  { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (one) => (one.carried_us ? one.now_us - one.carried_us : null), cell: (one) => (one.carried_us ? lag(one) : "–") },
-  { name: "Rows changed", key: "rows", number: true, title: "In 24 hours", sort: (one) => one.rows_changed?.day, cell: (one) => (one.rows_changed ? changed(one.rows_changed.day, one.rows_changed.by_hour, 60) : "–") },
-  { name: "Tables", key: "tables", number: true, sort: (one) => tables(one), cell: (one) => number(tables(one)) },
-  { name: "Last run", key: "last", number: true, sort: (one) => one.last_run?.ended_us, cell: (one) => time(one.last_run?.ended_us, one.now_us) },
+  { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (source) => (source.carried_us ? source.now_us - source.carried_us : null), cell: (source) => (source.carried_us ? lag(source) : "–") },
+  { name: "Rows changed", key: "rows", number: true, title: "In 24 hours", sort: (source) => source.rows_changed?.day, cell: (source) => (source.rows_changed ? changed(source.rows_changed.day, source.rows_changed.by_hour, 60) : "–") },
+  { name: "Tables", key: "tables", number: true, sort: (source) => tables(source), cell: (source) => number(tables(source)) },
+  { name: "Last run", key: "last", number: true, sort: (source) => source.last_run?.ended_us, cell: (source) => time(source.last_run?.ended_us, source.now_us) },
 ];
 
-const tables = (one) => Object.values(one.table_counts ?? {}).reduce((sum, count) => sum + count, 0);
+const tables = (source) => Object.values(source.table_counts ?? {}).reduce((sum, count) => sum + count, 0);
 
 function sourceList(sources) {
   const result = el("div");
@@ -120,9 +120,9 @@ function sourceList(sources) {
   function filter() {
     Object.assign(chosen, { words: search.value, health: health.value });
     const words = search.value.trim().toLowerCase();
-    const found = sources.filter((one) => one.source.toLowerCase().includes(words) && (!health.value || one.health === health.value));
-    count.textContent = `${number(found.length)} of ${number(sources.length)}`;
-    result.replaceChildren(table("Sources", sourceColumns, found, { empty: "No source fits." }));
+    const fitting = sources.filter((source) => source.source.toLowerCase().includes(words) && (!health.value || source.health === health.value));
+    count.textContent = `${number(fitting.length)} of ${number(sources.length)}`;
+    result.replaceChildren(table("Sources", sourceColumns, fitting, { empty: "No source fits." }));
   }
 
   filter();
@@ -135,7 +135,7 @@ export async function overview() {
   const add = may_add ? el("p", {}, link({ create: "source" }, "Add a source")) : null;
   const sorted = sources.toSorted((a, b) => worst(a) - worst(b) || compare(a.source, b.source));
   if (sorted.length > CARDS) return [...sourceList(sorted), add];
-  if (sorted.length) return [...sorted.map((one) => sourceCard(one, false)), add];
+  if (sorted.length) return [...sorted.map((source) => sourceCard(source, false)), add];
   const todo = `put one YAML for each source into ${folder} (binlake init FILE writes one), or let AIRFLOW__BINLAKE__PIPELINES name the folder`;
   return [add, el("div", { class: "card" }, advice([{ health: "new", what: "No source is there that you may read.", remedy: todo }]))];
 }
@@ -159,7 +159,7 @@ const runColumns = (source, now_us) => [
 ];
 
 // For what stands still; the rest is picked first.
-const remedies = (one, row) => (["stopped", "missing", "paused"].includes(row.status) ? tableButtons(one, [row.table], [row.status]) : null);
+const remedies = (source, row) => (["stopped", "missing", "paused"].includes(row.status) ? tableButtons(source, [row.table], [row.status]) : null);
 
 const PERIODS = { hour: "last hour", day: "last 24 hours", total: "all that is known" };
 
@@ -182,16 +182,16 @@ function pace({ chunks, copied, rows, begun_us }, now_us) {
   return `, ${number(Math.round(rows / seconds))} rows/s, about ${duration(((chunks - copied) / copied) * seconds)} left`;
 }
 
-function progress(one, { snapshot }, now_us) {
+function progress(source, { snapshot }, now_us) {
   if (!snapshot) return null;
-  const goesOn = one.holder && !one.holder_died ? pace(snapshot, now_us) : "";
+  const goesOn = source.holder && !source.holder_died ? pace(snapshot, now_us) : "";
   const words = `${number(snapshot.copied)} of ${number(snapshot.chunks)} chunks copied, ${number(snapshot.rows)} rows${goesOn}`;
   return el("span", { class: "why" }, el("meter", { min: "0", max: snapshot.chunks, value: snapshot.copied, "aria-label": words }), " ", words);
 }
 
-const tableColumns = (one, now_us) => [
-  { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(one.source, row.table) },
-  { name: "State", key: "status", sort: trouble, cell: (row) => [status(row.status), progress(one, row, now_us), reason(row), remedies(one, row)] },
+const tableColumns = (source, now_us) => [
+  { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(source.source, row.table) },
+  { name: "State", key: "status", sort: trouble, cell: (row) => [status(row.status), progress(source, row, now_us), reason(row), remedies(source, row)] },
   { name: "Rows", key: "rows", number: true, title: "In the lake, by the Delta log", sort: (row) => row.size?.rows, cell: (row) => number(row.size?.rows) },
   ...[["Inserted", "inserted"], ["Updated", "updated"], ["Deleted", "deleted"]].map(([name, key]) => ({
     name, key, number: true, title: `Rows in the log, ${PERIODS[kept.period]}`,
@@ -200,13 +200,13 @@ const tableColumns = (one, now_us) => [
   { name: "Size", key: "size", number: true, title: "Of the data files of the newest version", sort: (row) => row.size?.bytes, cell: (row) => bytes(row.size?.bytes) },
   { name: "Files", key: "files", number: true, title: "Data files of the newest version", sort: (row) => row.size?.files, cell: files },
   { name: "Last change", key: "changed", number: true, title: "The last batch that changed the table, or its snapshot", sort: (row) => row.updated_us, cell: (row) => time(row.updated_us, now_us) },
-  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value, and through which batch", sort: (row) => row.verified?.at_us, cell: (row) => compared(one.source, row, now_us) },
+  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value, and through which batch", sort: (row) => row.verified?.at_us, cell: (row) => compared(source.source, row, now_us) },
   { name: "Version", key: "version", number: true, title: "Delta version", sort: (row) => row.size?.delta_version ?? row.delta_version, cell: (row) => number(row.size?.delta_version ?? row.delta_version) },
 ];
 
 const kept = { words: "", state: null, period: "day", picked: new Set() };
 
-function tableList(one, { tables, now_us, total_since_us }, asked) {
+function tableList(source, { tables, now_us, total_since_us }, asked) {
   if (!tables.length) return el("p", { class: "quiet" }, "No table yet.");
   const sorted = tables.toSorted((a, b) => trouble(a) - trouble(b) || compare(a.table, b.table));
   const result = el("div");
@@ -220,21 +220,21 @@ function tableList(one, { tables, now_us, total_since_us }, asked) {
   period.title = `Of the log since ${moment(total_since_us)}, or since the first run`;
   kept.state ??= asked;
   state.value = states.includes(kept.state) ? kept.state : "";
-  const may = one.may && Object.values(one.may).some(Boolean);
+  const may = source.may && Object.values(source.may).some(Boolean);
 
   function filter() {
     Object.assign(kept, { words: search.value, state: state.value, period: period.value });
     const words = search.value.trim().toLowerCase();
-    const found = sorted.filter((row) => row.table.toLowerCase().includes(words) && (!state.value || row.status === state.value));
-    count.textContent = `${number(found.length)} of ${number(tables.length)}`;
+    const fitting = sorted.filter((row) => row.table.toLowerCase().includes(words) && (!state.value || row.status === state.value));
+    count.textContent = `${number(fitting.length)} of ${number(tables.length)}`;
     const options = { empty: "No table fits.", ...(may ? { picked: kept.picked, onpick: choose } : {}) };
-    result.replaceChildren(table(`Tables of ${one.source}`, tableColumns(one, now_us), found, options));
+    result.replaceChildren(table(`Tables of ${source.source}`, tableColumns(source, now_us), fitting, options));
   }
 
   function choose() {
     const rows = tables.filter((row) => kept.picked.has(row.table));
     const words = rows.length === 1 ? "1 table picked" : `${number(rows.length)} tables picked`;
-    chosen.replaceChildren(...(rows.length ? [el("span", {}, words), tableButtons(one, rows.map((row) => row.table), rows.map((row) => row.status))] : []));
+    chosen.replaceChildren(...(rows.length ? [el("span", {}, words), tableButtons(source, rows.map((row) => row.table), rows.map((row) => row.status))] : []));
   }
 
   filter();
@@ -268,7 +268,7 @@ const compared13Weeks = ({ compared: days, now_us }) =>
   el("figure", { class: "card chart" }, el("figcaption", {}, el("strong", {}, "Compared with the server")), calendar(days, now_us, ofSource),
     el("p", { class: "said" }, "By day, of thirteen weeks. Green: equal, red: a table differed, yellow: one couldn't be compared."));
 
-function overTime(drawn, told) {
+function overTime(drawn, listed) {
   const { charts } = drawn;
   const choose = (chosen) => () => {
     span = chosen;
@@ -278,7 +278,7 @@ function overTime(drawn, told) {
     el("button", { type: "button", id: `span ${key}`, "aria-pressed": String(key === span), onclick: choose(key) }, words));
   return [
     el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time ", el("small", {}, "UTC")), el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons)),
-    el("div", { class: "charts" }, charts.map(chart), compared13Weeks(drawn), sizes(told)),
+    el("div", { class: "charts" }, charts.map(chart), compared13Weeks(drawn), sizes(listed)),
   ];
 }
 
@@ -295,29 +295,29 @@ export async function oneSource(place) {
   followWork(place.source);
   const path = pathOf(place.source);
   const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
-  const [found, told, feeds, { runs }, drawn, happened] = await Promise.all([
+  const [source, listed, feeds, { runs }, drawn, happened] = await Promise.all([
     ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/runs?count=20${older}`),
     ask(`${path}/charts?${new URLSearchParams({ span, width: chartWidth() })}`), ask(`${path}/events?count=8`),
   ]);
-  if (told.tables.some((row) => row.status === "following" && !row.size) && measured < MEASURED) {
+  if (listed.tables.some((row) => row.status === "following" && !row.size) && measured < MEASURED) {
     setTimeout(() => dispatchEvent(new Event("changed")), 1500 * 2 ** measured); // they are measured beside the first answer
     measured += 1;
   }
   const last = runs.at(-1);
   const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
   return [
-    sourceCard(found, true),
+    sourceCard(source, true),
     jumps(feeds),
-    ...overTime(drawn, told),
+    ...overTime(drawn, listed),
     el("h2", { id: "tables" }, "Tables"),
-    tableList(found, told, place.state),
-    ...feedSections(found, feeds),
+    tableList(source, listed, place.state),
+    ...feedSections(source, feeds),
     el("h2", { id: "events" }, "What happened"),
     list(happened),
     el("p", {}, link({ source: place.source, events: "all" }, "All that happened")),
     el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
     phasesOf(runs.filter((run) => run.kind === "sync"), "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: place.source, batch: run.batch })}`),
-    table("Runs", runColumns(place.source, found.now_us), runs, { empty: "No run yet." }),
+    table("Runs", runColumns(place.source, source.now_us), runs, { empty: "No run yet." }),
     next ? el("p", {}, next) : null,
   ];
 }

@@ -18,10 +18,10 @@ const REST = [
 ];
 
 const columns = [
-  { name: "Tables", key: "pattern", sort: (one) => one.pattern, cell: (one) => el("span", { class: "mono" }, one.pattern) },
-  { name: "Number", key: "tables", number: true, title: "Of a whole database also those that it will have", sort: (one) => one.tables, cell: (one) => number(one.tables) },
-  { name: "Rows", key: "rows", number: true, title: "The server's estimate", sort: (one) => one.rows, cell: (one) => number(one.rows) },
-  { name: "Size", key: "bytes", number: true, title: "The server's estimate", sort: (one) => one.bytes, cell: (one) => bytes(one.bytes) },
+  { name: "Tables", key: "pattern", sort: (offer) => offer.pattern, cell: (offer) => el("span", { class: "mono" }, offer.pattern) },
+  { name: "Number", key: "tables", number: true, title: "Of a whole database also those that it will have", sort: (offer) => offer.tables, cell: (offer) => number(offer.tables) },
+  { name: "Rows", key: "rows", number: true, title: "The server's estimate", sort: (offer) => offer.rows, cell: (offer) => number(offer.rows) },
+  { name: "Size", key: "bytes", number: true, title: "The server's estimate", sort: (offer) => offer.bytes, cell: (offer) => bytes(offer.bytes) },
 ];
 
 const HEALTH = new Map([[true, "good"], [false, "bad"], ["warn", "warn"]]);
@@ -29,8 +29,8 @@ const checks = (lines) =>
   advice(lines.map(({ name, ok, found, remedy }) => ({ health: HEALTH.get(ok), what: `${name}: ${found}`, remedy })));
 
 const filled = (form) =>
-  Object.fromEntries([...form.elements].filter((one) => one.name && one.value !== "" && !one.closest("[hidden]")).map((one) =>
-    [one.name, one.type === "number" ? Number(one.value) : one.type === "password" ? one.value : one.value.trim()]));
+  Object.fromEntries([...form.elements].filter((input) => input.name && input.value !== "" && !input.closest("[hidden]")).map((input) =>
+    [input.name, input.type === "number" ? Number(input.value) : input.type === "password" ? input.value : input.value.trim()]));
 
 // A form whose button does something and tells what came of it below.
 function step(fields, label, work) {
@@ -58,9 +58,9 @@ function yaml(preview) {
   return [el("h2", {}, preview.file), text, el("div", { class: "buttons" }, el("button", { type: "button", onclick: copy }, "Copy the text"))];
 }
 
-function written({ told, connection, file }, name) {
+function written({ told: outcome, connection, file }, name) {
   const dags = airflow(`dags?tags=${encodeURIComponent(name)}`, "Airflow's list");
-  return el("p", { class: "good note" }, told, el("span", { class: "todo" },
+  return el("p", { class: "good note" }, outcome, el("span", { class: "todo" },
     `then come back to it here, and take its first snapshot: ${name} is among the sources once its DAGs are in `, dags, `; it connects by ${connection}`),
   link({ source: name }, `To ${name}`), el("span", { class: "under" }, file));
 }
@@ -74,7 +74,7 @@ export async function newSource() {
   const chosen = field({ name: "connection", label: "Airflow connection", options });
   const look = step([chosen, address], "Look at the server", async () => {
     const { server, offers } = await post("new-source/tables", filled(look.form));
-    const rows = offers.map((one) => ({ ...one, table: one.pattern }));
+    const rows = offers.map((offer) => ({ ...offer, table: offer.pattern }));
     picked.clear();
     const list = table("Tables of the server", columns, rows, { empty: "The account sees no table.", picked, onpick: () => {} });
     return [el("p", { class: "good note" }, server), el("h2", {}, "Tables to mirror"), list, rest.box];

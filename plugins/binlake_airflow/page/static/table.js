@@ -7,15 +7,15 @@ import { phasesOf } from "./charts.js";
 import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
 import { bytes, number } from "./words.js";
 
-const at = (one) => `${one.file}:${one.offset}`;
+const at = (statement) => `${statement.file}:${statement.offset}`;
 
-function statements(found) {
-  const shape = (one) => link({ source: found.source, table: found.table, at: at(one) }, found.shape?.at === at(one) ? "schema shown" : "schema then");
-  const said = (one) =>
-    el("li", {}, moments(one.committed_us, found.now_us), ` · ${one.kind} · ${one.action} · `, toBatch(found.source, one.batch), " ",
-      el("span", { class: "mono quiet" }, at(one)), " · ", shape(one), el("pre", {}, el("code", {}, one.statement)), reason({ reason: one.reason }));
-  if (!found.history.length) return el("p", { class: "quiet" }, "No DDL statement has concerned this table since its snapshot.");
-  return el("ol", { class: "line" }, found.history.toReversed().map(said));
+function statements(details) {
+  const shape = (statement) => link({ source: details.source, table: details.table, at: at(statement) }, details.shape?.at === at(statement) ? "schema shown" : "schema then");
+  const said = (statement) =>
+    el("li", {}, moments(statement.committed_us, details.now_us), ` · ${statement.kind} · ${statement.action} · `, toBatch(details.source, statement.batch), " ",
+      el("span", { class: "mono quiet" }, at(statement)), " · ", shape(statement), el("pre", {}, el("code", {}, statement.statement)), reason({ reason: statement.reason }));
+  if (!details.history.length) return el("p", { class: "quiet" }, "No DDL statement has concerned this table since its snapshot.");
+  return el("ol", { class: "line" }, details.history.toReversed().map(said));
 }
 
 function verified({ verified: last, source, now_us }) {
@@ -31,7 +31,7 @@ const FEW = 6; // values of an ENUM that are shown at once
 
 function values({ values: known }) {
   if (!known.length) return null;
-  const said = (some) => some.map((one) => `'${one}'`).join(", ");
+  const said = (some) => some.map((text) => `'${text}'`).join(", ");
   const few = el("span", { class: "under mono" }, said(known.slice(0, FEW)));
   if (known.length <= FEW) return few;
   return el("details", { class: "under" }, el("summary", {}, `${number(known.length)} values`), el("span", { class: "mono" }, said(known)));
@@ -60,16 +60,16 @@ function since(column, now) {
 }
 
 // The schema as it was at a place of the log, or at a time.
-function then(found, place) {
+function then(details, place) {
   const input = el("input", { id: "at", name: "at", value: place.at ?? "", placeholder: "binlog.000042:157 or 2026-03-01T12:00", autocomplete: "off", size: "40" });
   const show = (event) => {
     event.preventDefault();
     const at = input.value.trim();
-    location.search = new URLSearchParams({ source: found.source, table: found.table, ...(at ? { at } : {}) });
+    location.search = new URLSearchParams({ source: details.source, table: details.table, ...(at ? { at } : {}) });
   };
   return el("form", { class: "tools", onsubmit: show }, el("label", { for: "at" }, "Schema at"), input, el("button", { type: "submit", id: "show-schema" }, "Show"),
     el("small", { class: "quiet" }, "FILE:POS of the log, or a time in UTC"),
-    found.shape_problem ? advice([{ health: "warn", what: found.shape_problem.message, remedy: found.shape_problem.remedy }]) : null);
+    details.shape_problem ? advice([{ health: "warn", what: details.shape_problem.message, remedy: details.shape_problem.remedy }]) : null);
 }
 
 // Columns of the mirror that tell of a row, and aren't the server's.
@@ -79,17 +79,17 @@ function own(schema) {
   return el("p", {}, "Beside them the lake has: ", el("span", { class: "mono" }, there.map(([name, type]) => `${name} ${type}`).join(", ")));
 }
 
-function schemas(found) {
-  const { schema, shape } = found;
+function schemas(details) {
+  const { schema, shape } = details;
   const now = schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
-  const heading = found.status === "dropped" ? "Schema when it was dropped" : "Schema now";
+  const heading = details.status === "dropped" ? "Schema when it was dropped" : "Schema now";
   if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema)];
   const then = shape.schema
     ? table(`Columns at ${shape.at}`, [...columns, { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
     : el("p", { class: "quiet" }, "There was no such table then.");
-  const added = schema && shape.schema ? schema.columns.map(({ name }) => name).filter((name) => !shape.schema.columns.some((one) => one.name === name)) : [];
+  const added = schema && shape.schema ? schema.columns.map(({ name }) => name).filter((name) => !shape.schema.columns.some((column) => column.name === name)) : [];
   return [
-    el("h2", {}, "Schema at ", el("span", { class: "mono" }, shape.at), " ", link({ source: found.source, table: found.table }, el("small", {}, "back to now"))),
+    el("h2", {}, "Schema at ", el("span", { class: "mono" }, shape.at), " ", link({ source: details.source, table: details.table }, el("small", {}, "back to now"))),
     then,
     added.length ? el("p", {}, "Added since then: ", el("span", { class: "mono" }, added.join(", "))) : null,
   ];
@@ -98,19 +98,19 @@ function schemas(found) {
 function commits({ commits: made, commits_problem: problem, source, now_us }) {
   if (problem) return advice([{ health: "bad", what: problem.detail, remedy: problem.remedy }]);
   const named = [
-    { name: "Version", cell: (one) => number(one.version) },
-    { name: "Committed", cell: (one) => moments(one.at_us, now_us) },
-    { name: "Operation", cell: (one) => [one.operation, one.ours ? null : badge("none", "not by binlake")] },
-    { name: "Batch", cell: (one) => (one.batch === null ? "" : toBatch(source, one.batch)) },
-    { name: "Rows written", number: true, title: "Also rows that were copied with those that changed", cell: (one) => number(one.rows_written) },
-    { name: "Files added", number: true, cell: (one) => number(one.files_added) },
-    { name: "Files removed", number: true, cell: (one) => number(one.files_removed) },
+    { name: "Version", cell: (commit) => number(commit.version) },
+    { name: "Committed", cell: (commit) => moments(commit.at_us, now_us) },
+    { name: "Operation", cell: (commit) => [commit.operation, commit.ours ? null : badge("none", "not by binlake")] },
+    { name: "Batch", cell: (commit) => (commit.batch === null ? "" : toBatch(source, commit.batch)) },
+    { name: "Rows written", number: true, title: "Also rows that were copied with those that changed", cell: (commit) => number(commit.rows_written) },
+    { name: "Files added", number: true, cell: (commit) => number(commit.files_added) },
+    { name: "Files removed", number: true, cell: (commit) => number(commit.files_removed) },
   ];
   return table("Delta history", named, made, { empty: "No Delta table is there." });
 }
 
 const NULL = () => el("span", { class: "quiet" }, "NULL");
-const value = (one) => (one === null ? NULL() : one);
+const value = (content) => (content === null ? NULL() : content);
 
 // Of an update what it changed, else the whole row.
 function row({ before, after }) {
@@ -120,17 +120,17 @@ function row({ before, after }) {
 }
 
 const keyOf = ({ key }) =>
-  el("span", { class: "mono" }, Object.entries(key ?? {}).map(([name, one], at) => [at ? ", " : "", `${name} = `, value(one)]).flat(), key ? null : "–");
+  el("span", { class: "mono" }, Object.entries(key ?? {}).map(([name, part], at) => [at ? ", " : "", `${name} = `, value(part)]).flat(), key ? null : "–");
 
 function newest({ newest: { changes, since_batch, with_keys, with_values }, source, now_us }) {
   if (since_batch === null)
     return el("p", { class: "quiet" }, "What was staged is gone once it is merged. With maintain.staging_hours in the YAML it stays, and is shown here.");
   const named = [
-    { name: "Mutation", cell: (one) => one.op },
-    { name: "Committed", cell: (one) => moments(one.committed_us, now_us) },
-    { name: "Position", cell: (one) => el("span", { class: "mono" }, one.position) },
-    { name: "GTID", cell: (one) => el("span", { class: "mono" }, one.gtid ?? "–") },
-    { name: "Batch", cell: (one) => toBatch(source, one.batch) },
+    { name: "Mutation", cell: (change) => change.op },
+    { name: "Committed", cell: (change) => moments(change.committed_us, now_us) },
+    { name: "Position", cell: (change) => el("span", { class: "mono" }, change.position) },
+    { name: "GTID", cell: (change) => el("span", { class: "mono" }, change.gtid ?? "–") },
+    { name: "Batch", cell: (change) => toBatch(source, change.batch) },
     ...(with_keys ? [{ name: "Key", cell: keyOf }] : []),
     ...(with_values ? [{ name: "Values", title: "Of an update those that it changed", cell: row }] : []),
   ];
@@ -153,47 +153,47 @@ async function asked(place) {
 }
 
 export async function oneTable(place) {
-  const [found, source] = await Promise.all([asked(place), ask(pathOf(place.source))]);
+  const [details, source] = await Promise.all([asked(place), ask(pathOf(place.source))]);
   const runs = [
-    { name: "Batch", cell: (run) => toBatch(found.source, run.batch) },
-    { name: "Ended", cell: (run) => moments(run.ended_us, found.now_us) },
+    { name: "Batch", cell: (run) => toBatch(details.source, run.batch) },
+    { name: "Ended", cell: (run) => moments(run.ended_us, details.now_us) },
     { name: "State", cell: (run) => [status(run.status), reason(run), bySpark(run)] },
     ...counts,
   ];
-  const schema = found.schema;
+  const schema = details.schema;
   return [
     el("section", { class: "card" },
-      el("div", { class: "head" }, el("h2", {}, found.table), status(found.status), tableButtons(source, [found.table], [found.status])),
+      el("div", { class: "head" }, el("h2", {}, details.table), status(details.status), tableButtons(source, [details.table], [details.status])),
       facts(
-        ["Position", where(found.position), "Up to here the table is merged"],
-        ["Batch", found.batch ? toBatch(found.source, found.batch) : "snapshot"],
-        ["Delta version", number(found.size?.delta_version ?? found.delta_version)],
-        found.size ? ["Rows", number(found.size.rows), "In the lake, by the Delta log"] : null,
-        found.size ? ["Size", `${bytes(found.size.bytes)} in ${number(found.size.files)} ${found.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
+        ["Position", where(details.position), "Up to here the table is merged"],
+        ["Batch", details.batch ? toBatch(details.source, details.batch) : "snapshot"],
+        ["Delta version", number(details.size?.delta_version ?? details.delta_version)],
+        details.size ? ["Rows", number(details.size.rows), "In the lake, by the Delta log"] : null,
+        details.size ? ["Size", `${bytes(details.size.bytes)} in ${number(details.size.files)} ${details.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
         schema?.comment ? ["Comment", schema.comment, "Of the table, on the server", "row"] : null,
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
-        ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
-        ["Compared by day", calendar(found.verifications, found.now_us, ofTable), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
-        ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
+        ["Verified", verified(details), "The newest comparison with the server, value by value", "double"],
+        ["Compared by day", calendar(details.verifications, details.now_us, ofTable), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
+        ["Delta table", el("span", { class: "mono" }, details.path), "Where its rows lie", "row"],
       ),
-      found.verified?.equal === false
-        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "repair the differing rows, or snapshot the table again", button: found.repair }],
-          (policy) => (policy === "never" || !source.may?.edit ? null : runButton(source, "repair", { tables: [found.table], kind: "primary" })))
+      details.verified?.equal === false
+        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "repair the differing rows, or snapshot the table again", button: details.repair }],
+          (policy) => (policy === "never" || !source.may?.edit ? null : runButton(source, "repair", { tables: [details.table], kind: "primary" })))
         : null,
-      found.size?.many_small
-        ? advice([{ health: "warn", what: `${number(found.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [found.table], kind: "primary" }))
+      details.size?.many_small
+        ? advice([{ health: "warn", what: `${number(details.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [details.table], kind: "primary" }))
         : null,
-      found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
-    ...schemas(found),
-    then(found, place),
+      details.reason ? advice([{ health: STATUS_HEALTH[details.status] ?? "warn", what: details.reason, remedy: details.remedy }]) : null),
+    ...schemas(details),
+    then(details, place),
     el("h2", {}, "DDL history"),
-    statements(found),
-    el("h2", {}, `Runs of the last ${found.runs_days} days that tell of it`),
-    phasesOf(found.runs, "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: found.source, batch: run.batch })}`),
-    table("Runs", runs, found.runs, { empty: "None changed it." }),
+    statements(details),
+    el("h2", {}, `Runs of the last ${details.runs_days} days that tell of it`),
+    phasesOf(details.runs, "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: details.source, batch: run.batch })}`),
+    table("Runs", runs, details.runs, { empty: "None changed it." }),
     el("h2", {}, "Newest mutations"),
-    newest(found),
+    newest(details),
     el("h2", {}, "Delta history"),
-    commits(found),
+    commits(details),
   ];
 }
