@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 from binlake.spark import settings
-from mirror import SHORT_LIVED, Mirror, on_mysql
+from mirror import Mirror, on_mysql
+from wheel_alone import fresh_environment, run
 
 ROOT = Path(__file__).parents[2]
 YAML = """
@@ -30,41 +27,16 @@ LOADED = """
 from airflow.dag_processing.dagbag import DagBag
 from binlake_airflow.submit import script
 
-found = DagBag({dags!r})
-assert not found.import_errors, found.import_errors
-print(sorted(found.dags), script("stage"))
+bag = DagBag({dags!r})
+assert not bag.import_errors, bag.import_errors
+print(sorted(bag.dags), script("stage"))
 """
-
-
-def run(folder: Path, *command: str | Path, **environment: str) -> str:
-    """In an empty folder, with nothing of this checkout in reach."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BINLAKE"))}
-    done = subprocess.run(
-        command, cwd=folder, env={**bare, **SHORT_LIVED, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> Path:
-    """A fresh one with the wheel; the packages it stands on are lent by this one, and the kernels it has compiled."""
-    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
-    run(tmp_path, uv, "build", "-q", "--wheel", "--out-dir", tmp_path / "wheel", ROOT)
-    fresh = tmp_path / "environment"
-    run(tmp_path, sys.executable, "-m", "venv", "--without-pip", fresh)
-    (wheel,) = (tmp_path / "wheel").glob("*.whl")
-    run(tmp_path, uv, "pip", "install", "-q", "--no-deps", "--python", fresh / "bin" / "python", wheel)
-    (packages,) = (fresh / "lib").glob("python*/site-packages")
-    # A .pth that stands in a folder named by a .pth isn't read, so the checkout itself isn't lent.
-    (packages / "lent.pth").write_text(sysconfig.get_path("purelib"))
-    shutil.copytree(settings.SHARE / "numba", fresh / "share" / "binlake" / "numba", dirs_exist_ok=True)
-    return fresh
 
 
 @on_mysql
 @pytest.mark.timeout(900)
-def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, environment: Path, tmp_path: Path) -> None:
+def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, tmp_path: Path) -> None:
+    environment = fresh_environment(tmp_path)
     folder = tmp_path / "empty"
     folder.mkdir()
     binlake = environment / "bin" / "binlake"

@@ -8,22 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
-import comparison
-from airflow_home import AirflowHome, wait_for
+from airflow_home import AirflowHome
 from binlake import pipeline
 from binlake.metadata.record import log_noted
-from binlake.schema.table import TableName
+from desk import Desk
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FrameLocator, Page
+    from playwright.sync_api import Browser
 
     from servers import Server
 
@@ -31,73 +28,6 @@ pytestmark = [pytest.mark.timeout(1500), pytest.mark.soak]
 DATABASE, PASSWORD = "in_the_ui", "p4ssword-7f3a"
 HOURS = 6
 """That are missed, and made up."""
-RUN_SECONDS = 600
-
-
-@dataclass
-class Desk:
-    """The engineer's: Airflow's UI in a browser, logged in."""
-
-    home: AirflowHome
-    page: Page
-    screenshots: Path
-    tick: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """The end of the last hourly interval."""
-
-    @property
-    def binlake(self) -> FrameLocator:
-        return self.page.frame_locator("iframe[title=Binlake]")
-
-    def open_binlake(self) -> FrameLocator:
-        """From the navigation."""
-        self.page.goto(self.home.url)
-        self.page.get_by_test_id("nav-sidebar").get_by_role("link", name="Binlake").click()
-        self.binlake.locator("#main .card").first.wait_for()
-        return self.binlake
-
-    def open_source(self) -> FrameLocator:
-        self.open_binlake().get_by_role("link", name="shop", exact=True).click()
-        self.binlake.get_by_role("table", name="Tables of shop").wait_for()
-        return self.binlake
-
-    def keep(self, name: str) -> None:
-        self.page.screenshot(path=self.screenshots / f"{name}.png")
-
-    def do(self, button: str, label: str, **fields: str) -> str:
-        """Press, confirm, and give what the page tells of it."""
-        self.binlake.get_by_role("button", name=button).first.click()
-        dialog = self.binlake.get_by_role("dialog")
-        for name, value in fields.items():
-            dialog.get_by_label(name).fill(value)
-        dialog.get_by_role("button", name=label).click()
-        told = dialog.locator(".note:not(.none)").inner_text()  # not the one that says "asked"
-        dialog.get_by_role("button", name="Close").click()
-        return told
-
-    def runs(self, dag: str) -> list[tuple[str, str, str | None, str]]:
-        """State, run type, user and id of a DAG's runs, in the order they were made."""
-        return self.home.query(
-            "SELECT state, run_type, triggering_user_name, run_id FROM dag_run WHERE dag_id = ? ORDER BY id",
-            f"binlake_shop_{dag}",
-        )
-
-    def await_runs(self, dag: str, count: int) -> None:
-        """That many, all of which succeeded."""
-
-        def done() -> bool:
-            states = [run[0] for run in self.runs(dag)]
-            assert "failed" not in states, (dag, states)
-            return states.count("success") >= count
-
-        wait_for(f"{count} runs of {dag}", RUN_SECONDS, done)
-
-    def execute(self, *statements: str) -> None:
-        self.home.server.execute(*statements, database=DATABASE)
-
-    def assert_equal(self, *tables: str) -> None:
-        for table in tables:
-            path = self.home.config.table_path(TableName(DATABASE, table))
-            comparison.assert_equal(self.home.server, DATABASE, table, path)
 
 
 def hourly() -> tuple[str, datetime]:
@@ -131,12 +61,8 @@ def test_a_newcomer_is_led_to_the_first_snapshot(desk: Desk) -> None:
         "INSERT INTO orders VALUES (1, 'a'), (2, 'b')",
         "INSERT INTO items VALUES (1, 1.25)",
     )
-    name, password = desk.home.admin
-    desk.page.goto(desk.home.url)
-    desk.page.locator("input[name=username]").fill(name)
-    desk.page.locator("input[name=password]").fill(password)
-    desk.page.get_by_role("button", name="Sign in").click()
-    desk.page.get_by_test_id("nav-sidebar").wait_for()  # who goes elsewhere before stays logged out
+    name, _ = desk.home.admin
+    desk.log_in()
     page = desk.open_binlake()
     expect(page.get_by_text("no table has a snapshot yet")).to_be_visible()
     desk.keep("1 to be begun")
@@ -208,7 +134,9 @@ def test_missed_hours_are_made_up_in_order_by_a_backfill_from_the_ui(desk: Desk)
         (row for row in pipeline.metadata_of(desk.home.config).read("runs") if row["kind"] == "sync"),
         key=lambda row: row["batch"],
     )]  # fmt: skip
-    assert [[one["inserted"] for one in tables if one["table"] == f"{DATABASE}.orders"] for tables in made] == [[1]] * 6
+    assert [[table["inserted"] for table in tables if table["table"] == f"{DATABASE}.orders"] for tables in made] == [
+        [1]
+    ] * 6
     page = desk.open_source()
     runs = page.get_by_role("table", name="Runs").get_by_role("link").all_inner_texts()
     assert runs == [f"batch {batch}" for batch in range(HOURS, 0, -1)]
