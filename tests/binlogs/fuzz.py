@@ -60,12 +60,12 @@ def outcome(path: Path, size: int, fill: int) -> str:
     rows, digest, stopped = 0, hashlib.sha256(), 0
     try:
         transport = GuardedTransport(path, fill)
-        for one in read(transport, part, lambda database, table: True, invalid=KEEP_DATES):
-            stopped += isinstance(one, Stopped)
-            if isinstance(one, Mutations):
-                one.batch.validate(full=True)
-                rows += one.batch.num_rows
-                digest.update(repr(one.batch.slice(0, 64).to_pylist()).encode())
+        for item in read(transport, part, lambda database, table: True, invalid=KEEP_DATES):
+            stopped += isinstance(item, Stopped)
+            if isinstance(item, Mutations):
+                item.batch.validate(full=True)
+                rows += item.batch.num_rows
+                digest.update(repr(item.batch.slice(0, 64).to_pylist()).encode())
     except (BinlogError, PositionLost) as error:
         _has_place(error, path)
         return type(error).__name__

@@ -55,20 +55,20 @@ def mutations(emitted: Sequence[Emitted], columns: dict[str, list[Any]]) -> list
     """All that was decoded of one table, as JSON has it; prepared rows where their outcome stands."""
     placed: list[tuple[int, Mutation]] = []
     prepared: dict[str, list[tuple[int, Mutation]]] = {}
-    for one in emitted:
-        if not isinstance(one, Mutations):
+    for item in emitted:
+        if not isinstance(item, Mutations):
             continue
-        declared = [Declared(column.name, *columns[column.name]) for column in one.columns]
-        before, after = (_rows(one.batch.column(side), declared) for side in ("before", "after"))
-        ops, offsets, xids = (one.batch.column(name).to_pylist() for name in ("op", "offset", "xid"))
+        declared = [Declared(column.name, *columns[column.name]) for column in item.columns]
+        before, after = (_rows(item.batch.column(side), declared) for side in ("before", "after"))
+        ops, offsets, xids = (item.batch.column(name).to_pylist() for name in ("op", "offset", "xid"))
         for op, offset, xid, old, new in zip(ops, offsets, xids, before, after, strict=True):
             mutation = [op, None if op == INSERT else old, None if op == DELETE else new]
             (placed if xid is None else prepared.setdefault(xid, [])).append((offset, mutation))
-    for one in emitted:
-        if isinstance(one, XaEvent) and one.what == "committed":
-            rows = prepared.get(one.xid, [])
-            placed += [(one.offset, mutation) for offset, mutation in rows if offset < one.offset]
-            prepared[one.xid] = [row for row in rows if row[0] > one.offset]
+    for item in emitted:
+        if isinstance(item, XaEvent) and item.what == "committed":
+            rows = prepared.get(item.xid, [])
+            placed += [(item.offset, mutation) for offset, mutation in rows if offset < item.offset]
+            prepared[item.xid] = [row for row in rows if row[0] > item.offset]
     return [mutation for _, mutation in sorted(placed, key=lambda item: item[0])]
 
 

@@ -72,7 +72,7 @@ class Fixture:
 def _types(kind: Kind) -> Fixture:
     """Every sample that is short."""
     every = SampleTable.of(kind, "t", invalid_dates=True)
-    short = tuple(one for one in every.samples if not any("REPEAT" in text for text in one.literals))
+    short = tuple(sample for sample in every.samples if not any("REPEAT" in text for text in sample.literals))
     table = SampleTable("t", short, invalid_dates=True)
     sets = ", ".join(f"t.{name} = s.{name}" for name in table.columns)
     changes = (
@@ -177,7 +177,7 @@ def make(fixture: Fixture) -> None:
         server.execute("FLUSH BINARY LOGS")
         shutil.copy(server.datadir / "binlog.000001", HERE / f"{fixture.name}.000001")
     (HERE / f"{fixture.name}.000001").chmod(0o644)
-    lines = [json.dumps(one, ensure_ascii=False) for one in mutations]
+    lines = [json.dumps(mutation, ensure_ascii=False) for mutation in mutations]
     text = json.dumps({**expected, "mutations": []}, ensure_ascii=False, indent=1)
     text = text.replace('"mutations": []', '"mutations": [\n  ' + ",\n  ".join(lines) + "\n ]")
     (HERE / f"{fixture.name}.json").write_text(text + "\n")

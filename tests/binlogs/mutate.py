@@ -38,14 +38,14 @@ def events(data: bytes) -> tuple[list[Event], bool]:
     """Of a whole file; whether it has checksums."""
     size = HEADER.unpack_from(data, len(MAGIC))[3]
     checksum = 4 if data[len(MAGIC) + size - 5] == 1 else 0
-    found: list[Event] = []
+    events: list[Event] = []
     at = len(MAGIC)
     while at < len(data):
         timestamp, kind, server_id, size, _, flags = HEADER.unpack_from(data, at)
         tail = 4 if kind == EventType.FORMAT_DESCRIPTION else checksum  # that one always has a checksum
-        found.append(Event(timestamp, kind, server_id, flags, data[at + HEADER_SIZE : at + size - tail]))
+        events.append(Event(timestamp, kind, server_id, flags, data[at + HEADER_SIZE : at + size - tail]))
         at += size
-    return found, bool(checksum)
+    return events, bool(checksum)
 
 
 def assemble(parts: list[Event], *, checksum: bool, start: int = 0) -> bytes:

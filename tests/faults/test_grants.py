@@ -68,8 +68,8 @@ def test_all_of_them_are_enough(server: Server, database: str, account: Endpoint
         for privilege in set(PRIVILEGES[server.kind]) & set(USES):
             USES[privilege](source, TableName(database, "t"))
         assert locked(source, "flush", TableName(database, "t")) == "flush"
-    found = checks(account, database, lake)
-    assert {text.partition(" ")[0] for ok, text in found if ok is not True} == {"sync_binlog"}  # as our servers are
+    checked = checks(account, database, lake)
+    assert {text.partition(" ")[0] for ok, text in checked if ok is not True} == {"sync_binlog"}  # as our servers are
 
 
 def checks(account: Endpoint, database: str, lake: Path) -> list[tuple[object, str]]:

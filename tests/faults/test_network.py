@@ -87,8 +87,8 @@ def test_a_reader_that_is_cut_off_anywhere_has_given_no_row_twice_and_a_rerun_gi
         proxy.cut_after = cut
         given: list[dict[str, Any]] = []
         with fails_at_once():
-            for one in read(through, changes, lambda schema, table: schema == database):
-                given += rows([one])
+            for item in read(through, changes, lambda schema, table: schema == database):
+                given += rows([item])
         for table in ("id,v", "id,v,w"):
             kind = [row for row in given if ",".join(row["after"] or row["before"]) == table]
             assert kind == [row for row in direct if ",".join(row["after"] or row["before"]) == table][: len(kind)]

@@ -102,9 +102,9 @@ def test_what_an_unfinished_batch_did_is_told_by_the_sync_that_finishes_it(
         ready.sync()
     capsys.readouterr()
     assert command(ready, "sync", "--json") == 3
-    told = json.loads(capsys.readouterr().out)
-    assert told["message"].startswith("nothing new")
-    (finished,) = told["earlier"]
+    run = json.loads(capsys.readouterr().out)
+    assert run["message"].startswith("nothing new")
+    (finished,) = run["earlier"]
     assert {(table["table"], table["status"]) for table in finished["tables"]} == {
         (f"{ready.database}.t", "stopped"),
         (f"{ready.database}.u", "following"),

@@ -207,18 +207,18 @@ def row_changes(
     world: World, name: TableName, keys: list[int], what: str, value: Callable[[], int]
 ) -> list[tuple[Row | None, Row | None]]:
     """Rows with these keys are inserted, else updated, deleted or moved; a table without a key gets twins."""
-    found = world.server.tables[name]
-    rows: dict[int | None, Row] = {row[0]: row for row in found.rows}
+    table = world.server.tables[name]
+    rows: dict[int | None, Row] = {row[0]: row for row in table.rows}
     changes: list[tuple[Row | None, Row | None]] = []
     for key in dict.fromkeys(keys):
-        old, rest = rows.get(key), (value(),) * (len(found.schema.columns) - 1)
+        old, rest = rows.get(key), (value(),) * (len(table.schema.columns) - 1)
         new: Row | None = (key, *rest)
         if old is not None and what == "delete":
             new = None
         elif old is not None and what == "move" and key + 4 not in rows:
             new = (key + 4, *rest)
         changes.append((old, new))
-        if what == "twins" and not found.schema.key:
+        if what == "twins" and not table.schema.key:
             changes.append((None, new))
     return changes
 
@@ -293,10 +293,10 @@ def version_as_product(patch: pytest.MonkeyPatch) -> None:
 def steps_numbered_anew(patch: pytest.MonkeyPatch) -> None:
     """A retry counts from one those steps that are left."""
 
-    def left(self: Any, one: Any, number: int, step: Any) -> None:
-        done = one.recorded % STEPS_PER_BATCH if one.recorded // STEPS_PER_BATCH == self._batch else 0
+    def left(self: Any, progress: Any, number: int, step: Any) -> None:
+        done = progress.recorded % STEPS_PER_BATCH if progress.recorded // STEPS_PER_BATCH == self._batch else 0
         if number > done:
-            run(self, one, number - done, step)
+            run(self, progress, number - done, step)
 
     run = apply._Group._step
     patch.setattr(apply._Group, "_step", left)

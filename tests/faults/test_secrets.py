@@ -81,8 +81,8 @@ def test_no_error_no_traceback_and_no_repr_holds_the_password(server: Server, ke
             assert PASSWORD not in text
         assert PASSWORD.encode() not in pickle.dumps(error)  # as Spark's workers send it
     with Source.open(endpoint(server.port)) as source:
-        for one in (source, source.transport(SERVER_ID), source.endpoint):
-            assert PASSWORD not in repr(one)
+        for holder in (source, source.transport(SERVER_ID), source.endpoint):
+            assert PASSWORD not in repr(holder)
 
 
 def modes(folder: Path) -> set[tuple[str, int]]:
@@ -157,7 +157,7 @@ def test_runs_that_fail_tell_neither_password_nor_rows(mirror: Mirror, keeper: s
     assert "ended with 3" in second
     assert "guarded failed" in second
     assert watch.jobs_seen
-    assert not watch.found
+    assert not watch.leaks
     assert PASSWORD not in first + second
     assert VALUE not in first + second
     for name in ("runs", "batches", "lease", "watermarks", "ddl_history", "quarantine", "schemas"):

@@ -90,8 +90,8 @@ def disk() -> Iterator[Callable[..., Disk]]:
         return mounted[-1]
 
     yield mount
-    for one in reversed(mounted):
-        one.unmount()
+    for disk in reversed(mounted):
+        disk.unmount()
 
 
 # the mirror ----------------------------------------------------------------------------------------------------------

@@ -161,8 +161,8 @@ def test_settings_that_would_be_overlooked_are_refused(extra: dict[str, object])
 
 def test_each_authority_has_a_store_for_java_of_its_own(authority: Authority, stranger: Authority) -> None:
     stores = []
-    for one in (authority, stranger):
-        endpoint = Endpoint("127.0.0.1", 3306, "u", "p", (("ca", str(one.pem)),))
+    for issuer in (authority, stranger):
+        endpoint = Endpoint("127.0.0.1", 3306, "u", "p", (("ca", str(issuer.pem)),))
         stores.append(jdbc.connection_options(endpoint, mariadb=False)["trustCertificateKeyStoreUrl"])
     assert stores[0] != stores[1]
 

@@ -44,15 +44,15 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def config(disk: Path) -> PipelineConfig:
     """A source whose lake was begun there."""
-    found = PipelineConfig.model_validate(
+    config = PipelineConfig.model_validate(
         {
             "source": {"name": "shop", "connection": "shop", "server_id": 4001},
             "tables": {"include": ["shop.*"]},
             "lake": {"path": str(disk)},
         }
     )
-    with lease.held(metadata_of(found)):
-        return found
+    with lease.held(metadata_of(config)):
+        return config
 
 
 def fill(disk: Path) -> None:

@@ -93,10 +93,10 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
             "ALTER TABLE computed ADD twice INT AS (id * 2) STORED",
             database=airflow.database,
         )
-        told = airflow.folder / "lineage.json"
-        transport = json.dumps({"type": "file", "log_file_path": str(told), "append": True})
+        events = airflow.folder / "lineage.json"
+        transport = json.dumps({"type": "file", "log_file_path": str(events), "append": True})
         said = airflow.run("dags", "test", SYNC, AIRFLOW__OPENLINEAGE__TRANSPORT=transport)
-        assert_lineage(airflow, told)
+        assert_lineage(airflow, events)
         assert "batch 1 was begun before" in said
         assert "batch 1 recorded" in said
         assert "batch 2 recorded" in said
@@ -136,21 +136,23 @@ def with_examples(home: AirflowHome) -> dict[str, str]:
     """Variables for a process that looks at binlake's examples, too."""
     folders = {"dags-folder": home.folder / "dags", "examples": EXAMPLES}
     bundle = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    told = [{"name": name, "classpath": bundle, "kwargs": {"path": str(path)}} for name, path in folders.items()]
-    return {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(told)}
+    bundles = [{"name": name, "classpath": bundle, "kwargs": {"path": str(path)}} for name, path in folders.items()]
+    return {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
 
 
-def assert_lineage(home: AirflowHome, told: Path) -> None:
+def assert_lineage(home: AirflowHome, file: Path) -> None:
     """Of the second batch, as OpenLineage's own listener sends it to a file."""
-    events = [json.loads(line) for line in told.read_text().splitlines()]
+    events = [json.loads(line) for line in file.read_text().splitlines()]
     (merged,) = [
         event for event in events if event["eventType"] == "COMPLETE" and event["job"]["name"] == f"{SYNC}.merge"
     ]
     source = f"mysql://127.0.0.1:{home.server.port}"
     names = {f"{home.database}.{table}" for table in ("orders", "odd.name; x")}
-    assert {(one["namespace"], one["name"]) for one in merged["inputs"]} >= {(source, name) for name in names}
+    assert {(dataset["namespace"], dataset["name"]) for dataset in merged["inputs"]} >= {
+        (source, name) for name in names
+    }
     place = home.config.table_path(TableName(home.database, "orders"))
-    (orders,) = [one for one in merged["outputs"] if (one["namespace"], one["name"]) == ("file", place)]
+    (orders,) = [dataset for dataset in merged["outputs"] if (dataset["namespace"], dataset["name"]) == ("file", place)]
     assert [field["name"] for field in orders["facets"]["schema"]["fields"]] == ["id", "note"]
     (note,) = orders["facets"]["columnLineage"]["fields"]["note"]["inputFields"]
     assert (note["namespace"], note["name"], note["field"]) == (source, f"{home.database}.orders", "note")
@@ -158,9 +160,9 @@ def assert_lineage(home: AirflowHome, told: Path) -> None:
 
 def assert_linked(home: AirflowHome) -> None:
     """Each task that carried a batch leads to the batch's page, the others to the source's."""
-    found = home.query("SELECT task_id, value FROM xcom WHERE key = '_link_PageLink'")
-    links = {task: set() for task, _ in found}  # type: dict[str, set[str]]
-    for task, link in found:
+    rows = home.query("SELECT task_id, value FROM xcom WHERE key = '_link_PageLink'")
+    links = {task: set() for task, _ in rows}  # type: dict[str, set[str]]
+    for task, link in rows:
         links[task].add(str(link).strip('"').partition("/plugin/binlake/binlake/?")[2])
     assert links["preflight"] == {"source=shop"}
     assert links["unfinished.record"] == {"source=shop&batch=1"}
@@ -220,15 +222,15 @@ def assert_verified(home: AirflowHome, tables: int) -> None:
     ((left,),) = home.query(
         "SELECT value FROM xcom WHERE dag_id = ? AND task_id = 'verify' AND key = 'return_value'", VERIFY
     )
-    told = json.loads(left)
-    assert (told["equal"], told["tables"], told["verified_through"]) == (True, tables, 2)
+    stored = json.loads(left)
+    assert (stored["equal"], stored["tables"], stored["verified_through"]) == (True, tables, 2)
     (noted,) = pipeline.metadata_of(home.config).read("runs", where="kind = 'verify'")
     assert not noted["why_spark"]
 
 
 def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
     assert watch.jobs_seen
-    assert not watch.found
+    assert not watch.leaks
     assert home.files_with(PASSWORD) == []
     assert home.files_with("p4ss%25w") == []
     assert home.database_file.stat().st_size > 100_000
@@ -236,16 +238,16 @@ def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
 
 def drivers(home: AirflowHome) -> dict[int, int]:
     """The JVMs that run this home's jobs, with the process that submitted each; not those that launch them."""
-    found: dict[int, int] = {}
+    parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         try:
             arguments = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
             is_driver = arguments.partition(b"\0")[0].endswith(b"/java") and b"launcher.Main" not in arguments
             if is_driver and b"deploy.SparkSubmit" in arguments and str(home.yaml).encode() in arguments:
-                found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    return found
+    return parents
 
 
 def assert_a_killed_task_takes_its_driver_along(home: AirflowHome) -> None:
@@ -282,8 +284,8 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
 def page_dag(words: str) -> str:
     """The text of the DAG in plugins/README.md that has these words."""
     blocks = [block.partition("```")[0] for block in PAGE.read_text().split("```python\n")]
-    (found,) = [block for block in blocks if words in block]
-    return found
+    (block,) = [block for block in blocks if words in block]
+    return block
 
 
 def logs(home: AirflowHome, dag: str) -> str:

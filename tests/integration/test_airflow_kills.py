@@ -43,7 +43,7 @@ def config_of(home: AirflowHome, source: str) -> PipelineConfig:
 
 def drivers(home: AirflowHome, source: str) -> set[int]:
     """The JVMs of the source's jobs; not those that launch them."""
-    found: set[int] = set()
+    pids: set[int] = set()
     file = str(home.yaml.with_name(f"{source}.yaml")).encode()
     for entry in Path("/proc").iterdir():
         try:
@@ -52,8 +52,8 @@ def drivers(home: AirflowHome, source: str) -> set[int]:
             continue
         is_java = arguments.partition(b"\0")[0].endswith(b"/java") and b"launcher.Main" not in arguments
         if is_java and file in arguments:
-            found.add(int(entry.name))
-    return found
+            pids.add(int(entry.name))
+    return pids
 
 
 def called(home: AirflowHome, method: str, path: str, token: str | None, **body: Any) -> Any:

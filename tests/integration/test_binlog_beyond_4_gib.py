@@ -66,10 +66,10 @@ def test_rows_beyond_4_gib(server: Server, database: str, tmp_path: Path, place:
                                                                   (transport, part)))  # fmt: skip
     assert [row["after"] for row in there] == [{"id": n, "v": "v" * (n * 15)} for n in range(20)]
     assert [row["offset"] - target for row in there] == [row["offset"] - made.part.start for row in here]
-    limits = [(one.start_offset - target, one.gtid) for one in transaction_boundaries(transport, part)]
+    limits = [(boundary.start_offset - target, boundary.gtid) for boundary in transaction_boundaries(transport, part)]
     assert limits == [
-        (one.start_offset - made.part.start, one.gtid)
-        for one in transaction_boundaries(FileTransport(server.datadir), made.part)
+        (boundary.start_offset - made.part.start, boundary.gtid)
+        for boundary in transaction_boundaries(FileTransport(server.datadir), made.part)
     ]
     later = Slice(part.file, target + limits[10][0], part.stop, 0, False)
     assert [row["after"]["id"] for row in rows(read_all(transport, later, database))] == list(range(10, 20))

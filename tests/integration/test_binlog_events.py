@@ -36,7 +36,7 @@ def test_transactions_statements_and_order(server: Server, database: str) -> Non
         run("INSERT INTO a VALUES (7, 7, 'x')", "DELETE FROM a WHERE id < 3")
     for transport in transports(server).values():
         emitted = read_all(transport, made.part, database)
-        kinds = [type(one).__name__ for one in emitted]
+        kinds = [type(item).__name__ for item in emitted]
         assert kinds == ["Mutations", "Mutations", "Statement", "Mutations", "SliceSummary"]
         statement = emitted[2]
         assert isinstance(statement, Statement)
@@ -81,12 +81,12 @@ def test_statements_tell_of_their_session(server: Server, database: str) -> None
         "SET timestamp = 9.75": ("ADD f INT", {"began": 9, **({"explicit_timestamps": None} if mysql else {})}),
     }
     server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
-    for setting, (clause, told) in asks.items():
+    for setting, (clause, expected) in asks.items():
         with written(server) as made:
             server.execute(setting, f"ALTER TABLE t {clause}", database=database)
         for transport in transports(server).values():
-            (statement,) = (one for one in read_all(transport, made.part, database) if isinstance(one, Statement))
-            assert {name: getattr(statement.session, name) for name in told} == told, clause
+            (statement,) = (item for item in read_all(transport, made.part, database) if isinstance(item, Statement))
+            assert {name: getattr(statement.session, name) for name in expected} == expected, clause
 
 
 def test_unwanted_tables_are_stepped_over(server: Server, database: str) -> None:
@@ -94,7 +94,7 @@ def test_unwanted_tables_are_stepped_over(server: Server, database: str) -> None
     with written(server) as made:
         server.execute("INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)", database=database)
     emitted = list(read(from_server(server), made.part, lambda schema, table: table == "b"))
-    assert [one.name.table for one in emitted if isinstance(one, Mutations)] == ["b"]
+    assert [item.name.table for item in emitted if isinstance(item, Mutations)] == ["b"]
 
 
 def test_xa(server: Server, database: str) -> None:
@@ -106,9 +106,9 @@ def test_xa(server: Server, database: str) -> None:
         server.execute("XA START 'o'", "INSERT INTO a VALUES (3)", "XA END 'o'", "XA COMMIT 'o' ONE PHASE",
                        "INSERT INTO a VALUES (4)", database=database)  # fmt: skip
     emitted = read_all(from_server(server), made.part, database)
-    assert not [one for one in emitted if isinstance(one, Statement)]
-    outcomes = {one.xid: one.what for one in emitted if isinstance(one, XaEvent) and one.what != "prepared"}
-    prepared = [one.xid for one in emitted if isinstance(one, XaEvent) and one.what == "prepared"]
+    assert not [item for item in emitted if isinstance(item, Statement)]
+    outcomes = {item.xid: item.what for item in emitted if isinstance(item, XaEvent) and item.what != "prepared"}
+    prepared = [item.xid for item in emitted if isinstance(item, XaEvent) and item.what == "prepared"]
     assert sorted(prepared) == sorted(outcomes)
     seen = {row["after"]["id"]: row["xid"] for row in rows(emitted)}
     assert seen[1] == "X'78',X'79',7"
@@ -159,7 +159,7 @@ def test_invalid_dates(server: Server, database: str, invalid: str) -> None:
         "SELECT CAST(d AS CHAR), CAST(t AS CHAR), CAST(s AS CHAR) FROM a WHERE id=1", database=database
     )
     failed = read_all(from_server(server), made.part, database)
-    stops = [one for one in failed if isinstance(one, Stopped)]
+    stops = [item for item in failed if isinstance(item, Stopped)]
     assert len(stops) == 1
     assert stops[0].name.table == "a"
     assert invalid not in stops[0].reason + stops[0].remedy
@@ -182,7 +182,7 @@ def test_partial_information_stops_the_table(
     server.execute("CREATE TABLE a (id INT PRIMARY KEY, v INT)", "INSERT INTO a VALUES (1, 1)", database=database)
     with server.setting(setting, value), written(server) as made:
         server.execute("UPDATE a SET v = 2", database=database)
-    stopped = [one for one in read_all(from_server(server), made.part, database) if isinstance(one, Stopped)]
+    stopped = [item for item in read_all(from_server(server), made.part, database) if isinstance(item, Stopped)]
     assert len(stopped) == 1
     assert remedy in stopped[0].remedy
 
@@ -206,7 +206,7 @@ def test_compressed_transactions(server: Server, database: str) -> None:
         assert rows(emitted)[0]["after"]["v"] == "ab" * 5000
         sequence = [(r["offset"], r["row"]) for r in rows(emitted)]
         assert sequence == sorted(set(sequence))
-        assert "c" * 500 in next(one.text for one in emitted if isinstance(one, Statement))
+        assert "c" * 500 in next(item.text for item in emitted if isinstance(item, Statement))
 
 
 def test_tagged_gtid(mysql_server: Server) -> None:

@@ -59,10 +59,10 @@ def test_the_others_are_as_they_were(server: Server, database: str, excluded: se
     wanted = lambda schema, table: frozenset(excluded) if schema == database else False  # noqa: E731
     emitted = list(read(from_server(server), made.part, wanted))
     kept = ["id", *(name for name in DECLARED if name not in excluded)]
-    for one in emitted:
-        if isinstance(one, Mutations):
-            assert [column.name for column in one.columns] == kept
-            assert [field.name for field in one.batch.schema.field("after").type] == kept
+    for item in emitted:
+        if isinstance(item, Mutations):
+            assert [column.name for column in item.columns] == kept
+            assert [field.name for field in item.batch.schema.field("after").type] == kept
     for row in whole:
         for image in ("before", "after"):
             row[image] = row[image] and {name: row[image][name] for name in kept}

@@ -43,7 +43,7 @@ def test_a_transaction_of_many_pieces(mysql_server: Server, monkeypatch: pytest.
     assert len({order(row) for row in whole}) == len(whole) == 2000 + 500 + 700 + 2000 + 500
     texts = {row["after"]["id"]: row["after"]["v"] for row in rows(emitted, "a") if row["op"] == 2}
     assert texts == {n: chr(97 + n % 26) * (n % 300) + "!" for n in range(1, 501)}
-    assert {one.name.table for one in emitted if isinstance(one, Mutations)} == {"a", "b", "unwanted"}
+    assert {item.name.table for item in emitted if isinstance(item, Mutations)} == {"a", "b", "unwanted"}
 
 
 def _body(data: bytes, promised: int, algorithm: int = 0) -> bytes:
@@ -67,11 +67,11 @@ EVENTS = _event(19) + _event(5000) + _event(40)
 def test_pieces_hold_whole_events(monkeypatch: pytest.MonkeyPatch, piece: int, algorithm: int) -> None:
     monkeypatch.setattr(payload, "PIECE", piece)
     body = pa.py_buffer(_body(EVENTS, len(EVENTS), algorithm))
-    found = [buffer[:size].tobytes() for buffer, size in payload.pieces(body)]
-    assert b"".join(found) == EVENTS
-    assert all(one in (EVENTS, EVENTS[:19], EVENTS[19:], EVENTS[19:5019], EVENTS[5019:], EVENTS[:5019])
-               for one in found)  # fmt: skip
-    assert len(found) > 1 or piece > 4096
+    pieces = [buffer[:size].tobytes() for buffer, size in payload.pieces(body)]
+    assert b"".join(pieces) == EVENTS
+    assert all(piece in (EVENTS, EVENTS[:19], EVENTS[19:], EVENTS[19:5019], EVENTS[5019:], EVENTS[:5019])
+               for piece in pieces)  # fmt: skip
+    assert len(pieces) > 1 or piece > 4096
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,12 @@ def events(printed: tuple[int, str, str]) -> list[dict[str, Any]]:
     """Without the sets of executed GTIDs, which the package fails on where other tests made tags."""
     code, out, err = printed
     assert (code, err) == (0, "") or "left out what is here in PREVIOUS_GTIDS events" in err
-    return [one for one in lines((0, out, "")) if one["type"] != "PREVIOUS_GTIDS"]
+    return [line for line in lines((0, out, "")) if line["type"] != "PREVIOUS_GTIDS"]
 
 
-def mutations(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def mutations(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """In the order of the log, without the texts of invalid dates, which the package doesn't have."""
-    rows = [line for line in found if "op" in line]
+    rows = [line for line in events if "op" in line]
     for row in rows:
         for side in ("before", "after"):
             if row[side]:
@@ -168,9 +168,9 @@ def test_a_table_that_the_package_cannot_read_stops_and_the_others_go_on(
     for number in range(2):
         server.execute(f"INSERT INTO odd (id) VALUES ({number})", f"INSERT INTO t VALUES ({number})", database=database)
     code, out, err = run(capsys, server, "--start", start, "--format", "json", *THROUGH)
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [line.get("stopped") or line["after"]["id"] for line in found] == [f"{database}.odd", 0, 1]
-    assert "which it doesn't know" in found[0]["reason"]
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [line.get("stopped") or line["after"]["id"] for line in events] == [f"{database}.odd", 0, 1]
+    assert "which it doesn't know" in events[0]["reason"]
     assert code == 3
     assert "→" in err
 
@@ -232,8 +232,8 @@ def test_a_set_of_gtids_with_tags_costs_no_rows(mysql_server: Server, capsys: py
     )
     start = head(server).partition(":")[0]
     server.execute("INSERT INTO tagged.t VALUES (2)", "DROP DATABASE tagged")
-    found = lines(run(capsys, server, "--start", start, "--table", "tagged.*", "--format", "json", *THROUGH))
-    assert found[0]["after"] == {"id": 2}
+    events = lines(run(capsys, server, "--start", start, "--table", "tagged.*", "--format", "json", *THROUGH))
+    assert events[0]["after"] == {"id": 2}
     code, _, err = run(capsys, server, "--start", start, "--events", *THROUGH)
     assert code == 3
     assert "PREVIOUS_GTIDS events, where it fails" in err

@@ -54,7 +54,7 @@ def everything(server: Server, samples: SampleTable) -> list[Emitted]:
             + ", ".join(f"a.{name} = b.{name}" for name in samples.columns)
             + " WHERE a.id BETWEEN 1000 AND 1999",
             "DELETE FROM samples WHERE id >= 2000",
-            *(one.strip() for one in CHANGES.split(";")),
+            *(change.strip() for change in CHANGES.split(";")),
             database=DATABASE,
         )
     return list(read(FileTransport(server.datadir), made.part, lambda *_: True, invalid=KEEP_ALL))

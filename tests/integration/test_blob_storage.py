@@ -127,8 +127,8 @@ def test_those_who_race_without_spark_lose_no_commit(store: BlobStorage) -> None
     write_deltalake(path, pa.table({"n": pa.array([], pa.int64())}), storage_options=options)
 
     def append(number: int) -> None:
-        for one in range(5):
-            write_deltalake(path, pa.table({"n": [10 * number + one]}), mode="append", storage_options=options)
+        for turn in range(5):
+            write_deltalake(path, pa.table({"n": [10 * number + turn]}), mode="append", storage_options=options)
 
     writers = [threading.Thread(target=append, args=(number,)) for number in range(3)]
     for writer in writers:
@@ -165,7 +165,7 @@ def test_files_are_written_read_listed_and_removed(store: BlobStorage) -> None:
     files.write_if_absent(f"{folder}/once", "first")
     with pytest.raises(FileExistsError):
         files.write_if_absent(f"{folder}/once", "second")
-    assert sorted((one.name, one.bytes) for one in files.list_files(folder)) == [
+    assert sorted((file.name, file.bytes) for file in files.list_files(folder)) == [
         ("deep/large", len(large)), ("once", 5), ("small é", 4),
     ]  # fmt: skip
     assert files.subfolders(folder) == ["deep"]
@@ -205,7 +205,7 @@ def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
         session.tell_store(spark.sparkContext, lake)
         checks = list(lake_checks(config_of(lake), lambda _: spark))
     session.tell_store(spark.sparkContext, LAKE)
-    assert [(check.name, check.ok) for check in checks] == [(f"lake by {one}", False) for one in LIBRARIES]
+    assert [(check.name, check.ok) for check in checks] == [(f"lake by {library}", False) for library in LIBRARIES]
     for check in checks:
         assert remedy in check.remedy, check
         assert "<" not in check.found
@@ -214,7 +214,9 @@ def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
 
 def test_the_doctor_writes_and_reads_by_each_library(spark: SparkSession, store: BlobStorage) -> None:
     checks = list(lake_checks(config_of(f"{LAKE}/doctor"), lambda _: spark))
-    assert [(check.name, check.ok) for check in checks] == [(f"lake by {one}", True) for one in LIBRARIES], checks
+    assert [(check.name, check.ok) for check in checks] == [(f"lake by {library}", True) for library in LIBRARIES], (
+        checks
+    )
 
 
 def config_of(lake: str) -> PipelineConfig:

@@ -100,9 +100,9 @@ def test_only_databases_that_hold_included_tables_are_asked(mirror: Mirror) -> N
     )
     with opened(mirror.origin) as source:
         assert isinstance(source, Source)
-        found = unlogged_cascades(source, included_databases(source, mirror.config))
+        cascades = unlogged_cascades(source, included_databases(source, mirror.config))
     far = Cascade(TableName(here, "below"), TableName(there, "above"), "far", ("b",), ("id",), "RESTRICT", "CASCADE")
-    assert found == (far,)
+    assert cascades == (far,)
 
 
 @pytest.fixture(scope="session")

@@ -150,9 +150,9 @@ def _version(text: str) -> Version:
 def cases(names: Iterable[str], server: Server) -> list[Case]:
     """Those of these names whose statements the server knows."""
     paths = CASES | REPORTS
-    found = [read_case(name, paths[name].read_text(encoding="utf-8")) for name in names]
+    read = [read_case(name, paths[name].read_text(encoding="utf-8")) for name in names]
     version = _version(server.variable("version"))
-    return [case for case in found if case.is_known_to(server.kind, version)]
+    return [case for case in read if case.is_known_to(server.kind, version)]
 
 
 def selected(items: Iterable[pytest.Item], kind: str) -> list[str]:
@@ -175,18 +175,18 @@ def mirrored(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mirrored]:  # fmt: skip
     server = shared_servers.of(request.param)
-    found = {case.name: case for case in cases(selected(request.session.items, request.param), server)}
+    by_name = {case.name: case for case in cases(selected(request.session.items, request.param), server)}
     folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
     mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])
-    _run(server, list(found.values()), 0)
+    _run(server, list(by_name.values()), 0)
     mirror.follow_from_here()
-    if any(case.has_snapshot for case in found.values()):
+    if any(case.has_snapshot for case in by_name.values()):
         mirror.snapshot()
-    for part in range(1, max((len(case.parts) for case in found.values()), default=0)):
-        _run(server, list(found.values()), part)
+    for part in range(1, max((len(case.parts) for case in by_name.values()), default=0)):
+        _run(server, list(by_name.values()), part)
         mirror.sync_cut_off(random.Random(part), SHARE, MOST)
-    yield Mirrored(mirror, found)
-    for case in found.values():
+    yield Mirrored(mirror, by_name)
+    for case in by_name.values():
         server.execute(f"DROP DATABASE IF EXISTS {mysql_quote(case.database)}")
 
 
@@ -234,7 +234,7 @@ def test_the_lake_is_what_the_server_is(request: pytest.FixtureRequest, mirrored
     assert not gone & living.keys()
     with Source.open(mirror.endpoint) as source:
         listed = catalog.included_tables(source, mirror.config)
-        names = {found.table for found in listed if found.database == case.database}
+        names = {name.table for name in listed if name.database == case.database}
         assert names == living.keys(), "tables on the server, and those followed"
         for table in sorted(names - expected.keys()):
             path = mirror.config.table_path(TableName(case.database, table))

@@ -41,7 +41,7 @@ SHOWN = {
 
 def defaults() -> list[tuple[LakeColumn, str]]:
     """Every column of the samples with each constant that it can have by default, and that of NOT NULL."""
-    found: dict[tuple[str, str], tuple[LakeColumn, str]] = {}
+    columns: dict[tuple[str, str], tuple[LakeColumn, str]] = {}
 
     def keep(column: Column) -> None:
         try:
@@ -49,7 +49,7 @@ def defaults() -> list[tuple[LakeColumn, str]]:
         except NotConstant:
             return
         if text is not None:
-            found[str(column), text] = (columns_of([column], FAIL)[0], text)
+            columns[str(column), text] = (columns_of([column], FAIL)[0], text)
 
     for sample in SAMPLES:
         flavour = sample.only or "mariadb"
@@ -61,7 +61,7 @@ def defaults() -> list[tuple[LakeColumn, str]]:
             keep(column if clause else replace(column, nullable=False, default=None))
             for shown in SHOWN.get(column.type, ()):
                 keep(replace(column, default=shown, default_is_expression=False))
-    return list(found.values())
+    return list(columns.values())
 
 
 def test_constants_of_every_type_are_those_of_spark(spark: SparkSession) -> None:
@@ -132,21 +132,21 @@ def cast_here(value: Any, before: pa.DataType, after: pa.DataType) -> list[Any]:
 def test_casts_are_those_of_spark(spark: SparkSession) -> None:
     """A value that is cast here is what Spark makes of it; one that isn't may be refused by Spark, too."""
     pairs = [pair for pair in itertools.product(KINDS, KINDS) if pair[0] != pair[1]]
-    known = [(one, other) for one, other in pairs if casts.is_known(KINDS[one], KINDS[other])]
+    known = [(before, after) for before, after in pairs if casts.is_known(KINDS[before], KINDS[after])]
     assert len(known) > 150
     given = {kind: values(arrow) for kind, arrow in KINDS.items()}
     most = max(map(len, given.values()))
     rows = pa.table(
         {kind: pa.array([*all_, *[None] * (most - len(all_))], KINDS[kind]) for kind, all_ in given.items()}
     )
-    expressions = [f"try_cast(`{one}` AS {other}) AS `{one} {other}`" for one, other in known]
+    expressions = [f"try_cast(`{before}` AS {after}) AS `{before} {after}`" for before, after in known]
     by_spark = spark.createDataFrame(rows).selectExpr(*expressions).toArrow()
     wrong = []
-    for one, other in known:
-        told = by_spark[f"{one} {other}"].to_pylist()
-        for value, theirs in zip(given[one], told, strict=False):
-            ours = cast_here(value, KINDS[one], KINDS[other])
+    for before, after in known:
+        theirs_by_row = by_spark[f"{before} {after}"].to_pylist()
+        for value, theirs in zip(given[before], theirs_by_row, strict=False):
+            ours = cast_here(value, KINDS[before], KINDS[after])
             if ours and repr(ours[0]) != repr(theirs):
-                wrong.append((one, other, value, ours[0], theirs))
-        assert cast_here(None, KINDS[one], KINDS[other]) == [None]
+                wrong.append((before, after, value, ours[0], theirs))
+        assert cast_here(None, KINDS[before], KINDS[after]) == [None]
     assert not wrong, "\n".join(map(str, wrong))

@@ -71,18 +71,18 @@ def test_columns(server: Server, database: str) -> None:
         "g INT AS (i + 1) VIRTUAL, s INT AS (i + 1) STORED, h INT INVISIBLE, f FLOAT(7,3), t TIME(2), "
         "ex VARCHAR(40) DEFAULT (UUID())",
     )
-    found = {column.name: column for column in schema.columns}
-    assert (found["i"].unsigned, found["i"].length) == (True, None)
-    assert (found["b"].length, found["b"].default, found["u"].length) == (1, "1", None)
-    assert (found["d"].precision, found["d"].scale, found["d"].default) == (9, 2, "1.50")
-    assert (found["x"].length, found["x"].default) == (9, "b'101'")
-    assert (found["v"].charset, found["v"].length, found["v"].default) == ("latin1", 20, "it's")
-    assert (found["w"].default, found["n"].default, found["bn"].default) == ("NULL", None, "0x6162")
-    assert (found["ts"].fraction, found["ts"].default_is_expression, found["ts"].default) == (3, True, None)
-    assert found["ex"].default_is_expression
-    assert (found["g"].generated, found["s"].generated, found["h"].invisible) == (True, True, True)
-    assert (found["f"].precision, found["f"].scale, found["t"].fraction) == (7, 3, 2)
-    assert (found["i"].zerofill, found["s"].zerofill) == (5, 0)
+    columns = {column.name: column for column in schema.columns}
+    assert (columns["i"].unsigned, columns["i"].length) == (True, None)
+    assert (columns["b"].length, columns["b"].default, columns["u"].length) == (1, "1", None)
+    assert (columns["d"].precision, columns["d"].scale, columns["d"].default) == (9, 2, "1.50")
+    assert (columns["x"].length, columns["x"].default) == (9, "b'101'")
+    assert (columns["v"].charset, columns["v"].length, columns["v"].default) == ("latin1", 20, "it's")
+    assert (columns["w"].default, columns["n"].default, columns["bn"].default) == ("NULL", None, "0x6162")
+    assert (columns["ts"].fraction, columns["ts"].default_is_expression, columns["ts"].default) == (3, True, None)
+    assert columns["ex"].default_is_expression
+    assert (columns["g"].generated, columns["s"].generated, columns["h"].invisible) == (True, True, True)
+    assert (columns["f"].precision, columns["f"].scale, columns["t"].fraction) == (7, 3, 2)
+    assert (columns["i"].zerofill, columns["s"].zerofill) == (5, 0)
 
 
 def test_indexes_and_the_default_character_set(server: Server, database: str) -> None:
@@ -134,7 +134,7 @@ def test_mariadb_types_and_kinds(mariadb_server: Server) -> None:
         "CREATE VIEW kinds.w AS SELECT 1",
     )
     with Source.open(Endpoint("127.0.0.1", mariadb_server.port, "root", "")) as source:
-        kinds = {found.name.table: found.kind for found in list_tables(source) if found.name.database == "kinds"}
+        kinds = {listed.name.table: listed.kind for listed in list_tables(source) if listed.name.database == "kinds"}
         table = read_tables(source, [TableName("kinds", "t")])[TableName("kinds", "t")]
     assert kinds == {"t": "BASE TABLE", "v": "SYSTEM VERSIONED", "s": "SEQUENCE", "w": "VIEW"}
     assert [column.type for column in table.schema.columns] == ["uuid", "inet4", "inet6", "longtext", "text"]
@@ -165,8 +165,8 @@ def test_tables_whose_names_the_catalog_holds_for_equal(server: Server, database
     names = [TableName(database, table) for table in ("A", "a", "á")]
     server.execute(*(f"CREATE TABLE `{name.table}` (`{name.table}` INT)" for name in names), database=database)
     with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
-        found = read_schemas(source, names)
-        assert {name: [column.name for column in shape.columns] for name, shape in found.items()} == {
+        schemas = read_schemas(source, names)
+        assert {name: [column.name for column in shape.columns] for name, shape in schemas.items()} == {
             name: [name.table] for name in names
         }
         assert read_tables(source, names).keys() == set(names)

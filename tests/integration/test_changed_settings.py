@@ -35,8 +35,8 @@ def columns(mirror: Mirror, table: str = "t") -> list[str]:
 
 
 def statuses(mirror: Mirror) -> dict[str, str]:
-    found = status.read_status(mirror.config).tables
-    return {row["table"].partition(".")[2]: row["status"] for row in found}
+    tables = status.read_status(mirror.config).tables
+    return {row["table"].partition(".")[2]: row["status"] for row in tables}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_or_it_reads_what_it_missed(copied: Mirror, capsys: pytest.CaptureFixtur
     (table,) = copied.sync().tables
     assert (table.status, table.newly_stopped, "table resume" in table.remedy) == ("stopped", True, True)
     report = copied.verify()
-    assert (report.equal, [one.name.table for one in report.unverified]) == (False, ["t"])
+    assert (report.equal, [table.name.table for table in report.unverified]) == (False, ["t"])
     resume = ["table", "resume", "--config", str(copied.write_yaml()), "--table", f"{copied.database}.t", "--why", "w"]
     version = copied.version("t")
     with pytest.MonkeyPatch.context() as variables:

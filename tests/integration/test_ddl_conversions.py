@@ -205,15 +205,15 @@ def fitting(cursor: Cursor, pairs: list[Pair]) -> list[str]:
     cursor.execute(f"CREATE TABLE tried ({columns})")
     cursor.execute("SELECT id FROM samples")
     ids = [str(row[0]) for row in cursor.fetchall()]
-    found: list[str] = []
+    conditions: list[str] = []
     for number, (type_, _, _) in enumerate(pairs):
         insert = f"INSERT INTO tried (v{number}) SELECT v FROM samples WHERE id = "
-        found.append(f"id IN ({','.join(id_ for id_ in ids if taken(cursor, insert + id_))})")
+        conditions.append(f"id IN ({','.join(id_ for id_ in ids if taken(cursor, insert + id_))})")
         if type_ == "BIGINT UNSIGNED":
             # INSERT takes larger DECIMALs; ALTER TABLE of MySQL refuses them as "Truncated incorrect DECIMAL value".
-            found[-1] += " AND v <= 9223372036854775807"
+            conditions[-1] += " AND v <= 9223372036854775807"
     cursor.execute("COMMIT")
-    return found
+    return conditions
 
 
 def changed(cursor: Cursor, type_: str, before: Column, pairs: list[Pair], strict: bool) -> list[Changed]:
@@ -230,12 +230,12 @@ def changed(cursor: Cursor, type_: str, before: Column, pairs: list[Pair], stric
     old = [(values(cursor, column), texts(cursor, column)) for column in columns]
     cursor.execute("SET sql_mode = %s", (MODES[strict],))
     cursor.execute("ALTER TABLE changed " + ", ".join(f"MODIFY v{n} {pair[0]}" for n, pair in enumerate(pairs)))
-    found: list[Changed] = []
+    changes: list[Changed] = []
     for column, (_, shown, promise), (was, text) in zip(columns, pairs, old, strict=True):
         after = Column(**{**vars(shown), "name": column.name})
         both = (text, texts(cursor, after))
-        found.append(Changed(column, after, promise, strict, was, values(cursor, after), both))
-    return found
+        changes.append(Changed(column, after, promise, strict, was, values(cursor, after), both))
+    return changes
 
 
 def promised(cursor: Cursor, shown: dict[str, Column]) -> Iterator[Changed]:
@@ -261,7 +261,7 @@ def as_sent(value: Any) -> str | bytes | None:
     return value if value is None or isinstance(value, bytes) else str(value)
 
 
-def in_the_lake(spark: SparkSession, found: list[Changed]) -> tuple[list[list[Any]], list[list[Any]]]:
+def in_the_lake(spark: SparkSession, changes: list[Changed]) -> tuple[list[list[Any]], list[list[Any]]]:
     """Per change its old values, cast, and its new ones, both as the lake has them: one Spark job for all."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -270,27 +270,27 @@ def in_the_lake(spark: SparkSession, found: list[Changed]) -> tuple[list[list[An
     functions.register(spark)
     columns: list[list[str | bytes | None]] = []
     expressions: list[str] = []
-    for number, one in enumerate(found):
-        columns.append([as_sent(one.old[id_]) for id_ in one.new])
-        columns.append([as_sent(value) for value in one.new.values()])
-        for side, column in (("old", one.before), ("new", one.after)):
+    for number, change in enumerate(changes):
+        columns.append([as_sent(change.old[id_]) for id_ in change.new])
+        columns.append([as_sent(value) for value in change.new.values()])
+        for side, column in (("old", change.before), ("new", change.after)):
             name = f"{side}{number}"
             renamed = Column(**{**vars(column), "name": name})
             expression = datatypes.entry(column).restore(renamed)
             if side == "old":
-                expression = f"CAST({expression} AS {datatypes.delta_type(one.after)})"
+                expression = f"CAST({expression} AS {datatypes.delta_type(change.after)})"
             expressions.append(f"{expression} AS {name}")
     fields = [
         StructField(f"{side}{place}", BinaryType() if any(isinstance(v, bytes) for v in column) else StringType())
-        for (place, side), column in zip(itertools.product(range(len(found)), ("old", "new")), columns, strict=True)
+        for (place, side), column in zip(itertools.product(range(len(changes)), ("old", "new")), columns, strict=True)
     ]
     rows = list(itertools.zip_longest(*columns))
     table = spark.createDataFrame(rows, StructType(fields)).selectExpr(*expressions).collect()
-    sizes = [len(one.new) for one in found]
+    sizes = [len(change.new) for change in changes]
     lists = [[row[place] for row in table] for place in range(len(columns))]
     return (
-        [lists[2 * n][: sizes[n]] for n in range(len(found))],
-        [lists[2 * n + 1][: sizes[n]] for n in range(len(found))],
+        [lists[2 * n][: sizes[n]] for n in range(len(changes))],
+        [lists[2 * n + 1][: sizes[n]] for n in range(len(changes))],
     )
 
 
@@ -298,22 +298,22 @@ def test_every_promise_is_what_the_server_does(
     server: Server, database: str, source: Source, cursor: Cursor, spark: SparkSession
 ) -> None:
     shown = shapes(cursor, source, database, (*TYPES, *OF_KIND[server.kind]))
-    found = list(promised(cursor, shown))
-    assert len(found) > 1000
+    changes = list(promised(cursor, shown))
+    assert len(changes) > 1000
     wrong: list[str] = []
-    for one in found:
-        if one.before.type in ("date", "datetime", "timestamp"):
-            was, is_now = one.texts
-            texts_told = {id_: text and text + one.promise.date_suffix for id_, text in was.items()}
+    for change in changes:
+        if change.before.type in ("date", "datetime", "timestamp"):
+            was, is_now = change.texts
+            texts_told = {id_: text and text + change.promise.date_suffix for id_, text in was.items()}
             if texts_told != is_now:
-                wrong.append(f"{one}: the text {texts_told} is {is_now}")
-        if one.promise.kind == "same":
-            assert datatypes.delta_type(one.before) == datatypes.delta_type(one.after)
-    cast, new = in_the_lake(spark, found)
-    for one, told, is_ in zip(found, cast, new, strict=True):
-        for id_, a, b in zip(one.new, told, is_, strict=True):
+                wrong.append(f"{change}: the text {texts_told} is {is_now}")
+        if change.promise.kind == "same":
+            assert datatypes.delta_type(change.before) == datatypes.delta_type(change.after)
+    cast, new = in_the_lake(spark, changes)
+    for change, cast_values, is_ in zip(changes, cast, new, strict=True):
+        for id_, a, b in zip(change.new, cast_values, is_, strict=True):
             if repr(a) != repr(b):
-                wrong.append(f"{one}: {one.old[id_]!r:.60} became {b!r:.60}, told was {a!r:.60}")
+                wrong.append(f"{change}: {change.old[id_]!r:.60} became {b!r:.60}, told was {a!r:.60}")
     assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong[:60])
 
 

@@ -52,12 +52,12 @@ def corpus(name: str, server: Server) -> list[str]:
     A line may begin with the kind of server that knows it, [mysql] or [mariadb]; [-11.4] is for all but that release.
     """
     meant = {"", f"[{server.kind}"} | ({"[-11.4"} if server.release != "11.4" else set())
-    found: list[str] = []
+    meant_lines: list[str] = []
     for line in (CORPUS / f"{name}.txt").read_text().splitlines():
         only, _, rest = line.partition("] ") if line.startswith("[") else ("", "", line)
         if not line.startswith("## ") and only in meant:
-            found.append(rest)
-    return found
+            meant_lines.append(rest)
+    return meant_lines
 
 
 def parse(
@@ -141,7 +141,11 @@ def implicit_timestamps(server: Server) -> list[list[str]]:
     """Each definition beside other TIMESTAMP columns, in tables created and altered."""
     definitions = corpus("implicit_timestamps", server)
     there = ("TIMESTAMP", "TIMESTAMP NULL")
-    both = [(a, b) for one, other in itertools.product(definitions, there) for a, b in ((one, other), (other, one))]
+    both = [
+        (a, b)
+        for definition, other in itertools.product(definitions, there)
+        for a, b in ((definition, other), (other, definition))
+    ]
     created = [[f"CREATE TABLE {{t}} (a {a}, b {b}, id INT)"] for a, b in both]
     clauses = ("ADD a {}", "ADD a {} FIRST", "MODIFY id {}", "CHANGE ts id2 {} AFTER id")
     altered = [
@@ -264,15 +268,15 @@ def a_chain(number: int, lines: list[str], base: tuple[str, ...] = ()) -> Chain:
 
 
 def chains(server: Server) -> list[Chain]:
-    found: list[Chain] = []
+    read: list[Chain] = []
     lines: list[str] = []
     for line in [*corpus("chains", server), ""]:
         if line:
             lines.append(line)
         elif lines:
-            found.append(a_chain(len(found), lines))
+            read.append(a_chain(len(read), lines))
             lines = []
-    return found
+    return read
 
 
 def follow(chain: Chain, step: Step, database: str, server: Server) -> Iterator[tuple[str, ddl.Evolution]]:
@@ -321,8 +325,8 @@ def follow_all(server: Server, database: str, source: Source, all_chains: list[C
                 if step.statement.startswith("INSERT"):
                     continue
                 try:
-                    found = list(follow(chain, step, database, server))
-                    evolutions |= {table: (step, one) for table, one in found}
+                    followed = list(follow(chain, step, database, server))
+                    evolutions |= {table: (step, evolution) for table, evolution in followed}
                 except (AssertionError, KeyError, SchemaMismatch) as error:
                     wrong.append(f"{step.statement}\n    {error!r}")
         for modes, explicit in sorted({(chain.modes, chain.explicit) for chain, _ in statements}):
@@ -369,8 +373,8 @@ def test_altered_tables_have_the_servers_shape_and_values(server: Server, databa
     unknown = [f"? ALTER TABLE {{t}} ADD a {d}" for d in corpus("not_constant", server)]
     base = (f"CREATE TABLE {{t}} ({BASE}) CHARSET latin1", "INSERT INTO {t} VALUES (1, 'x', 2)")
     lines = [*definitions, *unknown, *corpus("alters", server)]
-    found = [a_chain(number, [line], base) for number, line in enumerate(lines)]
-    wrong = follow_all(server, database, source, found)
+    numbered = [a_chain(number, [line], base) for number, line in enumerate(lines)]
+    wrong = follow_all(server, database, source, numbered)
     assert not wrong, "\n" + "\n".join(wrong)
 
 

@@ -60,7 +60,7 @@ def test_columns_stand_where_the_server_puts_them(server: Server, database: str)
         connection.cursor() as cursor,
     ):
         cursor.execute(create)
-        [listed] = [one for one in catalog.list_tables(source) if one.name.database == database]
+        [listed] = [table for table in catalog.list_tables(source) if table.name.database == database]
         before = catalog.read_tables(source, [listed.name])[listed.name].schema
         for statement in (random_alter(chosen) for _ in range(STATEMENTS)):
             try:

@@ -72,13 +72,15 @@ def follow(server: Server, source: Source, database: str, sessions: list[list[st
                         ran.append(statement)
                 else:
                     cursor.execute(statement)
-    logged = {one.text: one for one in read_all(from_server(server), made.part, database) if isinstance(one, Statement)}
-    found: list[Followed] = []
+    logged = {
+        item.text: item for item in read_all(from_server(server), made.part, database) if isinstance(item, Statement)
+    }
+    followed: list[Followed] = []
     for text in ran:
         name, shape = shapes[text]
         evolution = evolved(logged[text.strip()], shape, server)
-        found.append(Followed(text, evolution, columns_of(source, name)))
-    return found
+        followed.append(Followed(text, evolution, columns_of(source, name)))
+    return followed
 
 
 def evolved(statement: Statement, shape: TableSchema, server: Server) -> ddl.Evolution:
@@ -137,12 +139,12 @@ def any_session(table: str, chance: random.Random) -> list[str]:
 
 def test_columns_that_come_with_the_time(server: Server, database: str, source: Source) -> None:
     chance = random.Random(20201025)
-    found = follow(server, source, database, [any_session(f"t{number}", chance) for number in range(TRIES)])
-    followed = [one for one in found if not one.evolution.unprovable]
+    statements = follow(server, source, database, [any_session(f"t{number}", chance) for number in range(TRIES)])
+    followed = [statement for statement in statements if not statement.evolution.unprovable]
     assert len(followed) > TRIES // 2
-    wrong = [line for one in followed for line in one.wrong()]
+    wrong = [line for statement in followed for line in statement.wrong()]
     assert not wrong, "\n".join(wrong)
-    unknown = [one.text for one in found if one.evolution.unprovable]
+    unknown = [statement.text for statement in statements if statement.evolution.unprovable]
     assert all("DATETIME" in text or "'2020-10-25" in text for text in unknown), unknown
 
 
@@ -159,11 +161,11 @@ def test_nulls_that_become_the_time(server: Server, database: str, source: Sourc
             f"SET timestamp = {('DEFAULT', f'{FOLD - 900}.654321', '1.999999')[number // 32]}",
             f"ALTER TABLE {table} MODIFY v TIMESTAMP{fraction} NOT NULL" + (", ALGORITHM=COPY" if number % 5 else ""),
         ])  # fmt: skip
-    found = follow(server, source, database, sessions)
-    assert len(found) > 60
-    assert not any(one.evolution.unprovable for one in found)
-    assert all(one.evolution.fills for one in found)
-    wrong = [line for one in found for line in one.wrong()]
+    followed = follow(server, source, database, sessions)
+    assert len(followed) > 60
+    assert not any(statement.evolution.unprovable for statement in followed)
+    assert all(statement.evolution.fills for statement in followed)
+    wrong = [line for statement in followed for line in statement.wrong()]
     assert not wrong, "\n".join(wrong)
 
 
@@ -185,14 +187,14 @@ def test_a_statement_that_waits_has_the_time_at_which_it_began(server: Server, d
         waiting = threading.Thread(target=release)
         waiting.start()
         began = time.time()
-        [found] = follow(server, source, database, [["ALTER TABLE t ADD a TIMESTAMP(6) NULL DEFAULT NOW(6)"]])
+        [followed] = follow(server, source, database, [["ALTER TABLE t ADD a TIMESTAMP(6) NULL DEFAULT NOW(6)"]])
         waiting.join()
-    assert not found.wrong()
+    assert not followed.wrong()
     assert time.time() - began >= 1.5
     shape = read_schema(source, TableName(database, "u"))
     with written(server) as made:
         server.execute("CALL p()", database=database)
-    (logged,) = (one for one in read_all(from_server(server), made.part, database) if isinstance(one, Statement))
+    (logged,) = (item for item in read_all(from_server(server), made.part, database) if isinstance(item, Statement))
     assert not Followed(
         logged.text, evolved(logged, shape, server), columns_of(source, TableName(database, "u"))
     ).wrong()

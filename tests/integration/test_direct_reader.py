@@ -69,18 +69,21 @@ def test_data_files_are_the_same_as_sparks(
     """Of every type; ``samples`` has some on MySQL that are left to Spark's writer."""
     table = SampleTable.of(mirror.server.kind, "samples", invalid_dates=bool(options))
     table.create(mirror.server, mirror.database)
-    left = [f"c{place}" for place, one in enumerate(table.samples) if one.type == "vector"]
+    left = [f"c{place}" for place, sample in enumerate(table.samples) if sample.type == "vector"]
     kept = ", ".join(name for name in table.columns if name not in left)
     mirror.execute(LENIENT, f"CREATE TABLE plain (PRIMARY KEY (id)) SELECT id, {kept} FROM samples")
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
     lakes = {}
     for reader in ("direct", "jdbc"):
         (tmp_path / reader).mkdir()
-        told = {**options, "snapshot": {"reader": reader}}
-        lake = lakes[reader] = Mirror(mirror.server, mirror.database, tmp_path / reader, mirror.spark, options=told)
+        chosen = {**options, "snapshot": {"reader": reader}}
+        lake = lakes[reader] = Mirror(mirror.server, mirror.database, tmp_path / reader, mirror.spark, options=chosen)
         lake.snapshot()
     for name in ("samples", "plain"):
-        ours, sparks = (one.spark.read.format("delta").load(one.path(name)).orderBy("id") for one in lakes.values())
+        ours, sparks = (
+            lake_of_reader.spark.read.format("delta").load(lake_of_reader.path(name)).orderBy("id")
+            for lake_of_reader in lakes.values()
+        )
         assert ours.schema == sparks.schema
         assert ours.toArrow() == sparks.toArrow()
         if not options:
@@ -107,8 +110,8 @@ def test_invalid_text_is_kept_or_refused(mirror: Mirror, monkeypatch: pytest.Mon
         mirror.snapshot()
     mirror.options = {"snapshot": {"reader": "direct"}, "invalid_text": "keep_bytes"}
     mirror.snapshot()
-    found = mirror.spark.read.format("delta").load(mirror.path("t")).orderBy("id").collect()
-    assert [tuple(row) for row in found] == [
+    rows = mirror.spark.read.format("delta").load(mirror.path("t")).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [
         (1, "whole", None), (2, None, bytearray(b"\x00A\xd8\x00")), (3, None, None),
     ]  # fmt: skip
 
@@ -145,9 +148,9 @@ def test_files_of_a_chunk_are_left_out_by_their_bounds(mirror: Mirror, monkeypat
     assert len(whole.inputFiles()) == 4
     for row in (rows[0], rows[9], rows[10], rows[39]):
         for column in whole.columns:
-            found = whole.where(whole[column] == row[column])
-            assert [one["id"] for one in found.collect()] == [row["id"]]
-            assert len(found.inputFiles()) == 1
+            matching = whole.where(whole[column] == row[column])
+            assert [match["id"] for match in matching.collect()] == [row["id"]]
+            assert len(matching.inputFiles()) == 1
 
 
 @on_mariadb
@@ -219,10 +222,10 @@ def test_a_connection_that_is_killed_within_the_rows(direct_mirror: Mirror, monk
 
     def kill() -> None:
         shown = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep' AND INFO LIKE '%FROM%SLEEP(%'"
-        while not (found := mirror.server.execute(shown)):
+        while not (shown_rows := mirror.server.execute(shown)):
             time.sleep(0.2)
         killed.set()
-        mirror.server.execute(f"KILL {found[0][0]}")
+        mirror.server.execute(f"KILL {shown_rows[0][0]}")
 
     monkeypatch.setattr(jdbc, "chunk_query", slow)
     killing = threading.Thread(target=kill, daemon=True)

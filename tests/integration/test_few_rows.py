@@ -34,14 +34,14 @@ def six(mirror: Mirror) -> Mirror:
 @pytest.fixture
 def waves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, list[str]]]:
     """Those of the test's snapshots: whether they were read together, and the tables."""
-    found: list[tuple[bool, list[str]]] = []
+    waves: list[tuple[bool, list[str]]] = []
 
     def noting(copied: Any, members: Sequence[Member], *rest: Any, together: bool, **options: Any) -> None:
-        found.append((together, sorted(member.table.name.table for member in members)))
+        waves.append((together, sorted(member.table.name.table for member in members)))
         wave.run_wave(copied, members, *rest, together=together, **options)
 
     monkeypatch.setattr(snapshot_room, "run_wave", noting)
-    return found
+    return waves
 
 
 def beside(mirror: Mirror, folder: Path, **options: Any) -> Mirror:
@@ -67,12 +67,12 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
     table = SampleTable.of(mirror.server.kind, "samples", invalid_dates=bool(options))
     table.create(mirror.server, mirror.database)
     # Some types are written by Spark alone, and then all of their table.
-    left = [f"c{place}" for place, one in enumerate(table.samples) if one.type == "vector"]
+    left = [f"c{place}" for place, sample in enumerate(table.samples) if sample.type == "vector"]
     kept = ", ".join(name for name in table.columns if name not in left)
     mirror.execute(LENIENT, f"CREATE TABLE plain (PRIMARY KEY (id)) SELECT id, {kept} FROM samples")
     monkeypatch.setattr(few_rows, "MOST_BYTES", 1 << 30)
     mirror.options = dict(options)
-    together, apart = beside(mirror, tmp_path / "together"), beside(mirror, tmp_path / "apart")
+    together, table_by_table = beside(mirror, tmp_path / "together"), beside(mirror, tmp_path / "apart")
     direct = beside(mirror, tmp_path / "direct", snapshot={"reader": "direct"})
     made: list[str] = []
     write = plain_files.write
@@ -86,12 +86,12 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
     here = ["plain"] if left else ["plain", "samples"]
     assert sorted(made) == here
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
-    apart.snapshot()
+    table_by_table.snapshot()
     assert sorted(made) == here
     direct.snapshot()
     for name in ("samples", "plain"):
         ours = rows(together, name)
-        for other in (apart, direct):
+        for other in (table_by_table, direct):
             theirs = rows(other, name)
             assert ours.schema == theirs.schema
             assert ours.toArrow() == theirs.toArrow()
@@ -109,9 +109,9 @@ def test_a_table_without_rows_has_no_data_file(mirror: Mirror) -> None:
 
 def test_they_are_all_of_one_moment(six: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
     def moved(cursor: Any, number: int) -> None:
-        one, other = TABLES[number % 6], TABLES[(number * 5 + 1) % 6]
-        cursor.execute(f"UPDATE {one} SET v = v - 3 WHERE id = 1")
-        cursor.execute(f"UPDATE {other} SET v = v + 3 WHERE id = 2")
+        first, second = TABLES[number % 6], TABLES[(number * 5 + 1) % 6]
+        cursor.execute(f"UPDATE {first} SET v = v - 3 WHERE id = 1")
+        cursor.execute(f"UPDATE {second} SET v = v + 3 WHERE id = 2")
 
     with writing(six, moved):
         results = six.snapshot()

@@ -39,11 +39,11 @@ def _points(charset: str) -> Iterable[int]:
 
 
 def codes(charset: str, longest: int) -> list[bytes]:
-    single = [bytes([one]) for one in range(256)]
+    single = [bytes([byte]) for byte in range(256)]
     if charset in _UNICODE:
-        found = {chr(point).encode(_UNICODE[charset]) for point in _points(charset)}
+        encodings = {chr(point).encode(_UNICODE[charset]) for point in _points(charset)}
         pairs = [bytes([a, b]) for a in range(0x81, 0xFF) for b in range(0x40, 0xFF)] if charset == "gb18030" else []
-        return sorted({*found, *pairs})
+        return sorted({*encodings, *pairs})
     double = [bytes([a, b]) for a in range(0x80, 256) for b in range(256)] if longest > 1 else []
     triple = [bytes([0x8F, a, b]) for a in range(0x80, 256) for b in range(0x80, 256)] if longest > 2 else []
     return single + double + triple
@@ -132,11 +132,11 @@ def test_codes_are_what_the_server_converts_them_to(shared_servers: SharedServer
         emitted = read_all(from_server(server), made.part, database)
     finally:
         server.execute(f"DROP DATABASE {database}")
-    assert not [one for one in emitted if isinstance(one, Stopped)]
-    images = [one.batch.column("after") for one in emitted if isinstance(one, Mutations) and one.name.table == "c"]
+    assert not [item for item in emitted if isinstance(item, Stopped)]
+    images = [item.batch.column("after") for item in emitted if isinstance(item, Mutations) and item.name.table == "c"]
     decoded = pa.chunked_array(images).combine_chunks()
-    found = dict(zip(decoded.field("id").to_pylist(), decoded.field("v").to_pylist(), strict=True))
-    assert found == {key: _text(converted) for key, converted, _ in stored}
+    by_id = dict(zip(decoded.field("id").to_pylist(), decoded.field("v").to_pylist(), strict=True))
+    assert by_id == {key: _text(converted) for key, converted, _ in stored}
     whole = {key for key, _, is_whole in stored if is_whole}  # a column takes a few codes less than CONVERT
     assert len(whole) > 0.99 * len(mapped)
-    assert {key: found[key] for key in whole} == {key: mapped[key] for key in whole}
+    assert {key: by_id[key] for key in whole} == {key: mapped[key] for key in whole}

@@ -51,12 +51,14 @@ def write(server: Server, database: str, table: SampleTable) -> Log:
         )
     declared, _ = comparison.read_server(server, database, table.name)
     emitted = read_all(from_server(server), made.part, database, invalid=KEEP_DATES)
-    columns = next(one.columns for one in emitted if isinstance(one, Mutations))
+    columns = next(item.columns for item in emitted if isinstance(item, Mutations))
     return Log(made.part, columns, {(op, side): image(declared, emitted, op, side) for op, side in SIDES})
 
 
 def of_types(server: Server, wanted: Callable[[str, str], bool], *, invalid_dates: bool) -> SampleTable:
-    chosen = [one for one in SAMPLES if one.only in (None, server.kind) and wanted(one.type, one.declared)]
+    chosen = [
+        sample for sample in SAMPLES if sample.only in (None, server.kind) and wanted(sample.type, sample.declared)
+    ]
     return SampleTable("t", tuple(chosen), invalid_dates)
 
 

@@ -122,13 +122,13 @@ def test_enum_and_set_values_change_between_mutations(mirror: Mirror) -> None:
             "INSERT INTO named VALUES (4, 'c', 'y,z')",
             "UPDATE named SET e = 'c' WHERE id = 1",
         )
-    found = rows(read_all(from_server(mirror.server), made.part, mirror.database))
-    assert [row["after"] for row in found] == [
+    mutations = rows(read_all(from_server(mirror.server), made.part, mirror.database))
+    assert [row["after"] for row in mutations] == [
         {"id": 3, "e": "b", "s": "y"},
         {"id": 4, "e": "c", "s": "z,y"},
         {"id": 1, "e": "c", "s": "x"},
     ]
-    assert found[2]["before"] == {"id": 1, "e": "a", "s": "x"}
+    assert mutations[2]["before"] == {"id": 1, "e": "a", "s": "x"}
     mirror.sync()
     mirror.snapshot("*.named")  # where the ALTER isn't followed, the table has stopped and asks for this
     mirror.assert_equal("named")

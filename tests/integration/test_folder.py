@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def archive(mirror: Mirror, tmp_path: Path) -> Archive:
     """The server's log from a fresh file on, read from copies."""
     mirror.execute("FLUSH BINARY LOGS")
-    found = Archive(mirror, tmp_path / "archive")
-    mirror.files = found.folder
-    return found
+    archive = Archive(mirror, tmp_path / "archive")
+    mirror.files = archive.folder
+    return archive
 
 
 class Archive:

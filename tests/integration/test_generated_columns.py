@@ -96,7 +96,9 @@ def test_a_feed_of_binlog_files_has_what_the_lake_computes(mirror: Mirror) -> No
     folder = mirror.folder / "out" / "tests"
     with Server(mirror.server.kind, server_id=2, **AS_REPLICA[mirror.server.kind]) as target:
         apply(target, *(folder / name for name in (folder / "binlog.index").read_text().split()))
-        (held, expected) = (comparison.read_server(one, mirror.database, "t") for one in (target, mirror.server))
+        (held, expected) = (
+            comparison.read_server(compared, mirror.database, "t") for compared in (target, mirror.server)
+        )
         assert sorted(map(repr, held[1])) == sorted(map(repr, expected[1]))
 
 

@@ -161,8 +161,8 @@ def test_three_kinds_of_writers_lose_no_commit(mirror: Mirror, hdfs: HdfsServers
         rows.coalesce(1).write.format("delta").mode("append").save(path)
     other.join()
     assert not errors
-    found = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
-    assert sorted(found) == [*range(COMMITS), *range(100, 100 + COMMITS)]
+    numbers = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
+    assert sorted(numbers) == [*range(COMMITS), *range(100, 100 + COMMITS)]
 
 
 def test_one_name_is_written_once_by_whoever_comes_first(mirror: Mirror, hdfs: HdfsServers) -> None:
@@ -199,7 +199,7 @@ def test_one_name_is_written_once_by_whoever_comes_first(mirror: Mirror, hdfs: H
     assert [version for version, _ in won] == list(range(10))
     for version, who in won:
         assert files.read_text(f"{hdfs.url}/log/{version}") == f"{who} at {version}\n"
-    assert all(one.path.rpartition("/")[2].isdigit() for one in Client(hdfs.url).list_status("/log"))
+    assert all(entry.path.rpartition("/")[2].isdigit() for entry in Client(hdfs.url).list_status("/log"))
 
 
 def test_what_a_namenode_refuses_is_told(mirror: Mirror, hdfs: HdfsServers) -> None:
@@ -210,5 +210,5 @@ def test_what_a_namenode_refuses_is_told(mirror: Mirror, hdfs: HdfsServers) -> N
 
 def test_a_staged_row_is_as_private_as_on_a_disk(mirror: Mirror, hdfs: HdfsServers) -> None:
     files.make_private_folder(f"{hdfs.url}/readers/_binlake/staging")
-    modes = [oct(one.permission & 0o777) for one in Client(hdfs.url).list_status("/readers", True)]
+    modes = [oct(entry.permission & 0o777) for entry in Client(hdfs.url).list_status("/readers", True)]
     assert (oct(Client(hdfs.url).get_file_info("/readers").permission & 0o777), modes) == ("0o755", ["0o700", "0o700"])

@@ -313,9 +313,9 @@ def test_positions_of_a_log_that_began_anew_are_greater(
         for change in ("new log", "newer"):
             mirror.execute(f"UPDATE t SET v = '{change}' WHERE id = 2")
             mirror.sync()
-        found = versions(mirror, "t", "id", "v")
-        assert found[-3:] == [(2, "unseen", False), (2, "new log", False), (2, "newer", True)]
-        assert len(found) == len(before) + 3
+        of_ids = versions(mirror, "t", "id", "v")
+        assert of_ids[-3:] == [(2, "unseen", False), (2, "new log", False), (2, "newer", True)]
+        assert len(of_ids) == len(before) + 3
         newest = max(rows_in(path_of(mirror, "t")), key=lambda row: row["from_position"])
         assert newest["from_position"].startswith("a0000")
         mirror.assert_equal("t")
@@ -342,9 +342,9 @@ def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
     for run in range(20):
         with suppress(Failed), followed.cut_off_at(points[run % len(points)]):
             followed.sync()
-    found = versions(followed, "t", "id", "n")
-    assert [row for row in found if row[0] == 5][-1] == (5, "x", True)
-    assert len([row for row in found if row[-1]]) == 4
+    of_ids = versions(followed, "t", "id", "n")
+    assert [row for row in of_ids if row[0] == 5][-1] == (5, "x", True)
+    assert len([row for row in of_ids if row[-1]]) == 4
     followed.assert_equal("t")
 
 
@@ -392,8 +392,8 @@ def test_random_transactions_make_versions_of_all_their_mutations(mirror: Mirror
 @on_mysql
 def test_the_queries_of_the_page_say_what_they_promise(mirror: Mirror) -> None:
     page = (Path(__file__).parents[2] / "sql" / "README.md").read_text()
-    told = page.partition("## The history of a table")[2].partition("```sql")[2].partition("```")[0]
-    as_of, per_day, first = told.replace("shop.orders__history", "history").split(";")[:3]
+    queries = page.partition("## The history of a table")[2].partition("```sql")[2].partition("```")[0]
+    as_of, per_day, first = queries.replace("shop.orders__history", "history").split(";")[:3]
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, status VARCHAR(9))", "INSERT INTO t VALUES (1, 'new')")
     with_history(mirror, "t")
     mirror.options["merge"] = WAYS[0]

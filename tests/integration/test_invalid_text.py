@@ -63,7 +63,7 @@ def assert_refused_by_both_ways(mirror: Mirror, declared: str, value: str) -> No
     assert mirror.watermark("logged")["status"] == "stopped"
     assert "'v'" in mirror.watermark("logged")["reason"]
     mirror.assert_equal("other")
-    assert "logged" not in {one.name.table for one in mirror.verify().tables if one.equal}
+    assert "logged" not in {table.name.table for table in mirror.verify().tables if table.equal}
     mirror.execute("UPDATE copied SET v = 'mended' WHERE id = 1", "DELETE FROM logged WHERE id = 3")
     mirror.snapshot(f"{mirror.database}.copied", f"{mirror.database}.logged")
     mirror.execute("INSERT INTO logged VALUES (4, 'later')")
@@ -125,7 +125,7 @@ def assert_kept_by_both_ways(mirror: Mirror, kinds: list[tuple[str, str]]) -> No
         assert in_lake(mirror, f"t{number}", 1) == {"id": 1, "v": "mended", "v__bytes": None}
         assert in_lake(mirror, f"t{number}", 3) == {"id": 3, "v": None, "v__bytes": stored}
     mirror.spark.sql(f"UPDATE delta.`{mirror.path('t0')}` SET v__bytes = X'EDA081' WHERE id = 3")
-    assert [one.name.table for one in mirror.verify("*.t0").tables if not one.equal] == ["t0"]
+    assert [table.name.table for table in mirror.verify("*.t0").tables if not table.equal] == ["t0"]
 
 
 @on_mariadb

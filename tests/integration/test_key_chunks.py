@@ -148,8 +148,8 @@ def of(source: Source, database: str, name: str) -> SourceTable:
 
 
 def cuts(source: Source, table: SourceTable) -> list[tuple[Bound | None, Bound | None]]:
-    found = cutting.cut(source, table.name, table.schema, CHUNK, -(-ROWS // CHUNK))
-    return list(pairwise([None, *found, None]))
+    points = cutting.cut(source, table.name, table.schema, CHUNK, -(-ROWS // CHUNK))
+    return list(pairwise([None, *points, None]))
 
 
 def rows_of(source: Source, table: SourceTable, lower: Bound | None, upper: Bound | None) -> list[int]:
@@ -177,8 +177,8 @@ def test_every_key_is_cut_into_ranges_of_its_index(server: Server, database: str
             assert sorted(number for numbers in rows for number in numbers) == total, name
             index = "PRIMARY" if table.schema.key_kind == "primary" else "u"
             for chunk in chunks:
-                found = cutting.explain(source, jdbc.chunk_query(table.name, table.schema, *chunk))
-                assert (found["type"], found["key"]) == ("range", index), (name, found)
+                plan = cutting.explain(source, jdbc.chunk_query(table.name, table.schema, *chunk))
+                assert (plan["type"], plan["key"]) == ("range", index), (name, plan)
 
 
 def test_a_whole_table_is_read_in_the_order_of_its_key(server: Server, database: str) -> None:
@@ -277,8 +277,8 @@ def test_an_invalid_date_is_no_bound(server: Server, database: str) -> None:
         database=database,
     )
     with of_server(server) as source:
-        one, many = of(source, database, "one"), of(source, database, "many")
-        assert sorted(n for chunk in cuts(source, one) for n in rows_of(source, one, *chunk)) == [*range(1, ROWS + 1)]
+        few, many = of(source, database, "one"), of(source, database, "many")
+        assert sorted(n for chunk in cuts(source, few) for n in rows_of(source, few, *chunk)) == [*range(1, ROWS + 1)]
         assert cuts(source, many) == [(None, None)]
 
 

@@ -136,9 +136,9 @@ def test_keys_of_many_kinds(mirror: Mirror, columns: str, key: str, values: str,
     first, last = keys.split("..")
     column = key.split(",")[0].split()[0]
     behind_the_log(mirror, f"UPDATE t SET v = 'anew' WHERE {column} >= {first} AND {column} <= {last or '1e30'}")
-    found = mirror.server.execute("SELECT COUNT(*) FROM t WHERE v = 'anew'", database=mirror.database)
+    counted = mirror.server.execute("SELECT COUNT(*) FROM t WHERE v = 'anew'", database=mirror.database)
     result = anew(mirror, "t", keys)
-    assert result.rows == int(found[0][0]) > 0
+    assert result.rows == int(counted[0][0]) > 0
     mirror.assert_equal("t")
 
 
@@ -174,7 +174,7 @@ def test_a_range_without_rows_empties_the_lakes(t: Mirror) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "refusal"),
     [
         ("5", "write FIRST..LAST"), ("..", "write FIRST..LAST"), ("9..5", "begins behind its end"),
         ("a..b", "no value of id"), ("1.5..2", "no value of id"), ("1..99999999999999999999", "no value of id"),
@@ -182,9 +182,9 @@ def test_a_range_without_rows_empties_the_lakes(t: Mirror) -> None:
     ],
 )  # fmt: skip
 @on_mysql
-def test_what_is_no_range_is_refused(t: Mirror, keys: str, told: str) -> None:
+def test_what_is_no_range_is_refused(t: Mirror, keys: str, refusal: str) -> None:
     before = t.version("t")
-    assert told in refused(t, "t", keys)
+    assert refusal in refused(t, "t", keys)
     assert t.version("t") == before
 
 
@@ -196,8 +196,8 @@ def test_tables_for_which_there_is_no_range(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE text (k VARCHAR(9) PRIMARY KEY)", "CREATE TABLE none (k INT)", WIDE)
     mirror.snapshot()
     kind = "key begins with k"
-    for table, told in (("text", kind), ("wide", kind), ("none", "has no key"), ("*", "names 3 tables")):
-        assert told in refused(mirror, table, "1..2")
+    for table, refusal in (("text", kind), ("wide", kind), ("none", "has no key"), ("*", "names 3 tables")):
+        assert refusal in refused(mirror, table, "1..2")
     mirror.execute("CREATE TABLE new (k INT PRIMARY KEY)")
     assert "isn't known here" in refused(mirror, "new", "1..2")
     assert "no included table matches" in refused(mirror, "nowhere", "1..2")

@@ -38,8 +38,8 @@ def log_of(mirror: Mirror, table: str) -> DeltaTable:
 
 
 def rows_of(log: DeltaTable) -> list[dict[str, Any]]:
-    found = QueryBuilder().register("log", log).execute("SELECT * FROM log").read_all()
-    return pa.table(found).to_pylist()
+    stored = QueryBuilder().register("log", log).execute("SELECT * FROM log").read_all()
+    return pa.table(stored).to_pylist()
 
 
 def logged(mirror: Mirror, table: str, *columns: str) -> list[Row]:
@@ -347,7 +347,7 @@ def test_the_upkeep_puts_small_files_together(followed: Mirror) -> None:
     before = logged(followed, "t", "id")
     assert len(log_of(followed, "t").file_uris()) == 6
     report = followed.maintain()
-    assert [one.table for one in report.tables] == [f"{followed.database}.t", f"{followed.database}.t__log"]
+    assert [table.table for table in report.tables] == [f"{followed.database}.t", f"{followed.database}.t__log"]
     assert len(log_of(followed, "t").file_uris()) == 1
     assert logged(followed, "t", "id") == before
 

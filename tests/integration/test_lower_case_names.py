@@ -51,7 +51,7 @@ def test_statements_concern_the_table_they_mean(lowering: Server, spark: SparkSe
     living = {row["table"] for row in mirror.metadata.read("watermarks") if row["status"] == "following"}
     assert living == {"ärger", "emptied", "like_it"}
     mirror.include = ["Shop.*"]
-    (said,) = [one for one in preflight(mirror.config, mirror.endpoint) if one.name == "lower_case_table_names"]
+    (said,) = [check for check in preflight(mirror.config, mirror.endpoint) if check.name == "lower_case_table_names"]
     assert (said.ok, "Shop.*" in said.found, "lower case" in said.remedy) == (False, True, True)
 
 

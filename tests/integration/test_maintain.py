@@ -87,17 +87,17 @@ def rows_at(mirror: Mirror, table: str, version: int) -> list[dict[str, Any]]:
 def test_few_files_the_same_rows_and_the_log_is_followed_on(worn: Mirror) -> None:
     promising(worn, **NOW)
     before = {table: (len(files_of(worn, table)), rows_at(worn, table, worn.version(table))) for table in TABLES}
-    found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
+    reports = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
     for table in TABLES:
         count, rows = before[table]
         assert len(files_of(worn, table)) == (1 if count >= 2 else count)
         assert rows_at(worn, table, worn.version(table)) == rows
-        told = found[table]
-        assert (told.files_before, told.left) == (count, "")
+        upkeep = reports[table]
+        assert (upkeep.files_before, upkeep.left) == (count, "")
         rewritten = (count, 1, 1) if count >= 2 else (0, 0, count)
-        assert (told.rewritten_files, told.written_files, told.files_after) == rewritten
-        assert (told.removed_files > 0) == (table in ("keyed", "keyless")), "what syncs replaced"
-        assert told.delta_version == worn.version(table) == worn.watermark(table)["delta_version"]
+        assert (upkeep.rewritten_files, upkeep.written_files, upkeep.files_after) == rewritten
+        assert (upkeep.removed_files > 0) == (table in ("keyed", "keyless")), "what syncs replaced"
+        assert upkeep.delta_version == worn.version(table) == worn.watermark(table)["delta_version"]
     assert min(before[table][0] for table in ("named", "mapped")) >= 2
     worn.maintain()
     assert [on_disk(worn, table) for table in TABLES] == [len(files_of(worn, table)) for table in TABLES]
@@ -135,8 +135,8 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
     def no_spark(why: str) -> SparkSession:
         raise AssertionError("Spark isn't needed")
 
-    found = maintain(worn.config, no_spark, worn.metadata, Report())
-    assert {table.rewritten_files + table.removed_files for table in found.tables} == {0}
+    report = maintain(worn.config, no_spark, worn.metadata, Report())
+    assert {table.rewritten_files + table.removed_files for table in report.tables} == {0}
     assert [worn.version(table) for table in TABLES] == versions
     promising(worn, history_hours=1000, log_hours=1000)
     assert wants_spark(worn.config, worn.metadata), "Delta is to keep removed files for longer"
@@ -166,8 +166,8 @@ def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) 
 
 @on_mysql
 def test_some_tables_alone(worn: Mirror) -> None:
-    found = worn.maintain("*.named")
-    assert [table.table for table in found.tables] == [f"{worn.database}.named"]
+    report = worn.maintain("*.named")
+    assert [table.table for table in report.tables] == [f"{worn.database}.named"]
     assert len(files_of(worn, "named")) == 1
     assert len(files_of(worn, "keyed")) > 1
     with pytest.raises(UsageError, match="no table of the lake matches"):
@@ -180,18 +180,18 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
 ) -> None:
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
     assert command_line.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert set(told) == {
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {
         "tables", "metadata", "staging_removed", "folders_removed", "seconds", "pinned_versions", "why_spark",
     }  # fmt: skip
-    assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
-    assert set(told["tables"][0]) == {
+    assert {table["table"].rpartition(".")[2] for table in report["tables"]} == set(TABLES)
+    assert set(report["tables"][0]) == {
         "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",
         "removed_files", "removed_bytes", "removed_log_files", "pinned_bytes", "delta_version", "seconds", "left",
     }  # fmt: skip
-    assert {"lease", "runs", "watermarks"} <= {one["table"] for one in told["metadata"]}
+    assert {"lease", "runs", "watermarks"} <= {table["table"] for table in report["metadata"]}
     (row,) = [row for row in worn.metadata.read("runs") if row["kind"] == "maintain"]
-    assert json.loads(row["tables"]) == told["tables"]
+    assert json.loads(row["tables"]) == report["tables"]
     assert command_line.run(["maintain", "--config", str(worn.write_yaml())]) == 0
     assert f"{worn.database}.keyed" in capsys.readouterr().out
     assert command_line.run(["status", "--config", str(worn.write_yaml()), "--json"]) == 0
@@ -226,9 +226,9 @@ def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
 
     promising(worn, **NOW)
     happened = meanwhile(monkeypatch, "rows rewritten", sync)
-    (found,) = worn.maintain("*.keyed").tables
+    (report,) = worn.maintain("*.keyed").tables
     assert happened
-    assert (found.left, len(files_of(worn, "keyed"))) == ("", 1)
+    assert (report.left, len(files_of(worn, "keyed"))) == ("", 1)
     worn.assert_equal("keyed")
     worn.assert_each_once("keyed")
     work(worn, 8)
@@ -297,12 +297,12 @@ def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror)
     pause(worn.config, TableName(worn.database, "mapped"), Reason("me", "to see"))
     staged = sorted(Path(worn.path("keyed")).glob("snapshot-*/part-*.parquet"))
     disk = {table: on_disk(worn, table) for table in ("keyed", "keyless")}
-    found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
-    assert found["keyed"].left == "a snapshot of it isn't finished"
-    assert "changed what binlake wrote" in found["keyless"].left
+    reports = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
+    assert reports["keyed"].left == "a snapshot of it isn't finished"
+    assert "changed what binlake wrote" in reports["keyless"].left
     assert {table: on_disk(worn, table) for table in disk} == disk
     assert sorted(Path(worn.path("keyed")).glob("snapshot-*/part-*.parquet")) == staged
-    assert (found["mapped"].left, found["mapped"].files_after) == ("", 1), "a paused table catches up all the same"
+    assert (reports["mapped"].left, reports["mapped"].files_after) == ("", 1), "a paused table catches up all the same"
     worn.snapshot("*.keyed")
     work(worn, 11)
     worn.sync()
@@ -325,8 +325,8 @@ def test_upkeep_between_a_snapshot_s_commit_and_its_life(worn: Mirror) -> None:
     worn.spark.sql(f"ALTER TABLE delta.`{worn.path('keyed')}` SET TBLPROPERTIES ('delta.checkpointInterval' = '5')")
     worn.snapshot("*.keyed")
     worn.assert_equal("keyed")
-    told = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(worn.path("keyed")).history()]
-    assert len([note for note in told if note.get("binlake", {}).get("snapshot")]) == 2, "it isn't copied again"
+    notes = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(worn.path("keyed")).history()]
+    assert len([note for note in notes if note.get("binlake", {}).get("snapshot")]) == 2, "it isn't copied again"
 
 
 @on_mysql

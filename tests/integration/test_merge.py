@@ -19,7 +19,7 @@ def data_files(mirror: Mirror, table: str, action: str) -> set[str]:
     """Those that the newest commit adds or removes."""
     log = Path(mirror.path(table)) / "_delta_log" / f"{mirror.version(table):020}.json"
     actions: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
-    return {one[action]["path"] for one in actions if action in one}
+    return {entry[action]["path"] for entry in actions if action in entry}
 
 
 def was_appended(mirror: Mirror, table: str) -> bool:

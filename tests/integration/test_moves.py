@@ -53,7 +53,7 @@ def test_moves_between_databases(mirror: Mirror, databases: tuple[str, str, str]
     )
     mirror.sync()
     assert_equal(mirror, f"{here}.t", f"{here}.w")
-    assert {table for table, found in status(mirror).items() if found == "following"} == {f"{here}.t", f"{here}.w"}
+    assert {table for table, state in status(mirror).items() if state == "following"} == {f"{here}.t", f"{here}.w"}
 
 
 @on_mysql

@@ -30,17 +30,17 @@ def test_the_newest_mutations_come_first_and_without_values(mirror: Mirror) -> N
     )  # fmt: skip
     mirror.sync()
     mirror.assert_equal("t")
-    found = newest(mirror)
-    assert [(one.batch, one.op) for one in found.changes] == [
+    answer = newest(mirror)
+    assert [(change.batch, change.op) for change in answer.changes] == [
         (2, "delete"),
         (2, "update"),
         (1, "insert"),
         (1, "insert"),
     ]
-    assert found.since_batch == 1
-    places = [(file, int(offset)) for file, _, offset in (one.position.partition(":") for one in found.changes)]
+    assert answer.since_batch == 1
+    places = [(file, int(offset)) for file, _, offset in (change.position.partition(":") for change in answer.changes)]
     assert places == sorted(places, reverse=True)
-    assert "secret" not in str(asdict(found))
-    assert {one.key is None for one in found.changes} == {True}
-    keys = [one.key for one in newest(mirror, 3, with_key=True).changes]
+    assert "secret" not in str(asdict(answer))
+    assert {change.key is None for change in answer.changes} == {True}
+    keys = [change.key for change in newest(mirror, 3, with_key=True).changes]
     assert keys == [{"id": "2", "part": "bé"}, {"id": "1", "part": "a"}, {"id": "2", "part": "bé"}]

@@ -136,13 +136,18 @@ def test_java_takes_a_container_s_role_as_the_others_do(spark: SparkSession, sto
     """By the names that these variables have as settings of a JVM at work."""
     jvm: Any = spark.sparkContext._jvm
     with FakeS3() as fake:
-        told = {"aws.containerCredentialsFullUri": f"{fake.url}/role", "aws.containerAuthorizationToken": fake.token}
-        for name, value in told.items():
+        properties = {
+            "aws.containerCredentialsFullUri": f"{fake.url}/role",
+            "aws.containerAuthorizationToken": fake.token,
+        }
+        for name, value in properties.items():
             jvm.System.setProperty(name, value)
-        found = jvm.software.amazon.awssdk.auth.credentials.ContainerCredentialsProvider.create().resolveCredentials()
-        for name in told:
+        credentials = (
+            jvm.software.amazon.awssdk.auth.credentials.ContainerCredentialsProvider.create().resolveCredentials()
+        )
+        for name in properties:
             jvm.System.clearProperty(name)
-    assert found.accessKeyId() == ROLE["AccessKeyId"]
+    assert credentials.accessKeyId() == ROLE["AccessKeyId"]
 
 
 def test_of_spark_s_commit_and_one_without_spark_the_later_is_refused(mirror: Mirror, frozen: Frozen) -> None:
@@ -280,7 +285,7 @@ def test_a_commit_that_another_driver_makes_between_look_and_write_stays(mirror:
         log_store = getattr(log_store, name)
     log = log_store(hadoop)
     actions = jvm.java.io.PipedReader()
-    told = jvm.java.io.PipedWriter(actions)
+    writer = jvm.java.io.PipedWriter(actions)
     refused: list[str] = []
 
     def commit() -> None:
@@ -294,8 +299,8 @@ def test_a_commit_that_another_driver_makes_between_look_and_write_stays(mirror:
     slow.start()
     time.sleep(1)  # who looks before it writes has looked
     write_deltalake(path, pa.table({"n": [1]}), mode="append")
-    told.write("{}")
-    told.close()
+    writer.write("{}")
+    writer.close()
     slow.join()
     assert refused == ["java.nio.file.FileAlreadyExistsException"]
     rows = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()

@@ -117,21 +117,21 @@ def test_a_table_that_cant_be_decoded_raises(server: Server, database: str) -> N
 def test_mutations_and_statements_in_the_order_of_the_log(server: Server, database: str, start: str) -> None:
     server.execute("INSERT INTO t VALUES (1, 'a', NULL)", "ALTER TABLE t ADD x INT", database=database)
     server.execute("INSERT INTO t VALUES (2, 'b', NULL, 7)", database=database)
-    found = list(binlog.open(server.uri(), start).mutations())
-    assert [type(item) for item in found] == [Mutations, Statement, Mutations]
+    mutations = list(binlog.open(server.uri(), start).mutations())
+    assert [type(item) for item in mutations] == [Mutations, Statement, Mutations]
 
 
 def test_every_event_is_named(server: Server, database: str, start: str) -> None:
     server.execute("INSERT INTO t VALUES (1, 'a', NULL)", "FLUSH BINARY LOGS", database=database)
-    found = list(binlog.open(server.uri(), start).events())
-    names = [event.name for event in found]
+    events = list(binlog.open(server.uri(), start).events())
+    names = [event.name for event in events]
     assert None not in names
-    rows = next(event for event in found if event.detail.get("operation") == "write")
+    rows = next(event for event in events if event.detail.get("operation") == "write")
     assert rows.detail["table"] == f"{database}.t"
     assert "XID" in names
     assert "ROTATE" in names
     from_file = list(binlog.open(server.datadir.as_uri(), start, head(server)).events())
-    assert from_file[: len(found)] == found
+    assert from_file[: len(events)] == events
 
 
 def test_events_tell_all_of_their_bodies(server: Server, database: str, start: str) -> None:
@@ -146,18 +146,18 @@ def test_events_tell_all_of_their_bodies(server: Server, database: str, start: s
         database=database,
     )
     server.execute("SET foreign_key_checks = 0", "INSERT INTO t VALUES (9, 'x', NULL)", database=database)
-    found = list(binlog.open(server.uri(), start).events())
-    variables = {event.detail["variable"]: event.detail for event in found if event.name == "USER_VAR"}
+    events = list(binlog.open(server.uri(), start).events())
+    variables = {event.detail["variable"]: event.detail for event in events if event.name == "USER_VAR"}
     value = {name: detail.get("value", detail.get("hex")) for name, detail in variables.items()}
     assert value == {
         "text": "ä", "double": -2.5, "integer": -3, "nothing": None, "large": 2**64 - 1, "decimal": "-1234567890.01200",
         "bytes": "00ff",
     }  # fmt: skip
-    insert = next(event for event in found if "@text IS NULL" in event.detail.get("statement", ""))
+    insert = next(event for event in events if "@text IS NULL" in event.detail.get("statement", ""))
     assert (insert.detail["thread"] > 0, insert.detail["seconds"], insert.detail["error"]) == (True, 0, 0)
-    temporary = next(event for event in found if "TEMPORARY" in event.detail.get("statement", ""))
+    temporary = next(event for event in events if "TEMPORARY" in event.detail.get("statement", ""))
     assert "thread_specific" in temporary.flags
-    rows = next(event for event in found if event.detail.get("operation") == "write")
+    rows = next(event for event in events if event.detail.get("operation") == "write")
     assert set(rows.detail["flags"]) >= {"statement_end", "no_foreign_key_checks"}
 
 

@@ -97,9 +97,9 @@ def test_many_rows_and_two_documents_in_one_event(server: Server, database: str)
         "UPDATE t SET k = NULL, j = JSON_REMOVE(j, '$.b') WHERE id % 3 = 0",
         database=database,
     )
-    found = {row["id"]: row for row in after(server, database, start)}
+    images = {row["id"]: row for row in after(server, database, start)}
     expected = server.execute("SELECT id, CAST(j AS CHAR), CAST(k AS CHAR) FROM t", database=database)
-    assert [(row["id"], row["j"], row["k"]) for _, row in sorted(found.items())] == list(expected)
+    assert [(row["id"], row["j"], row["k"]) for _, row in sorted(images.items())] == list(expected)
 
 
 def test_a_minimal_update_with_a_full_image_before_it_is_made_whole(server: Server, database: str) -> None:
@@ -134,10 +134,10 @@ def test_what_the_event_doesnt_hold_stops_the_table(server: Server, database: st
     start = place(server)
     server.execute("INSERT INTO t VALUES (1, 'x', 'y')", f"SET SESSION binlog_row_image = '{image}'", change,
                    database=database)  # fmt: skip
-    found = list(binlog.open(server.uri(), start).mutations())
-    assert [type(item) for item in found] == [Mutations, Stopped]
-    assert isinstance(found[1], Stopped)
-    assert (found[1].reason, found[1].remedy.split(" ")[:3]) == (
+    mutations = list(binlog.open(server.uri(), start).mutations())
+    assert [type(item) for item in mutations] == [Mutations, Stopped]
+    assert isinstance(mutations[1], Stopped)
+    assert (mutations[1].reason, mutations[1].remedy.split(" ")[:3]) == (
         "the log holds partial row images",
         ["SET", "GLOBAL", "binlog_row_image=FULL"],
     )

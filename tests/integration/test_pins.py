@@ -104,14 +104,14 @@ def test_the_same_files_go_as_by_delta_s_own_vacuum(mirror: Mirror, monkeypatch:
     mirror.execute("DELETE FROM marked WHERE id = 7")
     mirror.sync()
     time.sleep(0.1)
-    found = leftovers.unneeded(LakeLog(path, ""), time.time())
+    ours = leftovers.unneeded(LakeLog(path, ""), time.time())
     spark = mirror.spark.newSession()
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     by_delta = spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS DRY RUN").collect()
     names = {row[0].rpartition("/")[2] for row in by_delta}
-    assert {file.name.rpartition("/")[2] for file in found.files} == names - {""}
+    assert {file.name.rpartition("/")[2] for file in ours.files} == names - {""}
     assert {name.rpartition(".")[2] for name in names} == {"parquet", "bin"}
-    assert found.readable_from == DeltaTable(path).version()
+    assert ours.readable_from == DeltaTable(path).version()
 
 
 @on_mysql
@@ -124,7 +124,7 @@ def test_versions_have_the_tables_beside_mirrors(mirror: Mirror, monkeypatch: py
     names = [f"{mirror.database}.{table}" for table in ("t__history", "t__log")]
     known: dict[int, Content] = {}
 
-    def told(batch: int) -> Content:
+    def content(batch: int) -> Content:
         lake = open_lake(mirror.config).at(batch=batch)
         return {name: sorted(map(str, lake.arrow(name).to_pylist())) for name in names}
 
@@ -132,13 +132,13 @@ def test_versions_have_the_tables_beside_mirrors(mirror: Mirror, monkeypatch: py
         mirror.execute(f"UPDATE t SET v = v + {number}" if number != 3 else "INSERT INTO other VALUES (1)")
         batch = mirror.sync().batch
         assert batch is not None
-        known[batch] = told(batch)
+        known[batch] = content(batch)
         if number == 2:
             pins.pin(mirror.metadata, batch, "kept", REASON)
     mirror.maintain()
     versions = lake_versions(mirror.metadata, 0)
     assert [version.readable for version in versions] == [False, True, False, False, True]
-    assert all(told(version.batch) == known[version.batch] for version in versions if version.readable)
+    assert all(content(version.batch) == known[version.batch] for version in versions if version.readable)
     assert [len(rows[names[1]]) for rows in known.values()] == [2, 4, 4, 6, 8]
     lake = open_lake(mirror.config).at(name="kept")
     query = f"SELECT count(*) FROM {names[0]} WHERE NOT is_current"

@@ -95,12 +95,12 @@ def changed(server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
 def test_a_wrong_setting_is_named_with_its_sql(
     server: Server, tables: str, lake: Path, changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = failing(examine(server, lake, tables))
-    assert list(found) == [changed]
+    failed = failing(examine(server, lake, tables))
+    assert list(failed) == [changed]
     assert pressed(server, monkeypatch) == (
-        False, f"{changed}: {server.variable(changed)}\n  → {found[changed]}",
+        False, f"{changed}: {server.variable(changed)}\n  → {failed[changed]}",
     )  # fmt: skip
-    server.execute(found[changed].partition(";")[0])
+    server.execute(failed[changed].partition(";")[0])
     assert failing(examine(server, lake, tables)) == {}
     ready, said = pressed(server, monkeypatch)
     assert ready, said
@@ -124,10 +124,10 @@ def test_a_server_without_a_log(
 ) -> None:
     with new_server(kind, skip_log_bin=True) as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
-        found = failing(examine(server, lake, "d"))
+        failed = failing(examine(server, lake, "d"))
         ready, said = pressed(server, monkeypatch)
-    assert "restart" in found["log_bin"]
-    assert (ready, said) == (False, f"log_bin: OFF\n  → {found['log_bin']}")
+    assert "restart" in failed["log_bin"]
+    assert (ready, said) == (False, f"log_bin: OFF\n  → {failed['log_bin']}")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
@@ -196,8 +196,8 @@ def test_each_missing_grant_is_named_with_its_sql(
 
 
 def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> None:
-    found = failing(examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere"]))
-    assert list(found) == [f"table {tables}.nowhere"]
+    failed = failing(examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere"]))
+    assert list(failed) == [f"table {tables}.nowhere"]
     assert failing(examine(server, lake, tables, include=["nowhere.*"]))["tables"]
 
 
@@ -246,8 +246,8 @@ def test_columns_that_the_log_does_not_tell(server: Server, tables: str, lake: P
     warned = {check.name: check.found for check in examine(server, lake, tables) if check.ok == "warn"}
     why = "its expression shows the TIMESTAMP 'ts'" if are_all_logged(server) else "MariaDB 11.5 and newer leave"
     assert f"'v' isn't mirrored: {why}" in warned[f"table {tables}.t"]
-    found = failing(examine(server, lake, tables, policies={"on_untold_column": "stop"}))
-    assert "STORED" in found[f"table {tables}.t"]
+    failed = failing(examine(server, lake, tables, policies={"on_untold_column": "stop"}))
+    assert "STORED" in failed[f"table {tables}.t"]
 
 
 def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path) -> None:
@@ -279,9 +279,9 @@ def test_a_metastore_that_is_down_is_a_warning(lake: Path, up: bool, ok: bool | 
             listening.close()
         config = pipeline_config(lake, "none", catalog={"metastore": address})
         checks = preflight(config, Folder(lake / "no logs"), spark_checks=False)
-    (found,) = [check for check in checks if check.name == "catalog"]
-    assert found.ok == ok
-    assert address in found.found
+    (check,) = [check for check in checks if check.name == "catalog"]
+    assert check.ok == ok
+    assert address in check.found
 
 
 def test_a_table_that_the_server_itself_cannot_read_is_named(server: Server, database: str, lake: Path) -> None:
@@ -291,6 +291,6 @@ def test_a_table_that_the_server_itself_cannot_read_is_named(server: Server, dat
         "DROP TABLE part",
         database=database,
     )
-    (found,) = [check for check in examine(server, lake, database) if "Unable to open underlying table" in check.found]
-    assert (found.name, found.ok) == (f"table {database}.whole", False)
-    assert f"exclude: [{database}.whole]" in found.remedy.replace('"', "")
+    (check,) = [check for check in examine(server, lake, database) if "Unable to open underlying table" in check.found]
+    assert (check.name, check.ok) == (f"table {database}.whole", False)
+    assert f"exclude: [{database}.whole]" in check.remedy.replace('"', "")

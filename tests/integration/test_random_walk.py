@@ -66,5 +66,7 @@ def _assert_applied(mirror: Mirror, walk: Walk) -> None:
     with Server(mirror.server.kind, server_id=2, **AS_REPLICA[mirror.server.kind]) as target:
         apply(target, *files)
         for table in walk.tables:
-            here, there = (comparison.read_server(one, mirror.database, table)[1] for one in (target, mirror.server))
+            here, there = (
+                comparison.read_server(compared, mirror.database, table)[1] for compared in (target, mirror.server)
+            )
             assert Counter(here) == Counter(there), table

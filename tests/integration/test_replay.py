@@ -33,10 +33,10 @@ def rows(path: str, version: int | None = None) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in query(path, version=version).to_pylist())
 
 
-def assert_was(mirror: Mirror, table: str, found: ReplayedTable, version: int) -> None:
+def assert_was(mirror: Mirror, table: str, replayed_table: ReplayedTable, version: int) -> None:
     """Columns, rows and their multiplicity are those of the table's own earlier version."""
-    assert rows(found.path) == rows(mirror.path(table), version)
-    assert found.rows == rows(found.path).total()
+    assert rows(replayed_table.path) == rows(mirror.path(table), version)
+    assert replayed_table.rows == rows(replayed_table.path).total()
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def shop(mirror: Mirror) -> dict[str, list[int]]:
     ):
         mirror.execute(*statements)
         mirror.sync()
-        for table, found in versions.items():
-            found.append(mirror.version(table))
+        for table, of_table in versions.items():
+            of_table.append(mirror.version(table))
     return versions
 
 
@@ -77,11 +77,11 @@ def shop(mirror: Mirror) -> dict[str, list[int]]:
 def test_each_batch_is_what_time_travel_shows(mirror: Mirror, shop: dict[str, list[int]]) -> None:
     before = rows(mirror.path("orders"))
     for batch in (1, 2):
-        for found in replayed(mirror, "orders", "visits", batch=batch, prove=True):
-            table = found.table.partition(".")[2]
-            assert (found.batch, found.from_batch, found.batches) == (batch, 0, batch)
-            assert found.equals_version == shop[table][batch]
-            assert_was(mirror, table, found, shop[table][batch])
+        for built in replayed(mirror, "orders", "visits", batch=batch, prove=True):
+            table = built.table.partition(".")[2]
+            assert (built.batch, built.from_batch, built.batches) == (batch, 0, batch)
+            assert built.equals_version == shop[table][batch]
+            assert_was(mirror, table, built, shop[table][batch])
     # A time stands for the batch that was recorded last.
     moment = datetime.now(UTC)
     time.sleep(0.01)
@@ -91,7 +91,7 @@ def test_each_batch_is_what_time_travel_shows(mirror: Mirror, shop: dict[str, li
     assert born.batch == 3
     assert_was(mirror, "born", born, mirror.version("born") - 1)
     # Beside the tables that are there: these stand where they stood.
-    assert {table: mirror.version(table) for table in shop} == {table: found[-1] for table, found in shop.items()}
+    assert {table: mirror.version(table) for table in shop} == {table: of_table[-1] for table, of_table in shop.items()}
     assert rows(mirror.path("orders")) == before
     assert_refused(mirror)
 
@@ -118,11 +118,11 @@ def test_a_table_that_somebody_changed_is_put_right_in_place(mirror: Mirror, sho
     mirror.execute("INSERT INTO orders VALUES (10, 'on', NULL)")
     mirror.sync()
     assert mirror.watermark("orders")["status"] == "stopped"
-    (found,) = replayed(mirror, "orders", in_place=ASKED)
-    assert found.path == mirror.path("orders")
+    (built,) = replayed(mirror, "orders", in_place=ASKED)
+    assert built.path == mirror.path("orders")
     (noted,) = mirror.metadata.read("decisions")
     assert (noted["action"], noted["who"], noted["why"]) == ("replay", "ann", "somebody changed it")
-    assert (noted["database"], noted["table"], noted["batch"]) == (mirror.database, "orders", found.batch)
+    assert (noted["database"], noted["table"], noted["batch"]) == (mirror.database, "orders", built.batch)
     mirror.assert_equal("orders")
     assert mirror.watermark("orders")["status"] == "following"
     mirror.execute("UPDATE orders SET note = 'follows' WHERE id = 10", "ALTER TABLE orders ADD n INT DEFAULT 7")
@@ -142,9 +142,9 @@ def test_what_is_not_staged_any_more_is_named_and_read_from_an_archive(
     assert "--archive" in lacking.value.remedy
     for path in mirror.server.datadir.glob("binlog.[0-9]*"):
         shutil.copy(path, tmp_path)
-    for found in replayed(mirror, "orders", "visits", archive=Folder(tmp_path)):
-        table = found.table.partition(".")[2]
-        assert_was(mirror, table, found, shop[table][3])
+    for built in replayed(mirror, "orders", "visits", archive=Folder(tmp_path)):
+        table = built.table.partition(".")[2]
+        assert_was(mirror, table, built, shop[table][3])
     assert_begins_with_the_oldest_whole_version(mirror, shop["visits"])
     assert_staging_goes_when_its_hours_are_over(mirror)
 
@@ -159,9 +159,9 @@ def assert_begins_with_the_oldest_whole_version(mirror: Mirror, versions: list[i
     for file in Path(mirror.path("visits")).rglob("*.parquet"):
         if file.name in gone:
             file.unlink()
-    (found,) = replayed(mirror, "visits", prove=True)
-    assert (found.from_batch, found.batches, found.equals_version) == (2, 1, versions[3])
-    assert_was(mirror, "visits", found, versions[3])
+    (built,) = replayed(mirror, "visits", prove=True)
+    assert (built.from_batch, built.batches, built.equals_version) == (2, 1, versions[3])
+    assert_was(mirror, "visits", built, versions[3])
 
 
 def staged(mirror: Mirror) -> set[str]:

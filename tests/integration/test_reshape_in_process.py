@@ -104,15 +104,15 @@ def described(path: str) -> dict[str, Any]:
 
 def steps_of(path: str) -> list[tuple[Any, ...]]:
     """Of each commit that carries a step: what it says of itself, and the transaction."""
-    told = []
+    steps = []
     for file in sorted(Path(path, "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         (info,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
         note = json.loads(info.get("userMetadata") or "{}").get("binlake", {})
         recorded = [action["txn"]["version"] for action in actions if "txn" in action]
         if "step" in note:
-            told.append((note["batch"], note["step"], note["life"], note["position"], recorded))
-    return told
+            steps.append((note["batch"], note["step"], note["life"], note["position"], recorded))
+    return steps
 
 
 def without_numbers(described: dict[str, Any]) -> dict[str, Any]:
@@ -238,12 +238,12 @@ def test_a_table_does_not_come_over_a_snapshot_that_overtook_it(moving: Mirror) 
 
 def test_columns_of_every_type_come_move_and_go(mirror: Mirror, spark: SparkSession) -> None:
     """In half of the table's columns rows follow, a quarter is renamed, a quarter goes."""
-    samples = [one for one in SAMPLES if one.only in (None, mirror.server.kind)]
-    added = ", ".join(f"ADD COLUMN c{place} {one.declared}" for place, one in enumerate(samples))
+    samples = [sample for sample in SAMPLES if sample.only in (None, mirror.server.kind)]
+    added = ", ".join(f"ADD COLUMN c{place} {sample.declared}" for place, sample in enumerate(samples))
     half = range(0, len(samples), 2)
     renamed = ", ".join(f"RENAME COLUMN c{place} TO r{place}" for place in range(1, len(samples), 4))
     dropped = ", ".join(f"DROP COLUMN c{place}" for place in range(3, len(samples), 4))
-    names, values = (", ".join(found) for found in zip(*((f"c{n}", samples[n].literals[0]) for n in half), strict=True))
+    names, values = (", ".join(parts) for parts in zip(*((f"c{n}", samples[n].literals[0]) for n in half), strict=True))
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY) CHARACTER SET utf8mb4", "INSERT INTO t VALUES (1)")
     mirror.snapshot()
     mirror.execute(

@@ -32,8 +32,10 @@ EVERY_WAY = (
 
 def was_by_spark(mirror: Mirror) -> bool:
     log = Path(mirror.path("t")) / "_delta_log" / f"{mirror.version('t'):020}.json"
-    (told,) = (one["commitInfo"] for line in log.read_text().splitlines() if "commitInfo" in (one := json.loads(line)))
-    return bool(told["engineInfo"].startswith("Apache-Spark"))
+    (info,) = (
+        action["commitInfo"] for line in log.read_text().splitlines() if "commitInfo" in (action := json.loads(line))
+    )
+    return bool(info["engineInfo"].startswith("Apache-Spark"))
 
 
 @pytest.fixture
@@ -99,15 +101,15 @@ def test_what_a_table_has_beyond_plain_rows_is_left_to_spark_and_why_is_said(
 ) -> None:
     by_spark(f"ALTER TABLE {{t}} {change}")
     followed.execute(*EVERY_WAY)
-    found = followed.sync()
+    run = followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
-    (table,) = found.tables
+    (table,) = run.tables
     assert table.why_spark == f"the table has {why}"
     assert f"merge of {table.table} by Spark: {table.why_spark}\n" in capsys.readouterr().err
-    told = runs.of_batch(followed.metadata, found.batch or 0)
-    assert told is not None
-    assert told.tables == (table,)
+    recorded = runs.of_batch(followed.metadata, run.batch or 0)
+    assert recorded is not None
+    assert recorded.tables == (table,)
 
 
 @on_mariadb

@@ -88,11 +88,11 @@ def readable(sample: Sample) -> bool:
 def test_every_sample_is_the_same_or_known_to_be_misread(server: Server, database: str, ask: Ask) -> None:
     for place, sample in enumerate(of_server(server)):
         change(server, database, SampleTable(f"t{place}", (sample,), invalid_dates=True))
-    found = ask(Bounds(bytes=64_000_000))
-    whole = found.pop("second opinion")
+    checks = ask(Bounds(bytes=64_000_000))
+    whole = checks.pop("second opinion")
     assert (whole.ok, whole.detail["tables"]) == (True, len(of_server(server)))
     for place, sample in enumerate(of_server(server)):
-        line = found[f"second opinion {database}.t{place}"]
+        line = checks[f"second opinion {database}.t{place}"]
         assert line.detail["differing"] == 0, line.found
         assert line.ok is (True if readable(sample) else "warn"), line.found
         if readable(sample) and not line.detail["left_out"] and not line.detail["unread"]:
@@ -103,19 +103,22 @@ def test_every_sample_is_the_same_or_known_to_be_misread(server: Server, databas
 def test_tables_of_many_types_at_once(server: Server, database: str, ask: Ask) -> None:
     """Bits and lists of a table's description belong to the right column."""
     known = {"year", "json", "time", "binary", "set", "uuid", "inet4", "inet6", "date", "datetime", "timestamp", "char"}
-    samples = [one for one in of_server(server) if readable(one) and "CHARACTER SET" not in one.declared]
-    for name, chosen in (("mixed", [one for one in samples if one.type not in known]), ("all_types", samples)):
+    samples = [sample for sample in of_server(server) if readable(sample) and "CHARACTER SET" not in sample.declared]
+    for name, chosen in (("mixed", [sample for sample in samples if sample.type not in known]), ("all_types", samples)):
         change(server, database, SampleTable(name, tuple(chosen), invalid_dates=False))
-    found = ask()
-    assert found["second opinion"].ok is True
-    mixed = found[f"second opinion {database}.mixed"].detail
+    checks = ask()
+    assert checks["second opinion"].ok is True
+    mixed = checks[f"second opinion {database}.mixed"].detail
     assert (mixed["left_out"], mixed["unread"], mixed["differing"]) == ([], [], 0)
-    every = found[f"second opinion {database}.all_types"].detail
+    every = checks[f"second opinion {database}.all_types"].detail
     assert every["values"] > 2_000
-    assert {kind for kind in known if any(kind in one["why"].lower() for one in every["left_out"])} >= {"year", "time"}
+    assert {kind for kind in known if any(kind in left_out["why"].lower() for left_out in every["left_out"])} >= {
+        "year",
+        "time",
+    }
 
 
-@pytest.mark.parametrize("known", MISREADINGS, ids=lambda one: one.what)
+@pytest.mark.parametrize("known", MISREADINGS, ids=lambda misreading: misreading.what)
 def test_each_known_misreading_is_named_and_is_a_difference_without_its_entry(
     server: Server, database: str, ask: Ask, monkeypatch: pytest.MonkeyPatch, known: Any
 ) -> None:
@@ -131,7 +134,9 @@ def test_each_known_misreading_is_named_and_is_a_difference_without_its_entry(
     (left,) = line.detail["left_out"]
     assert (left["why"], left["columns"]) == (str(known), ["c"])
     assert f"left out: {known} (c: " in line.found
-    monkeypatch.setattr(comparison, "MISREADINGS", tuple(one for one in MISREADINGS if one is not known))
+    monkeypatch.setattr(
+        comparison, "MISREADINGS", tuple(misreading for misreading in MISREADINGS if misreading is not known)
+    )
     comparison._known.cache_clear()
     try:
         line = ask()[f"second opinion {database}.t"]
@@ -167,7 +172,7 @@ MISREAD: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def test_every_known_misreading_has_its_example() -> None:
-    assert {one.what for one in MISREADINGS} == MISREAD.keys()
+    assert {misreading.what for misreading in MISREADINGS} == MISREAD.keys()
 
 
 def test_each_collation_of_a_server_is_known_to_the_package_or_of_unicode(server: Server) -> None:
@@ -214,9 +219,9 @@ def test_a_value_that_differs_is_told_by_place_and_type_alone(
     column: str, value: Any, declared: str,
 ) -> None:  # fmt: skip
     planted(monkeypatch, lambda rows: replace(rows, rows=[(None, {**rows.rows[0][1], column: value})]))  # type: ignore[dict-item]
-    found = ask()
-    line = found[f"second opinion {database}.t"]
-    assert (found["second opinion"].ok, line.ok) == (False, False)
+    checks = ask()
+    line = checks[f"second opinion {database}.t"]
+    assert (checks["second opinion"].ok, line.ok) == (False, False)
     assert (line.detail["differing"], line.detail["values"]) == (1, 3)
     (difference,) = line.detail["differences"]
     assert (difference["file"], difference["row"], difference["column"]) == (row[0], 0, column)
@@ -273,8 +278,8 @@ def test_more_differences_than_are_shown_are_counted(
 
 def test_a_log_with_nothing_in_those_minutes(server: Server, database: str, row: tuple[str, int], ask: Ask) -> None:
     time.sleep(2.1)
-    found = ask(minutes=1 / 60)  # a second
-    (line,) = found.values()
+    checks = ask(minutes=1 / 60)  # a second
+    (line,) = checks.values()
     assert line.ok == "warn"
     assert "holds no transaction" in line.found
     assert "--minutes" in line.remedy
@@ -308,11 +313,11 @@ def compressing(server: Server) -> Iterator[str]:
 def test_compressed_rows_are_counted_and_named(server: Server, database: str, ask: Ask, compressing: str) -> None:
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", database=database)
     server.execute("INSERT INTO t VALUES (1, REPEAT('x', 1000)), (2, REPEAT('y', 1000))", database=database)
-    found = ask()
-    line = found[f"second opinion {database}.t"]
-    assert (found["second opinion"].ok, line.ok) == ("warn", "warn")
+    checks = ask()
+    line = checks[f"second opinion {database}.t"]
+    assert (checks["second opinion"].ok, line.ok) == ("warn", "warn")
     assert f"left out: 2 rows in events that it doesn't know ({compressing})" in line.found
-    assert compressing in found["second opinion"].found
+    assert compressing in checks["second opinion"].found
 
 
 def test_rows_beside_compressed_ones_are_compared(server: Server, database: str, ask: Ask) -> None:
@@ -329,9 +334,9 @@ def test_a_table_of_which_it_cannot_read_a_row(server: Server, database: str, as
     odd = "VECTOR(2)" if server.kind == "mysql" else "VARCHAR(300) COMPRESSED"
     server.execute(f"CREATE TABLE odd (id INT PRIMARY KEY, v {odd}, n INT)", database=database)
     server.execute("INSERT INTO odd (id, n) VALUES (1, 2)", database=database)
-    found = ask()
-    line = found[f"second opinion {database}.odd"]
-    assert (found["second opinion"].ok, line.ok) == ("warn", "warn")
+    checks = ask()
+    line = checks[f"second opinion {database}.odd"]
+    assert (checks["second opinion"].ok, line.ok) == ("warn", "warn")
     kind = "VECTOR" if server.kind == "mysql" else "MariaDB's COMPRESSED"
     assert f"1 row of a table with a column of the type {kind}" in line.found
 
@@ -350,9 +355,9 @@ def test_partial_json_and_partial_rows(mysql_server: Server, lake: Path) -> None
         "UPDATE partial.u SET n = 2",
     )
     endpoint = Endpoint("127.0.0.1", server.port, "root", "")
-    found = {check.name: check for check in second_opinion(configured("partial", lake), endpoint, 1)}
+    checks = {check.name: check for check in second_opinion(configured("partial", lake), endpoint, 1)}
     server.execute("DROP DATABASE partial")
-    whole, stopped = found["second opinion partial.t"], found["second opinion partial.u"]
+    whole, stopped = checks["second opinion partial.t"], checks["second opinion partial.u"]
     assert whole.ok is True, whole.found
     assert whole.detail["left_out"] or whole.detail["unread"]
     assert stopped.ok is True
@@ -382,22 +387,22 @@ def many(server: Server, database: str, ask: Ask) -> int:
 
 
 def test_no_more_rows_than_the_bound(database: str, many: int, ask: Ask) -> None:
-    found = ask(Bounds(rows=10))
-    line = found[f"second opinion {database}.t"]
+    checks = ask(Bounds(rows=10))
+    line = checks[f"second opinion {database}.t"]
     assert (line.ok, line.detail["rows"]) == (True, 10)
-    assert "no further" in found["second opinion"].found
-    assert found["second opinion"].detail["stop"]
+    assert "no further" in checks["second opinion"].found
+    assert checks["second opinion"].detail["stop"]
 
 
 def test_no_more_bytes_than_the_bound_and_the_newest_of_them(
     server: Server, database: str, many: int, ask: Ask
 ) -> None:
-    found = ask(Bounds(bytes=2000))
-    whole = found["second opinion"].detail
+    checks = ask(Bounds(bytes=2000))
+    whole = checks["second opinion"].detail
     assert 0 < whole["transactions"] < many
     assert sum(part["stop"] - part["start"] for part in whole["slices"]) <= 2000
     assert (whole["slices"][-1]["file"], whole["slices"][-1]["stop"]) == position(server)
-    assert "no more than the newest 0.002 MB" in found["second opinion"].found
+    assert "no more than the newest 0.002 MB" in checks["second opinion"].found
 
 
 def test_a_transaction_larger_than_the_bound(database: str, many: int, ask: Ask) -> None:
@@ -413,10 +418,10 @@ def test_no_longer_than_the_bound(database: str, many: int, ask: Ask, monkeypatc
     slow = stream.rows_of
     monkeypatch.setattr(opinion_checks, "rows_of", lambda seen: (time.sleep(0.3), slow(seen))[1])
     began = time.monotonic()
-    found = ask(Bounds(seconds=4))
+    checks = ask(Bounds(seconds=4))
     assert time.monotonic() - began < many * 0.3
-    assert 0 < found[f"second opinion {database}.t"].detail["rows"] < many
-    assert "no further" in found["second opinion"].found
+    assert 0 < checks[f"second opinion {database}.t"].detail["rows"] < many
+    assert "no further" in checks["second opinion"].found
 
 
 def test_a_server_that_cannot_be_reached_or_read(server: Server, database: str, lake: Path) -> None:

@@ -84,16 +84,16 @@ def read_all(where: Endpoint) -> list[Any]:
     with Source.open(where) as source:
         names = [listed.name for listed in list_tables(source)]
         schemas = read_schemas(source, names)
-        found: list[Any] = [
+        answers: list[Any] = [
             schemas, database_charsets(source), unlogged_cascades(source, [DATABASE]), log_gaps(source, [DATABASE]),
             refused_engines(source), source.head(), source.binary_logs(),
         ]  # fmt: skip
         for name, schema in schemas.items():
             query = ChunkQuery(where, jdbc.chunk_query(name, schema, None, None), source.is_mariadb)
             columns = direct.QueriedRows(query).columns(len(schema.mirrored))
-            found.append([[values.to_pylist() for values in batch] for batch in columns])
-            found.append(server_side.aggregate(source, name, TableHashes(schema, 1)))
-    return found
+            answers.append([[values.to_pylist() for values in batch] for batch in columns])
+            answers.append(server_side.aggregate(source, name, TableHashes(schema, 1)))
+    return answers
 
 
 def outcome(where: Endpoint) -> list[Any] | str:
@@ -109,8 +109,8 @@ def changing(odd: OddSettings, values: dict[str, str], where: Endpoint, expected
     for half in (items[: len(items) // 2], items[len(items) // 2 :]):
         if half and len(half) < len(items):
             with odd.set_to(dict(half)):
-                found = outcome(where)
-            if found != expected:
+                answers = outcome(where)
+            if answers != expected:
                 return changing(odd, dict(half), where, expected)
     return values
 
@@ -130,12 +130,12 @@ def test_no_session_variable_changes_what_is_read(filled: Filled) -> None:
         values = odd.accepted(number)
         tried |= values.keys()
         with odd.set_to(values):
-            found = outcome(filled.endpoint)
-        if found != expected:
+            answers = outcome(filled.endpoint)
+        if answers != expected:
             culprits = changing(odd, values, filled.endpoint, expected)
             with odd.set_to(culprits):
-                found = outcome(filled.endpoint)
-            pytest.fail(f"{culprits}: {found if isinstance(found, str) else 'other values'}")
+                answers = outcome(filled.endpoint)
+            pytest.fail(f"{culprits}: {answers if isinstance(answers, str) else 'other values'}")
     assert len(tried) > len(odd.as_it_was) - 10  # nearly all take an odd value
 
 
@@ -162,7 +162,9 @@ def test_a_mirror_beside_odd_settings(
         assert [check for check in checks if check.ok is False] == []
         mirror.assert_equal("every_type", without=() if are_all_logged(filled.server) else BEYOND_ARITHMETIC)
         mirror.assert_equal("wide", "child")
-        counted = [filled.server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{one.name.table}")[0][0] for one in verified]
-        assert [(one.equal, one.source_rows) for one in verified] == [(True, rows) for rows in counted]
+        counted = [
+            filled.server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{table.name.table}")[0][0] for table in verified
+        ]
+        assert [(table.equal, table.source_rows) for table in verified] == [(True, rows) for rows in counted]
     finally:
         filled.server.execute("SET GLOBAL init_connect = ''")

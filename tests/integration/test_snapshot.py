@@ -52,26 +52,26 @@ def accounts(mirror: Mirror, *tables: str) -> None:
 
 def move_money(cursor: Any, number: int) -> None:
     """From one table to the other; now and then an account changes its key, closes, opens."""
-    one, other = number % ROWS + 1, (number * 7) % ROWS + 1
-    cursor.execute("UPDATE a SET amount = amount - 3 WHERE id = %s", (one,))
-    cursor.execute("UPDATE b SET amount = amount + %s WHERE id = %s", (3 if cursor.rowcount else 0, other))
+    payer, payee = number % ROWS + 1, (number * 7) % ROWS + 1
+    cursor.execute("UPDATE a SET amount = amount - 3 WHERE id = %s", (payer,))
+    cursor.execute("UPDATE b SET amount = amount + %s WHERE id = %s", (3 if cursor.rowcount else 0, payee))
     if not cursor.rowcount:
-        cursor.execute("UPDATE a SET amount = amount + 3 WHERE id = %s", (one,))
+        cursor.execute("UPDATE a SET amount = amount + 3 WHERE id = %s", (payer,))
 
 
 def churn(cursor: Any, number: int) -> None:
-    one = (number * 13) % (3 * ROWS) + 1
-    cursor.execute("DELETE FROM a WHERE id = %s", (one,))
-    cursor.execute("UPDATE IGNORE a SET id = id + %s WHERE id = %s", (ROWS, one // 2))
-    cursor.execute("REPLACE INTO a VALUES (%s, %s)", (one + 5, number))
+    account = (number * 13) % (3 * ROWS) + 1
+    cursor.execute("DELETE FROM a WHERE id = %s", (account,))
+    cursor.execute("UPDATE IGNORE a SET id = id + %s WHERE id = %s", (ROWS, account // 2))
+    cursor.execute("REPLACE INTO a VALUES (%s, %s)", (account + 5, number))
 
 
 def total(mirror: Mirror, *tables: str) -> int:
-    found = 0
+    amount = 0
     for table in tables:
         builder = QueryBuilder().register("rows", DeltaTable(mirror.path(table)))
-        found += builder.execute("SELECT CAST(SUM(amount) AS BIGINT) AS s FROM rows").read_all()["s"][0].as_py()
-    return found
+        amount += builder.execute("SELECT CAST(SUM(amount) AS BIGINT) AS s FROM rows").read_all()["s"][0].as_py()
+    return amount
 
 
 def copied(mirror: Mirror, rows: int, lock: Any) -> tuple[list[SnapshotResult], list[TableError]]:
@@ -327,9 +327,9 @@ def test_history_tells_what_a_snapshot_wrote(mirror: Mirror) -> None:
     mirror.snapshot("*.a")
     commit = DeltaTable(mirror.path("a")).history(1)[0]
     assert (commit["operation"], commit["operationParameters"]["mode"]) == ("WRITE", "Overwrite")
-    told = {name: int(value) for name, value in commit["operationMetrics"].items()}
-    assert (told["numFiles"], told["numOutputRows"], told["numRemovedFiles"]) == (1, ROWS, 1)
-    assert min(told["numOutputBytes"], told["numRemovedBytes"]) > 0
+    metrics = {name: int(value) for name, value in commit["operationMetrics"].items()}
+    assert (metrics["numFiles"], metrics["numOutputRows"], metrics["numRemovedFiles"]) == (1, ROWS, 1)
+    assert min(metrics["numOutputBytes"], metrics["numRemovedBytes"]) > 0
 
 
 def test_odd_tables(mirror: Mirror) -> None:

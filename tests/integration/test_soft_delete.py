@@ -28,16 +28,16 @@ def keeping(mirror: Mirror, *tables: str, **modes: Any) -> None:
 
 
 def rows_in(path: str) -> list[Row]:
-    found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
-    return pa.table(found).to_pylist()
+    stored = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
+    return pa.table(stored).to_pylist()
 
 
 def rows(mirror: Mirror, table: str, *columns: str) -> list[tuple[Any, ...]]:
     """These columns of all rows in the order of the first, and whether they are deleted."""
-    found = rows_in(mirror.path(table))
-    for row in found:
+    stored = rows_in(mirror.path(table))
+    for row in stored:
         assert row["_deleted"] == (row["_deleted_at"] is not None), row
-    return sorted((*(row[name] for name in columns), row["_deleted"]) for row in found)
+    return sorted((*(row[name] for name in columns), row["_deleted"]) for row in stored)
 
 
 def deleted_at(mirror: Mirror, table: str) -> dict[Any, datetime]:
@@ -148,10 +148,10 @@ def test_a_snapshot_keeps_deleted_rows(mirror: Mirror) -> None:
     mirror.sync()
     assert rows(mirror, "t", "id", "v") == [(2, "unseen", False), (3, "c", True), (4, "d", True), (5, "e", False)]
     assert deleted_at(mirror, "t")[3] == first[3] < deleted_at(mirror, "t")[4]
-    told = {row["id"]: row for row in rows_in(mirror.path("t"))}
-    assert told[3] == deleted
-    assert told[4]["_binlake_batch"] == 0
-    assert told[2]["_binlake_position"] == told[4]["_binlake_position"] > deleted["_binlake_position"]
+    by_id = {row["id"]: row for row in rows_in(mirror.path("t"))}
+    assert by_id[3] == deleted
+    assert by_id[4]["_binlake_batch"] == 0
+    assert by_id[2]["_binlake_position"] == by_id[4]["_binlake_position"] > deleted["_binlake_position"]
     mirror.execute("INSERT INTO t VALUES (3, 'back')", "DELETE FROM t WHERE id = 5")
     with mirror.cut_off_at("rows committed"):
         mirror.snapshot("*.t", lock="none")
@@ -258,17 +258,17 @@ def statements(chance: random.Random, count: int) -> list[str]:
 
 def expected(mirror: Mirror) -> dict[int, Row]:
     """All rows of the mirror with what is told of them, by the log beside it."""
-    found: dict[int, Row] = {}
+    by_id: dict[int, Row] = {}
     for row in sorted(rows_in(mirror.path("t") + "__log"), key=lambda row: row["position"]):
         written = {f"_binlake_{name}": row[name] for name in ROW_METADATA}
-        live = [key for key in found if not found[key]["_deleted"]]
+        live = [key for key in by_id if not by_id[key]["_deleted"]]
         for key in live if row["operation"] == "truncate" else [row["before_id"]]:
             if key is not None:
-                value = found[key]["v"] if row["operation"] == "truncate" else row["before_v"]
-                found[key] = {"id": key, "v": value, "_deleted": True, "_deleted_at": row["committed"], **written}
+                value = by_id[key]["v"] if row["operation"] == "truncate" else row["before_v"]
+                by_id[key] = {"id": key, "v": value, "_deleted": True, "_deleted_at": row["committed"], **written}
         if (key := row["after_id"]) is not None:
-            found[key] = {"id": key, "v": row["after_v"], "_deleted": False, "_deleted_at": None, **written}
-    return found
+            by_id[key] = {"id": key, "v": row["after_v"], "_deleted": False, "_deleted_at": None, **written}
+    return by_id
 
 
 def test_random_changes_with_kills_leave_what_the_log_tells(mirror: Mirror) -> None:

@@ -110,7 +110,7 @@ def test_nobody_else_has_a_server_asked(
     monkeypatch.setattr("binlake_airflow.page.source_form.Source", None)
     monkeypatch.setattr("binlake.cli.new_source.Source", None)
     address = {"host": "192.0.2.1", "port": 3306, "login": "root", "password": "x"}
-    for path, body in (("tables", address), *((one, asked(address, "d", tmp_path)) for one in ("preview", "write"))):
+    for path, body in (("tables", address), *((step, asked(address, "d", tmp_path)) for step in ("preview", "write"))):
         for user in (viewer(api), client(api, "u", "USER"), client(api, "nobody", None)):
             post(user, f"new-source/{path}", 403, **body)
         post(client(api, None), f"new-source/{path}", 401, **body)

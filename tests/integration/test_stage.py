@@ -48,11 +48,11 @@ def staged(mirror: Mirror, monkeypatch: pytest.MonkeyPatch, *, limit: int) -> tu
     pipeline.stage(mirror.config, mirror.origin, session, Report())
     assert bool(asked) == (limit == 0)
     with lease.held(mirror.metadata) as held:
-        found = held.control().open
-        assert found is not None
-        manifest = manifest_of(mirror.config, found)
+        opened = held.control().open
+        assert opened is not None
+        manifest = manifest_of(mirror.config, opened)
         tables = [pq.read_table(file.path) for file in manifest.files]
-        held.advance(replace(found, state="planned", attempt="", phases=(), content=""))
+        held.advance(replace(opened, state="planned", attempt="", phases=(), content=""))
     return manifest, tables
 
 
@@ -95,15 +95,15 @@ def test_a_damaged_event_is_told_the_same_by_both(
         data = bytearray((followed.server.datadir / part.file).read_bytes())
         data[part.stop - 1] ^= 1  # of the last event's checksum
         (damaged / part.file).write_bytes(data)
-    told = []
+    errors = []
     for limit in (1 << 30, 0):
         monkeypatch.setattr(stage, "SHORT_RANGE", limit)
         transport = FileTransport(damaged)
         with pytest.raises(BinlogError) as caught:
             stage.stage_batch(lambda _: followed.spark, followed.config, [transport], begun, Report())
-        told.append((type(caught.value), str(caught.value), caught.value.raw))
-    assert told[0] == told[1]
-    assert "the checksum is wrong" in told[0][1]
+        errors.append((type(caught.value), str(caught.value), caught.value.raw))
+    assert errors[0] == errors[1]
+    assert "the checksum is wrong" in errors[0][1]
 
 
 SYNC = """

@@ -35,24 +35,24 @@ def test_status_of_tables_and_log(standing: Mirror, capsys: pytest.CaptureFixtur
     assert "MB behind" in said
     assert "tables: 2 following, 1 new" in said
 
-    def told(*options: str) -> dict[str, Any]:
+    def shown(*options: str) -> dict[str, Any]:
         assert status(standing, "--json", *options) == 0
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return found
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
 
-    assert 5000 < told()["bytes_ahead"] < 10_000
-    assert [row["table"] for row in told("--state", "new")["tables"]] == [f"{standing.database}.later"]
-    assert [row["table"] for row in told("--tables", "*.o*")["tables"]] == [f"{standing.database}.orders"]
+    assert 5000 < shown()["bytes_ahead"] < 10_000
+    assert [row["table"] for row in shown("--state", "new")["tables"]] == [f"{standing.database}.later"]
+    assert [row["table"] for row in shown("--tables", "*.o*")["tables"]] == [f"{standing.database}.orders"]
     standing.sync()
-    assert told()["bytes_ahead"] == 0
+    assert shown()["bytes_ahead"] == 0
     # What the server said of its log stands in metadata, for who doesn't ask it.
     seen = log_noted(Metadata(standing.config.metadata_path("").rstrip("/")))
     assert seen is not None
-    assert (seen["head"], seen["bytes_ahead"], seen["files"] >= 1) == (told()["head"], 0, True)
+    assert (seen["head"], seen["bytes_ahead"], seen["files"] >= 1) == (shown()["head"], 0, True)
     seconds = standing.server.execute("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0]
     assert seen["kept_hours"] == (seconds / 3600 or None)
     assert abs(seen["at_us"] - now_us()) < 600_000_000
-    assert told("--state", "new")["tables"] == []
+    assert shown("--state", "new")["tables"] == []
 
 
 def test_status_needs_no_server(

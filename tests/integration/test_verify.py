@@ -113,8 +113,8 @@ class Mirror:
         return self.spark
 
     def result(self, table: str, catch_up: Callable[[Position], None] | None = None) -> TableResult:
-        (found,) = self.verify(catch_up, [f"{self.database}.{table}"]).tables
-        return found
+        (table_result,) = self.verify(catch_up, [f"{self.database}.{table}"]).tables
+        return table_result
 
 
 @pytest.fixture(params=[pytest.param("read", marks=pytest.mark.soak), "hash"])
@@ -137,14 +137,14 @@ def test_every_type_at_odd_values_is_equal(mirror: Mirror) -> None:
     mirror.copy("odd")
     mirror.run("DELETE FROM odd WHERE id = -1")
     mirror.spark.sql(f"DELETE FROM {mirror.delta('odd')} WHERE id = -1")  # leaves a deletion vector
-    found = mirror.verify()
-    assert found.equal, found.to_text()
+    report = mirror.verify()
+    assert report.equal, report.to_text()
     assert assert_equal(mirror.server, mirror.database, "odd", mirror.path("odd")) == table.rows
     (noted,) = mirror.metadata.read("verifications")
     assert (noted["table"], noted["equal"], noted["source_rows"]) == ("odd", True, table.rows)
-    assert noted["position"] == str(found.position)
+    assert noted["position"] == str(report.position)
     (run,) = mirror.metadata.read("runs")
-    assert (run["kind"], run["message"], run["why_spark"]) == ("verify", found.headline, found.why_spark)
+    assert (run["kind"], run["message"], run["why_spark"]) == ("verify", report.headline, report.why_spark)
 
 
 ITEMS = """CREATE TABLE items (
@@ -254,9 +254,9 @@ def test_rows_without_a_key_count(mirror: Mirror) -> None:
     assert mirror.verify().equal
     mirror.spark.sql(f"INSERT INTO {mirror.delta('log')} VALUES ('a', 1), ('a', 1)")
     mirror.spark.sql(f"DELETE FROM {mirror.delta('log')} WHERE who = 'c'")
-    found = mirror.result("log")
-    assert (found.source_rows, found.lake_rows) == (5, 6)
-    assert sorted((row.kind, row.count, row.key[0][0]) for row in found.rows) == [
+    result = mirror.result("log")
+    assert (result.source_rows, result.lake_rows) == (5, 6)
+    assert sorted((row.kind, row.count, row.key[0][0]) for row in result.rows) == [
         ("extra", 2, "row hash"),
         ("missing", 1, "row hash"),
     ]
@@ -275,8 +275,8 @@ def test_keys_of_text_and_odd_names(mirror: Mirror) -> None:
     mirror.copy(table)
     assert mirror.verify().equal
     mirror.spark.sql(f"UPDATE {mirror.delta(table)} SET `ä``'\"%s` = 2 WHERE `k 1` IN ('A', '€\n😀')")
-    (found,) = mirror.verify().tables
-    assert set(found.rows) == {
+    (result,) = mirror.verify().tables
+    assert set(result.rows) == {
         DifferingRow("changed", (("k 1", "A"), ("k.2", "0x780000")), columns=("ä`'\"%s",)),
         DifferingRow("changed", (("k 1", "€\n😀"), ("k.2", "0x7A0000")), columns=("ä`'\"%s",)),
     }
@@ -303,9 +303,9 @@ def test_the_views_stand_at_the_position(mirror: Mirror) -> None:
         mirror.run("INSERT INTO t VALUES (4)", "DELETE FROM t WHERE id IN (1, 2)")
         mirror.catch_up(position)
 
-    found = mirror.result("t", write_on)
-    assert (found.source_rows, found.lake_rows) == (3, 2)
-    assert found.rows == (DifferingRow("missing", (("id", "2"),)),)
+    result = mirror.result("t", write_on)
+    assert (result.source_rows, result.lake_rows) == (3, 2)
+    assert result.rows == (DifferingRow("missing", (("id", "2"),)),)
 
 
 @on_mysql
@@ -334,7 +334,7 @@ def test_a_table_that_is_written_meanwhile_is_read_as_it_was(mirror: Mirror, cha
     before = then.aggregate(whole)
     mirror.spark.sql(change.format(mirror.delta("t")))
     assert then.aggregate(whole) == before
-    assert sorted(one.shown for one in then.keyed_hashes(whole, [0])) == [("1",), ("2",)]
+    assert sorted(row.shown for row in then.keyed_hashes(whole, [0])) == [("1",), ("2",)]
 
 
 @hashed_by_mysql
@@ -347,9 +347,9 @@ def test_an_alter_needs_not_wait_and_is_said(mirror: Mirror) -> None:
         mirror.run("SET SESSION lock_wait_timeout = 10", "ALTER TABLE t ADD COLUMN v INT NOT NULL, ALGORITHM=COPY")
         mirror.catch_up(position)
 
-    found = mirror.result("t", alter)
-    assert not found.equal
-    assert found.reason
+    result = mirror.result("t", alter)
+    assert not result.equal
+    assert result.reason
 
 
 @hashed_by_mysql
@@ -371,15 +371,15 @@ def test_what_isnt_compared_is_said(mirror: Mirror) -> None:
     mirror.mark("halted", status="stopped", reason="ALTER TABLE", remedy="snapshot")
     mirror.mark("gone", status="dropped")
     mirror.mark("late", position="server/log.000001:4@0")
-    found = mirror.verify()
-    assert [(result.name.table, result.state, result.equal) for result in found.tables] == [
+    report = mirror.verify()
+    assert [(result.name.table, result.state, result.equal) for result in report.tables] == [
         ("fresh", "missing", None),
         ("gone", "dropped", None),
         ("good", "compared", True),
         ("halted", "stopped", None),
         ("late", "failed", None),
     ]
-    assert not found.equal
+    assert not report.equal
     assert mirror.verify(tables=[f"{mirror.database}.good"]).equal
 
 
@@ -388,9 +388,9 @@ def test_wrong_columns_are_a_difference(mirror: Mirror) -> None:
     mirror.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     mirror.copy("t")
     mirror.run("ALTER TABLE t ADD COLUMN w INT, DROP COLUMN v")
-    found = mirror.result("t")
-    assert found.equal is False
-    assert found.reason == "columns differ: w is missing, should be INT; v is INT, should be absent"
+    result = mirror.result("t")
+    assert result.equal is False
+    assert result.reason == "columns differ: w is missing, should be INT; v is INT, should be absent"
 
 
 @hashed_by_mysql

@@ -176,7 +176,7 @@ def planted_in(mirror: Mirror, table: str, kinds: Iterator[str], count: int) -> 
     parts, chosen = [], []
     for number in range(count):
         part = batch.slice(number * share, share if number < count - 1 else None)
-        possible = {one.kind: one for one in planted(compared, part) if one.column not in schema.key}
+        possible = {fault.kind: fault for fault in planted(compared, part) if fault.column not in schema.key}
         kind = next(kind for kind in kinds if kind in possible)
         fault = possible[kind]
         parts.append(fault.rows)
@@ -455,16 +455,16 @@ def test_only_what_may_have_changed_is_compared_again(small_chunks: Mirror) -> N
     assert {status["verified_through"]["batch"] for status in statuses} == {statuses[0]["batch"]}
     assert all(table.equal for table in pipeline.verify_lake(small_chunks.config).tables)
     put(small_chunks, "t", rows(small_chunks, "t").slice(1))
-    found = verify_changed(small_chunks)["t"]
-    assert (found.equal, [row.kind for row in found.rows]) == (False, ["missing"])
-    assert "verified_through" not in {name for name, told in status_of(small_chunks, "t").items() if told is not None}
+    result = verify_changed(small_chunks)["t"]
+    assert (result.equal, [row.kind for row in result.rows]) == (False, ["missing"])
+    assert "verified_through" not in {name for name, value in status_of(small_chunks, "t").items() if value is not None}
     repair(small_chunks).refuse_unrepaired()
     assert status_of(small_chunks, "t")["verified_through"]
     assert verify_changed(small_chunks)["t"].equal
 
 
 def status_of(mirror: Mirror, table: str) -> dict[str, Any]:
-    (status,) = [one for one in read_status(mirror.config).tables if one["table"].endswith(f".{table}")]
+    (status,) = [row for row in read_status(mirror.config).tables if row["table"].endswith(f".{table}")]
     return status
 
 

@@ -70,7 +70,7 @@ def declared(server: Server, database: str) -> Declared:
 def _fill(server: Server, database: str) -> dict[str, str]:
     columns = PLAIN if server.kind == "mysql" else COLUMNS
     taken: dict[str, str] = {}
-    for number, declaration in enumerate((*TOLD, *(one for one, _ in UNTOLD), *OFFSETS)):
+    for number, declaration in enumerate((*TOLD, *(declaration for declaration, _ in UNTOLD), *OFFSETS)):
         table = f"t{number}"
         try:
             server.execute(f"CREATE TABLE {table} ({columns}, v {declaration})", database=database)
@@ -93,18 +93,22 @@ def _fill(server: Server, database: str) -> dict[str, str]:
 
 
 def test_what_is_told_is_what_the_server_shows_in_utc(declared: Declared) -> None:
-    told = {table for table, shape in declared.shapes().items() if not shape.untold}
+    in_the_log = {table for table, shape in declared.shapes().items() if not shape.untold}
     if are_all_logged(declared.server):
-        assert len(told) > len(TOLD) - 3
-    found = {declared.declarations[table]: declared.values(table) for table in told}
-    assert not {declaration: both for declaration, both in found.items() if both[0] != both[1]}
+        assert len(in_the_log) > len(TOLD) - 3
+    values = {declared.declarations[table]: declared.values(table) for table in in_the_log}
+    assert not {declaration: both for declaration, both in values.items() if both[0] != both[1]}
 
 
 def test_the_sessions_do_decide_what_is_not_told(declared: Declared) -> None:
     """The judgement isn't caution alone: the log has another value somewhere."""
     zoned = {"DATETIME AS (FROM_UNIXTIME(n))", "DATE AS (DATE(ts))", "VARCHAR(20) AS (DAYNAME(dt))"}
-    found = {one: declared.values(table) for table, one in declared.declarations.items() if one in zoned}
-    assert {declaration for declaration, (logged, shown) in found.items() if logged != shown} == zoned
+    values = {
+        declaration: declared.values(table)
+        for table, declaration in declared.declarations.items()
+        if declaration in zoned
+    }
+    assert {declaration for declaration, (logged, shown) in values.items() if logged != shown} == zoned
 
 
 def test_no_server_computes_a_column_by_a_stored_function(server: Server, database: str) -> None:

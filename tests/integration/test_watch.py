@@ -37,22 +37,22 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     mirror.sync()
     with Source.open(mirror.endpoint) as source:
         assert retention_hours(source.variables(RETENTION)) == 10
-    found = watch(mirror.config, mirror.origin)
-    assert (found.lag_seconds, found.lag_bytes, found.stopped) == (0, 0, ())
-    assert found.headroom_seconds == 36_000  # the file in use is kept as long as that from when it is closed
+    watched = watch(mirror.config, mirror.origin)
+    assert (watched.lag_seconds, watched.lag_bytes, watched.stopped) == (0, 0, ())
+    assert watched.headroom_seconds == 36_000  # the file in use is kept as long as that from when it is closed
     assert not changed.poke({})
     mirror.execute("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2)")
     seen = log_noted(mirror.metadata)
     assert seen is not None
     mirror.metadata.replace("source_log", "true", [{**seen, "at_us": 0}])
-    found = watch(mirror.config, mirror.origin)
+    watched = watch(mirror.config, mirror.origin)
     seen = log_noted(mirror.metadata)
     assert seen is not None
-    assert (seen["bytes_ahead"], seen["at_us"] > 0) == (found.lag_bytes, True), "known without a sync"
-    assert found.lag_bytes
-    assert found.lag_bytes > 100
-    assert found.headroom_seconds is not None
-    assert 35_900 < found.headroom_seconds <= 36_001
+    assert (seen["bytes_ahead"], seen["at_us"] > 0) == (watched.lag_bytes, True), "known without a sync"
+    assert watched.lag_bytes
+    assert watched.lag_bytes > 100
+    assert watched.headroom_seconds is not None
+    assert 35_900 < watched.headroom_seconds <= 36_001
     assert changed.poke({})
     mirror.sync()
     lag = watch(mirror.config, mirror.origin).lag_seconds  # MariaDB writes to a new file by and by

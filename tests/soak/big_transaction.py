@@ -65,12 +65,12 @@ def main(kind: Kind, gigabytes: float) -> None:
 def equal(mirror: Mirror, rows: int, checksum: int) -> bool:
     import zlib
 
-    found, total = 0, 0
+    count, total = 0, 0
     for batch in QueryBuilder().register("big", DeltaTable(mirror.path("big"))).execute("SELECT v FROM big"):
         values = batch.column(0).to_pylist() if hasattr(batch, "column") else batch["v"].to_pylist()
-        found += len(values)
+        count += len(values)
         total += sum(zlib.crc32(value) % 1000003 for value in values)
-    return (found, total) == (rows, checksum)
+    return (count, total) == (rows, checksum)
 
 
 if __name__ == "__main__":

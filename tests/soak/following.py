@@ -48,7 +48,7 @@ def assert_steady(measured: Freshness) -> None:
     count = round(window)
     early, later = measured.usage[:count], measured.usage[-count:]
     late["cpu"] = (later[-1].cpu_seconds - later[0].cpu_seconds) / (early[-1].cpu_seconds - early[0].cpu_seconds)
-    late["memory"] = max(one.megabytes for one in later) / max(one.megabytes for one in early)
+    late["memory"] = max(sample.megabytes for sample in later) / max(sample.megabytes for sample in early)
     print("late to early:", {name: round(value, 2) for name, value in late.items()})
     assert max(late.values()) <= LATE, late
 

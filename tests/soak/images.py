@@ -63,7 +63,12 @@ class Image:
 
     def run(self, script: str, *, more: Mapping[str, str] | None = None, alone: bool = False) -> None:
         """alone: in a network that has nothing but loopback."""
-        told = {"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin", "HOME": "/root", **self.environment, **(more or {})}
+        variables = {
+            "PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin",
+            "HOME": "/root",
+            **self.environment,
+            **(more or {}),
+        }
         kept = {name: value for name, value in os.environ.items() if re.search(r"CERT|CA_BUNDLE|CAINFO|_proxy$", name)}
         inside = f"cd {self.folder} && {script}"
         become = "" if self.user == "root" else f"setpriv --reuid={self.user} --regid={self.user} --clear-groups "
@@ -72,20 +77,20 @@ class Image:
         network = f"hostname {HOST} && " + ("ip link set lo up && " if alone else "")
         command = f"{network}{mounts} && exec chroot {self.root} {become}bash -ec {shlex.quote(inside)}"
         spaces = ["--mount", "--pid", "--fork", "--kill-child", "--uts", *(["--net"] if alone else [])]
-        subprocess.run(["unshare", *spaces, "bash", "-ec", command], env={**kept, **told}, check=True)
+        subprocess.run(["unshare", *spaces, "bash", "-ec", command], env={**kept, **variables}, check=True)
 
 
 def steps(stage: str) -> Iterator[tuple[str, str]]:
     """The instructions of a stage of the Dockerfile, those of the stages below it first."""
     text = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", (DOCKER / "Dockerfile").read_text()))
-    found, own = "", []
+    name, own = "", []
     for line in filter(None, map(str.strip, text.splitlines())):
         word, _, rest = line.partition(" ")
         if word == "FROM":
-            base, found = re.fullmatch(r"(\S+) AS (\S+)", rest.strip()).groups()  # type: ignore[union-attr]
-            if found == stage and ":" not in base:
+            base, name = re.fullmatch(r"(\S+) AS (\S+)", rest.strip()).groups()  # type: ignore[union-attr]
+            if name == stage and ":" not in base:
                 yield from steps(base)
-        elif found == stage:
+        elif name == stage:
             own.append((word, rest.strip()))
     yield from own
 
@@ -141,7 +146,7 @@ def base(root: Path) -> None:
     Image(root).run("ldconfig && update-ca-certificates && python -m ensurepip --default-pip")
 
 
-def told(value: Any) -> list[str]:
+def scripts(value: Any) -> list[str]:
     """A command as a list, as compose has it too."""
     words = value["test"] if isinstance(value, dict) else value
     words = words[1:] if words[0] == "CMD" else ["bash", "-c", words[1]] if words[0] == "CMD-SHELL" else words
@@ -153,7 +158,7 @@ def serve(image: Image, names: Sequence[str], places: Mapping[str, str]) -> None
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
     script = []
     for name in names:
-        command, check = (shlex.join(told(services[name][what])) for what in ("command", "healthcheck"))
+        command, check = (shlex.join(scripts(services[name][what])) for what in ("command", "healthcheck"))
         for other, here in places.items():
             command = command.replace(other, here)
         script.append(f"({shlex.join(image.entry)} {command} > /tmp/{name}.log 2>&1) &")

@@ -204,5 +204,5 @@ def soak(kind: Kind, minutes: float, seed: int) -> None:
 
 if __name__ == "__main__":
     wanted = KINDS if sys.argv[1] == "both" else [sys.argv[1]]
-    for one in wanted:
-        soak(one, float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else random.randint(1, 10**6))  # type: ignore[arg-type]
+    for kind in wanted:
+        soak(kind, float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else random.randint(1, 10**6))  # type: ignore[arg-type]

@@ -214,8 +214,8 @@ class Feeder:
         if _REPLICAS.match(self._current) or reason_to_skip(text, self._functions):
             return
         text = self._own(text)
-        if found := _FUNCTION.match(bare(text)):
-            self._functions.add(found[1].lower())
+        if call := _FUNCTION.match(bare(text)):
+            self._functions.add(call[1].lower())
         if (dropped := _DROP_TABLES.match(bare(text))) and self._would_empty(dropped[1]):
             yield from self._go_on_elsewhere()
         else:
@@ -291,14 +291,14 @@ class Feeder:
         return "\t".join("NULL" if v is None else bytes(v).decode("utf-8", "surrogateescape") for v in values)
 
     def _filled(self, text: str) -> str:
-        return _VARIABLE.sub(lambda found: self._variables.get(found[1], ""), text)
+        return _VARIABLE.sub(lambda variable: self._variables.get(variable[1], ""), text)
 
     def _value(self, text: str) -> str:
         text = self._filled(text)
         if len(text) > 1 and text[0] == text[-1] == "`":
             return self._own_asked(text[1:-1])
-        if found := _VALUE.match(text):
-            return self._column(found[1].strip().strip("\"'"), found[2], int(found[3]) - 1)
+        if value := _VALUE.match(text):
+            return self._column(value[1].strip().strip("\"'"), value[2], int(value[3]) - 1)
         return text
 
     def _own_asked(self, query: str) -> str:
@@ -317,8 +317,8 @@ class Feeder:
         condition = condition.strip()
         if condition.startswith("!"):
             return not self._holds(condition[1:])
-        if not condition.startswith("`") and (found := _COMPARED.fullmatch(condition)):
-            return _compared(self._value(found[1]), found[2], self._value(found[3].strip("'\"")))
+        if not condition.startswith("`") and (compared := _COMPARED.fullmatch(condition)):
+            return _compared(self._value(compared[1]), compared[2], self._value(compared[3].strip("'\"")))
         value = self._value(condition).strip()
         return value not in ("", "0")
 
@@ -336,8 +336,8 @@ def end_prepared(server: Server) -> None:
     end = time.monotonic() + STATEMENT_SECONDS
     with server.connect(conv={}, use_unicode=False) as connection:
         connection.encoding = "latin1"
-        while (found := _query(connection, "XA RECOVER")) and time.monotonic() < end:
-            for format_id, global_length, _, data in found:
+        while (prepared := _query(connection, "XA RECOVER")) and time.monotonic() < end:
+            for format_id, global_length, _, data in prepared:
                 name, middle = bytes(data or b""), int(global_length or 0)
                 with suppress(pymysql.err.MySQLError):
                     xid = f"X'{name[:middle].hex()}',X'{name[middle:].hex()}',{int(format_id or 0)}"

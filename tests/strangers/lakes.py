@@ -74,14 +74,14 @@ class Lakes:
             connections.rest()
             connections.close()
             end_prepared(self.server)
-        return judged(mirror)
+        return verdicts_of(mirror)
 
     def smallest(self, verdict: Verdict, script: Sequence[Fed], seconds: float) -> list[Fed]:
         """The fewest of a file's statements after which the table has the same failure; none where they alone don't do
         it."""
 
         def still(part: Sequence[Fed]) -> bool:
-            return any(found.kind == verdict.kind for found in self.verdicts(database, part))
+            return any(other.kind == verdict.kind for other in self.verdicts(database, part))
 
         end = time.monotonic() + seconds
         database = verdict.database or script[0].text.split("`")[1]
@@ -115,7 +115,7 @@ def snapshot(mirror: Mirror, databases: Sequence[str] = ()) -> None:
         mirror.snapshot(*(f"{database}.*" for database in databases))
 
 
-def judged(mirror: Mirror) -> list[Verdict]:
+def verdicts_of(mirror: Mirror) -> list[Verdict]:
     """The verdicts once the lake is synced. A sync that fails is one of them."""
     try:
         mirror.sync()

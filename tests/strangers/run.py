@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support"), str(HERE.parents
 from mirror import Mirror  # noqa: E402
 from servers import KINDS, Kind, Server, Setting  # noqa: E402
 from strangers.feeding import Fed, Feeder, ServerGone, end_prepared  # noqa: E402
-from strangers.lakes import SNAPSHOT, Lakes, judged, snapshot  # noqa: E402
+from strangers.lakes import SNAPSHOT, Lakes, snapshot, verdicts_of  # noqa: E402
 from strangers.suites import Suite, suites  # noqa: E402
 from strangers.variables import restore, variables  # noqa: E402
 from strangers.verdict import FAILURES, Verdict, tables_of  # noqa: E402
@@ -140,7 +140,7 @@ class Run:
         for run in halves:
             self._feed(run)
         restore(self.server, as_it_was)
-        chunk.verdicts = judged(mirror)
+        chunk.verdicts = verdicts_of(mirror)
         return chunk
 
     def _begun(self, path: Path) -> FileRun:
@@ -205,7 +205,7 @@ def standing(verdicts: Iterable[Verdict]) -> list[str]:
         if verdict.outcome in ("stopped", "snapshot asked", "unreadable"):
             kinds[verdict.kind].append(verdict)
     ordered = sorted(kinds.values(), key=len, reverse=True)
-    return [f"{len(found)} {found[0].outcome}: {found[0].name}: {found[0].reason}" for found in ordered]
+    return [f"{len(failures)} {failures[0].outcome}: {failures[0].name}: {failures[0].reason}" for failures in ordered]
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def prepared(kind: Kind, spark: SparkSession, seed: int, names: Sequence[str]) -
     """A server set by the seed, and a run over the suites named: most often this server's own."""
     chance = random.Random(seed)
     chosen = settings(kind, chance)
-    source = chance.choice([found for found in suites() for _ in range(3 if found.kind == kind else 1)])
+    source = chance.choice([suite for suite in suites() for _ in range(3 if suite.kind == kind else 1)])
     print(f"{kind}: seed {seed}, {source.kind}'s suites, settings {chosen}", flush=True)
     with Server(kind, **chosen) as server, tempfile.TemporaryDirectory(prefix="binlake-strangers-") as folder:
         yield Run(server, spark, Path(folder), source, source.files(*names), seed)
@@ -247,5 +247,5 @@ if __name__ == "__main__":
     wanted = KINDS if sys.argv[1] == "both" else [sys.argv[1]]
     first = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
     chosen = SAMPLED if "sampled" in sys.argv[4:] else WHOLE
-    good = [main(one, float(sys.argv[2]), first, chosen) for one in wanted]  # type: ignore[arg-type]
+    good = [main(kind, float(sys.argv[2]), first, chosen) for kind in wanted]  # type: ignore[arg-type]
     sys.exit(0 if all(good) else 1)

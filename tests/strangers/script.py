@@ -107,7 +107,7 @@ class _Reader:
 
     def steps(self) -> tuple[Step, ...]:
         """Up to the brace that closes the block, or to the end."""
-        found: list[Step] = []
+        parsed: list[Step] = []
         while (start := self._next()) is not None:
             if start == "}":
                 self.at += 1
@@ -117,12 +117,12 @@ class _Reader:
             elif start == "#":
                 self._line()
             elif block := _BLOCK.match(self.text, self.at):
-                found.append(self._block(block))
+                parsed.append(self._block(block))
             elif self.text.startswith("--", self.at):
-                found += self._command(self._line()[2:].strip(), dashed=True)
+                parsed += self._command(self._line()[2:].strip(), dashed=True)
             else:
-                found += self._command(self._statement(), dashed=False)
-        return tuple(found)
+                parsed += self._command(self._statement(), dashed=False)
+        return tuple(parsed)
 
     def _next(self) -> str | None:
         """The next character that isn't blank."""
@@ -139,9 +139,9 @@ class _Reader:
     def _statement(self) -> str:
         start = self.at
         self.at = _end_of(self.text, start, self.delimiter)
-        found = self.text[start : self.at]
+        statement = self.text[start : self.at]
         self.at += len(self.delimiter)
-        return found.strip()
+        return statement.strip()
 
     def _block(self, head: re.Match[str]) -> Block:
         start = self.at = head.end()
@@ -204,13 +204,13 @@ def _end_of(text: str, at: int, delimiter: str) -> int:
 
 
 def _words(text: str) -> tuple[str, str, str]:
-    found = re.match(r"([A-Za-z_][\w-]*)(\s*)(.*)", text, re.DOTALL)
-    return (found[1].lower(), found[2], found[3]) if found else ("", "", text)
+    match = re.match(r"([A-Za-z_][\w-]*)(\s*)(.*)", text, re.DOTALL)
+    return (match[1].lower(), match[2], match[3]) if match else ("", "", text)
 
 
 def _let(rest: str) -> Iterator[Step]:
-    if found := re.match(r"\$?(\w+)\s*=\s*(.*)", rest, re.DOTALL):
-        yield Let(found[1], found[2].strip())
+    if assignment := re.match(r"\$?(\w+)\s*=\s*(.*)", rest, re.DOTALL):
+        yield Let(assignment[1], assignment[2].strip())
 
 
 def _connect(rest: str) -> Iterator[Step]:

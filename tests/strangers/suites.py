@@ -47,18 +47,18 @@ class Suite:
         if Path(name).name.startswith(_NOT_FOLLOWED):
             return None
         folders = [self.root, beside, *beside.parents]
-        found = (folder / name for folder in folders if folder == self.root or folder.is_relative_to(self.root))
+        paths = (folder / name for folder in folders if folder == self.root or folder.is_relative_to(self.root))
         return next(
-            (path for path in found if path.is_file() and path.resolve().is_relative_to(FOLDER.resolve())), None
+            (path for path in paths if path.is_file() and path.resolve().is_relative_to(FOLDER.resolve())), None
         )
 
 
 def suites() -> list[Suite]:
     """Those that are unpacked. Raises FileNotFoundError, which says what to run, where none is."""
-    found = [Suite(kind, FOLDER / kind) for kind in KINDS if (FOLDER / kind).is_dir()]
-    if not found:
+    unpacked = [Suite(kind, FOLDER / kind) for kind in KINDS if (FOLDER / kind).is_dir()]
+    if not unpacked:
         raise FileNotFoundError(f"no server's test suite is in {FOLDER}: run docker/local/setup.sh suites")
-    return found
+    return unpacked
 
 
 def read(path: Path) -> str:

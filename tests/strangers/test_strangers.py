@@ -34,10 +34,10 @@ def test_the_lake_equals_the_server_or_says_why_it_stands_still(kind: Kind) -> N
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as ran:
         try:
-            told, errors = ran.communicate(timeout=SECONDS + 800)
+            output, errors = ran.communicate(timeout=SECONDS + 800)
         except subprocess.TimeoutExpired:
             os.killpg(ran.pid, signal.SIGKILL)
             raise
-    print(told)
-    assert ran.returncode == 0, f"BINLAKE_STRANGERS_SEED={SEED}\n{told}\n{errors[-4000:]}"
-    assert "'equal': " in told
+    print(output)
+    assert ran.returncode == 0, f"BINLAKE_STRANGERS_SEED={SEED}\n{output}\n{errors[-4000:]}"
+    assert "'equal': " in output

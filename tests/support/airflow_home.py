@@ -255,7 +255,7 @@ class ProcessWatch:
         self._secret = secret.encode()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.found: set[bytes] = set()
+        self.leaks: set[bytes] = set()
         self.jobs_seen = 0
 
     def _watch(self) -> None:
@@ -271,7 +271,7 @@ class ProcessWatch:
                 if b"org.apache.spark.deploy.SparkSubmit" in arguments:
                     self.jobs_seen += 1
                 if self._secret in arguments:
-                    self.found.add(arguments)
+                    self.leaks.add(arguments)
 
     def __enter__(self) -> ProcessWatch:
         self._thread.start()

@@ -123,11 +123,11 @@ def viewer(server: Any) -> TestClient:
 def routes() -> list[tuple[str, str]]:
     """Method and path of every route of the page's app, each with names of what is there."""
     (entry,) = BinlakePlugin.fastapi_apps
-    found = [route for route in entry["app"].app().routes if isinstance(route, APIRoute)]
-    assert len(found) == len(entry["app"].app().routes), "a route of another kind has no guard"
+    guarded = [route for route in entry["app"].app().routes if isinstance(route, APIRoute)]
+    assert len(guarded) == len(entry["app"].app().routes), "a route of another kind has no guard"
     return [
         (method, "/binlake" + re.sub(r"{(\w+)(:\w+)?}", lambda match: VALUES[match[1]], route.path))
-        for route in found
+        for route in guarded
         for method in sorted(route.methods)
     ]
 

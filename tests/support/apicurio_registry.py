@@ -33,8 +33,8 @@ class ApicurioRegistry:
         self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
 
     def __enter__(self) -> ApicurioRegistry:
-        told = [f"-D{name}={value}" for name, value in self._settings.items()]
-        command = ["java", *SHORT_LIVED, *told, "-jar", str(self._program)]
+        properties = [f"-D{name}={value}" for name, value in self._settings.items()]
+        command = ["java", *SHORT_LIVED, *properties, "-jar", str(self._program)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=die_with_parent)
         deadline = time.monotonic() + START_SECONDS
@@ -46,7 +46,7 @@ class ApicurioRegistry:
 
     def _is_up(self) -> bool:
         try:
-            return bool(self.told("subjects") == [])
+            return bool(self.get("subjects") == [])
         except OSError:
             return False
 
@@ -56,8 +56,8 @@ class ApicurioRegistry:
         self._process.kill()
         self._process.wait()
 
-    def told(self, *path: str | int) -> Any:
+    def get(self, *path: str | int) -> Any:
         """What it answers to a plain GET."""
-        address = f"{self.url}/{'/'.join(quote(str(one), safe='') for one in path)}"
+        address = f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}"
         with urllib.request.urlopen(address, timeout=30) as answer:
             return json.load(answer)

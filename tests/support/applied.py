@@ -32,7 +32,7 @@ def apply_as_relay_log(target: Server, *files: Path) -> None:
     listed = [target.datadir / f"mysqld-relay-bin.{number:06d}" for number in range(1, len(files) + 1)]
     for relayed, file in zip(listed, files, strict=True):
         relayed.write_bytes(file.read_bytes())
-    (target.datadir / "mysqld-relay-bin.index").write_text("".join(f"./{one.name}\n" for one in listed))
+    (target.datadir / "mysqld-relay-bin.index").write_text("".join(f"./{relay_log.name}\n" for relay_log in listed))
     relayed = listed[0]
     target.execute(
         f"CHANGE MASTER TO MASTER_HOST = 'nowhere', RELAY_LOG_FILE = '{relayed.name}', RELAY_LOG_POS = 4",

@@ -69,9 +69,9 @@ def rows(emitted: list[Emitted], table: str | None = None) -> list[dict[str, Any
     """All mutations as dictionaries, in order of the table's batches."""
     return [
         row
-        for one in emitted
-        if isinstance(one, Mutations) and (table is None or one.name.table == table)
-        for row in one.batch.to_pylist()
+        for item in emitted
+        if isinstance(item, Mutations) and (table is None or item.name.table == table)
+        for row in item.batch.to_pylist()
     ]
 
 
@@ -92,12 +92,12 @@ def by_column(columns: list[Declared], rows: Iterator[tuple[Any, ...]] | list[tu
 def image(columns: list[Declared], emitted: list[Emitted], op: int, side: str) -> State:
     """One side of the mutations of one kind, as comparable values."""
     rows: list[tuple[Any, ...]] = []
-    for one in emitted:
-        assert not isinstance(one, Stopped), one.reason
-        if not isinstance(one, Mutations):
+    for item in emitted:
+        assert not isinstance(item, Stopped), item.reason
+        if not isinstance(item, Mutations):
             continue
-        assert one.batch.validate(full=True) is None
-        structs = one.batch.filter(pc.equal(one.batch.column("op"), op)).column(side)
+        assert item.batch.validate(full=True) is None
+        structs = item.batch.filter(pc.equal(item.batch.column("op"), op)).column(side)
         table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
         for place, column in enumerate(columns):
             if column.type in render.RENDERERS:  # the log has their stored bytes

@@ -37,9 +37,9 @@ def descendants(process: int) -> Iterator[int]:
 
 def executors(process: int) -> list[int]:
     """Of Spark, below a process of ours."""
-    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0") for one in descendants(process)}
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in descendants(process)}
     backend = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
-    return [one for one, words in commands.items() if backend in words and words[0].endswith(b"java")]
+    return [pid for pid, words in commands.items() if backend in words and words[0].endswith(b"java")]
 
 
 def python_with(folder: Path, *, packages: bool) -> Path:
@@ -125,9 +125,9 @@ class Cluster:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    for one in [*descendants(process.pid), process.pid]:
+    for pid in [*descendants(process.pid), process.pid]:
         with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
@@ -172,9 +172,9 @@ class Driver:
         """The exit code of the command, or the point that it has come to."""
         assert self._process.stdout
         for line in self._process.stdout:  # a JVM may say something, too
-            word, _, found = line.strip().partition(" ")
+            word, _, answer = line.strip().partition(" ")
             if word == "answer":
-                return found
+                return answer
         raise AssertionError(self.said())
 
     def run(self, *arguments: str) -> str:

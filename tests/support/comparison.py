@@ -162,7 +162,7 @@ def _decoded(stored: bytes, codec: str) -> str | bytes:
         text = stored.decode(codec)
     except UnicodeDecodeError:
         return stored
-    return stored if codec == "utf-16-be" and any(one > "\uffff" for one in text) else text
+    return stored if codec == "utf-16-be" and any(character > "\uffff" for character in text) else text
 
 
 def _moment(text: str) -> datetime | str:
@@ -183,17 +183,17 @@ def _microseconds(text: str) -> int:
 def read_lake(delta_path: str, columns: list[Declared]) -> Iterator[Row]:
     """All rows of the Delta table as comparable values, in the server's order of columns."""
     delta = DeltaTable(delta_path)
-    found = {field.name: _type_name(field.type) for field in delta.schema().fields}
+    types = {field.name: _type_name(field.type) for field in delta.schema().fields}
     expected = {column.name: _expected(column) for column in columns}
     side = {f"{column.name}__text" for column in columns if column.type in ("date", "datetime", "timestamp")}
     side |= {f"{column.name}__bytes" for column in columns if column.codec}
-    side &= found.keys() - expected.keys()
-    assert {name: kind for name, kind in found.items() if name not in side} == expected, (
+    side &= types.keys() - expected.keys()
+    assert {name: kind for name, kind in types.items() if name not in side} == expected, (
         f"{delta_path}: columns and types of the Delta table differ from what they should be:\n"
         + "\n".join(
-            f"  {name}: is {found.get(name, 'missing')}, should be {expected.get(name, 'missing')}"
-            for name in sorted(expected.keys() | found.keys() - side)
-            if found.get(name) != expected.get(name)
+            f"  {name}: is {types.get(name, 'missing')}, should be {expected.get(name, 'missing')}"
+            for name in sorted(expected.keys() | types.keys() - side)
+            if types.get(name) != expected.get(name)
         )
     )
     result = pa.table(QueryBuilder().register("mirror", delta).execute("SELECT * FROM mirror").read_all())

@@ -34,15 +34,15 @@ class FakeRegistry(Loopback):
         return f"{'https' if self._context else 'http'}://127.0.0.1:{self._server.server_address[1]}"
 
     def asked(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        if method == "PUT" and (found := re.fullmatch(r"/config/(.+)", path)):
-            self.compatibility[found[1]] = body["compatibility"]
+        if method == "PUT" and (match := re.fullmatch(r"/config/(.+)", path)):
+            self.compatibility[match[1]] = body["compatibility"]
             return 200, body
-        if method == "POST" and (found := re.fullmatch(r"/subjects/(.+)/versions", path)):
-            return self._register(found[1], body["schema"])
+        if method == "POST" and (match := re.fullmatch(r"/subjects/(.+)/versions", path)):
+            return self._register(match[1], body["schema"])
         if method == "GET" and path == "/subjects":
             return 200, list(self.subjects)
-        if method == "GET" and (found := re.fullmatch(r"/schemas/ids/(\d+)", path)):
-            number = int(found[1])
+        if method == "GET" and (match := re.fullmatch(r"/schemas/ids/(\d+)", path)):
+            number = int(match[1])
             if 0 < number <= len(self.schemas):
                 return 200, {"schema": self.schemas[number - 1]}
             return 404, {"error_code": 40403, "message": "Schema not found"}
@@ -68,10 +68,10 @@ class _Handler(Silent):
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
-        status, told = self.registry.asked(self.command, unquote(self.path), body)
+        status, answer = self.registry.asked(self.command, unquote(self.path), body)
         if self.registry.wanted not in (None, self.headers.get("Authorization")):
-            status, told = 401, {"error_code": 401, "message": "Unauthorized"}
-        data = json.dumps(told).encode()
+            status, answer = 401, {"error_code": 401, "message": "Unauthorized"}
+        data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(data)))
@@ -83,7 +83,7 @@ class _Handler(Silent):
 
 def unreadable(reader: Any, writer: Any) -> str | None:
     """The first field by whose change what was written can't be read; None without one."""
-    known: dict[str, Any] = {one["name"]: one for one in writer["fields"]}
+    known: dict[str, Any] = {field["name"]: field for field in writer["fields"]}
     for field in reader["fields"]:
         old = known.get(field["name"])
         if old is None:
@@ -99,12 +99,12 @@ def _branches(kind: Any) -> list[Any]:
 
 
 def _changed(name: str, new: list[Any], old: list[Any]) -> str | None:
-    for one in old:
-        if one in new:
+    for branch in old:
+        if branch in new:
             continue
         records = [other for other in new if isinstance(other, dict) and other["type"] == "record"]
-        if not records or not isinstance(one, dict) or one["type"] != "record":
+        if not records or not isinstance(branch, dict) or branch["type"] != "record":
             return name
-        if wrong := unreadable(records[0], one):
+        if wrong := unreadable(records[0], branch):
             return wrong
     return None

@@ -62,8 +62,8 @@ class _Handler(Silent):
             self._answer(200, self._listed(*asked))
         elif (data := self.fake.objects.get(self._name)) is None:
             self._answer(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
-        elif found := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            first, last = int(found[1]), min(int(found[2] or len(data)), len(data) - 1)
+        elif span := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            first, last = int(span[1]), min(int(span[2] or len(data)), len(data) - 1)
             self._answer(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(data)}"})
         else:
             self._answer(200, data)
@@ -109,30 +109,30 @@ class _Handler(Silent):
         return data
 
     def _note(self) -> None:
-        if found := re.search("Credential=([^/]+)/", self.headers.get("Authorization", "")):
-            self.fake.accounts[found[1]] += 1
+        if credential := re.search("Credential=([^/]+)/", self.headers.get("Authorization", "")):
+            self.fake.accounts[credential[1]] += 1
 
     def _listed(self, prefix: str, delimiter: str, after: str) -> bytes:
         contents, folders = "", set()
         for name, data in sorted(self.fake.objects.items()):
             if not name.startswith(prefix) or name <= after:
                 continue
-            inner, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-            if found:
+            inner, delimited, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+            if delimited:
                 folders.add(f"{prefix}{inner}{delimiter}")
             else:
                 contents += (
                     f"<Contents><Key>{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
                     f"<ETag>e</ETag><Size>{len(data)}</Size></Contents>"
                 )
-        common = "".join(f"<CommonPrefixes><Prefix>{one}</Prefix></CommonPrefixes>" for one in sorted(folders))
+        common = "".join(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders))
         said = f"<Name>lake</Name><IsTruncated>false</IsTruncated>{contents}{common}"
         return f"<?xml version='1.0'?><ListBucketResult>{said}</ListBucketResult>".encode()
 
     def _answer(self, status: int, body: bytes = b"", more: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        told = {"Content-Length": str(len(body)), "ETag": '"e"', "Last-Modified": _TIME, **(more or {})}
-        for name, value in told.items():
+        headers = {"Content-Length": str(len(body)), "ETag": '"e"', "Last-Modified": _TIME, **(more or {})}
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD" and status != 204:

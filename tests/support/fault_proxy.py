@@ -41,8 +41,8 @@ class FaultProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        for one in self._sockets:
-            _hang_up(one)
+        for connection in self._sockets:
+            _hang_up(connection)
         for thread in self._threads:
             thread.join()
 
@@ -101,11 +101,11 @@ class FaultProxy:
 
 
 def _hang_up(*sockets: socket.socket) -> None:
-    for one in sockets:
+    for connection in sockets:
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
-            one.close()
+            connection.close()
 
 
 class DeafListener:
@@ -120,15 +120,15 @@ class DeafListener:
 
     def __enter__(self) -> DeafListener:
         for _ in range(4):
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", self.port))
-            self._queued.append(one)
+            attempt = socket.socket()
+            attempt.setblocking(False)
+            attempt.connect_ex(("127.0.0.1", self.port))
+            self._queued.append(attempt)
         time.sleep(0.05)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one in (*self._queued, self._listener):
-            one.close()
+        for connection in (*self._queued, self._listener):
+            connection.close()

@@ -68,14 +68,14 @@ def kept(mirror: Mirror, config: FeedConfig) -> list[Message]:
 
 def lines(folder: Path, topic: str = "all", source: str = "tests") -> list[str]:
     """Messages of a file:// sink up to its last commit."""
-    told = json.loads((folder / source / "_position.json").read_text())
+    position = json.loads((folder / source / "_position.json").read_text())
     name = f"{topic}.log"
-    if name not in told["lengths"]:
+    if name not in position["lengths"]:
         return []
-    return (folder / source / name).read_bytes()[: told["lengths"][name]].decode().splitlines()
+    return (folder / source / name).read_bytes()[: position["lengths"][name]].decode().splitlines()
 
 
-def told(mirror: Mirror) -> list[str]:
+def plain_lines(mirror: Mirror) -> list[str]:
     """What the feed of text told, without moments, places, GTIDs and the database's name."""
     plain = (_GTID.sub("", _PLACE.sub("", line)) for line in lines(mirror.folder / "out"))
     return [line.replace(f"{mirror.database}.", "") for line in plain]

@@ -35,8 +35,8 @@ class FranzRegistry:
     ) -> None:
         self._process.communicate(timeout=30)
 
-    def told(self, *path: str | int) -> Any:
+    def get(self, *path: str | int) -> Any:
         """What it answers to a plain GET."""
-        address = f"{self.url}/{'/'.join(quote(str(one), safe='') for one in path)}"
+        address = f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}"
         with urllib.request.urlopen(address, timeout=30) as answer:
             return json.load(answer)

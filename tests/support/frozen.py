@@ -23,11 +23,11 @@ class Frozen:
     def __init__(self, mirror: Mirror, folder: Path) -> None:
         self._mirror = mirror
         self._folder = folder
-        told = {"AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
+        variables = {"AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
         self._log = open(folder / "log", "wb")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, str(STOPPED), str(folder)],
-            env={**os.environ, **SHORT_LIVED, **told},
+            env={**os.environ, **SHORT_LIVED, **variables},
             stdout=self._log,
             stderr=self._log,
             preexec_fn=die_with_parent,
@@ -48,8 +48,8 @@ class Frozen:
     def run(self, point: str, *arguments: str) -> None:
         """Frozen at the point, holding the lease."""
         self._done.unlink(missing_ok=True)
-        told = [point, [arguments[0], "--config", str(self._mirror.write_yaml()), *arguments[1:]]]
-        (self._folder / "next").write_text(json.dumps(told))
+        command = [point, [arguments[0], "--config", str(self._mirror.write_yaml()), *arguments[1:]]]
+        (self._folder / "next").write_text(json.dumps(command))
         self.process.send_signal(signal.SIGCONT)
         self._wait()
         assert not self._done.exists(), f"it came to its end: {self._done.read_text()}"

@@ -29,7 +29,7 @@ class HdfsServers:
             f"dfs.{which}": "127.0.0.1:0"
             for which in ("namenode.http-address", "datanode.address", "datanode.ipc.address", "datanode.http.address")
         }
-        told = {
+        properties = {
             "fs.defaultFS": self.url,
             "dfs.namenode.name.dir": f"file://{folder}/names",
             "dfs.datanode.data.dir": f"file://{folder}/blocks",
@@ -38,7 +38,9 @@ class HdfsServers:
             **free,
         }
         folder.mkdir(parents=True)
-        lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in told.items())
+        lines = (
+            f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()
+        )
         (folder / "hdfs-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
         jars = f"{folder}:{built}/target/lib/*:{Path(pyspark.__file__).parent}/jars/*"
         self._java = ["java", *_JAVA, "-cp", jars]
@@ -57,7 +59,7 @@ class HdfsServers:
             ]
         deadline = time.monotonic() + START_SECONDS
         while not self._is_up():
-            assert all(one.poll() is None for one in self._processes), (self._folder / "log").read_text()
+            assert all(process.poll() is None for process in self._processes), (self._folder / "log").read_text()
             assert time.monotonic() < deadline, "HDFS doesn't answer"
             time.sleep(0.2)
         return self

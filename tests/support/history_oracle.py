@@ -127,7 +127,7 @@ class Oracle:
                 return {new if name == old else name: value for name, value in row.items()}
 
             self._change_current(rename)
-            self.player.closed = [replace(one, row=rename(one.row)) for one in self.player.closed]
+            self.player.closed = [replace(version, row=rename(version.row)) for version in self.player.closed]
 
     def _change_current(self, change: Callable[[Row], Row]) -> None:
         current = self.player.current

@@ -255,8 +255,8 @@ class Mirror:
     def commits(self, *tables: str) -> Counter[tuple[str, int, int]]:
         """How often each (life, batch, step) was committed to the Delta tables of these, so far as they are there."""
         logs = [DeltaTable(self.path(table)) for table in tables if DeltaTable.is_deltatable(self.path(table))]
-        told = [json.loads(commit.get("userMetadata") or "{}") for log in logs for commit in log.history()]
-        notes = [note["binlake"] for note in told if "binlake" in note]
+        user_metadata = [json.loads(commit.get("userMetadata") or "{}") for log in logs for commit in log.history()]
+        notes = [note["binlake"] for note in user_metadata if "binlake" in note]
         return Counter((note["life"], note["batch"], note["step"]) for note in notes if "step" in note)
 
     def assert_each_once(self, *tables: str) -> None:

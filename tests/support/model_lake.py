@@ -124,7 +124,9 @@ class Lake:
         """Yield what each commit says of itself, and the transactions that it records."""
         for actions in self.commits(path):
             info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
-            recorded = {one["appId"]: one["version"] for action in actions if (one := action.get("txn"))}
+            recorded = {
+                transaction["appId"]: transaction["version"] for action in actions if (transaction := action.get("txn"))
+            }
             yield note_of(info), recorded
 
     def repeated(self, path: str) -> list[tuple[str, int]]:
@@ -133,7 +135,7 @@ class Lake:
         for note, recorded in self.notes(path):
             if "step" in note or note.get("snapshot"):
                 made.update((app, version) for app, version in recorded.items() if app.endswith(note["life"]))
-        return [one for one, count in made.items() if count > 1]
+        return [transaction for transaction, count in made.items() if count > 1]
 
     def newest_snapshot(self, path: str) -> str | None:
         """Return the life that the newest snapshot of a table began."""
@@ -341,7 +343,7 @@ def _metadata(there: DeltaTable | None, schema: DeltaSchema) -> list[DeltaAction
     """Return the metadata of a table that gets these columns; of a new one its protocol, too."""
     properties = dict(there.metadata().configuration) if there else schema.properties
     text = schema.text(properties)
-    numbers = [one["metadata"].get(FIELD_ID) for one in json.loads(text)["fields"]]
+    numbers = [field["metadata"].get(FIELD_ID) for field in json.loads(text)["fields"]]
     if numbers[0]:
         properties[MOST_ID] = str(max(numbers))
     metadata: dict[str, Any] = {
@@ -361,7 +363,7 @@ def _files(log: DeltaTable, path: str) -> list[DeltaAction]:
 
 def _rows(log: DeltaTable, path: str) -> list[Row]:
     """Return a table's rows; all columns are of one type."""
-    fields = [pa.field(one.name, pa.int32()) for one in log.schema().fields]
+    fields = [pa.field(field.name, pa.int32()) for field in log.schema().fields]
     batches = [batch for batch, _ in data_rows.read(log, path, fields, 0)]
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
@@ -370,7 +372,7 @@ def _added(log: DeltaTable, path: str, names: Sequence[str], rows: Sequence[Row]
     """Write a data file; return the action that adds it, and none where there is no row."""
     if not rows:
         return []
-    fields = {one["name"]: plain_tables.stored_field(one, pa.int32()) for one in plain_tables.fields_of(log)}
+    fields = {field["name"]: plain_tables.stored_field(field, pa.int32()) for field in plain_tables.fields_of(log)}
     columns = [pa.array(column, pa.int32()) for column in zip(*rows, strict=True)]
     table = pa.Table.from_arrays(columns, schema=pa.schema([fields[name] for name in names]))
     return [{"add": plain_files.added_file(path, table)}]

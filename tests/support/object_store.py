@@ -39,9 +39,13 @@ class ObjectStore:
     @property
     def connection(self) -> dict[str, Any]:
         """The same as an Airflow connection."""
-        told = self.environment
-        extra = {"endpoint_url": told["AWS_ENDPOINT_URL"], "region_name": told["AWS_REGION"], "allow_http": True}
-        return {"conn_type": "aws", "login": told["AWS_ACCESS_KEY_ID"], "password": self.secret, "extra": extra}
+        variables = self.environment
+        extra = {
+            "endpoint_url": variables["AWS_ENDPOINT_URL"],
+            "region_name": variables["AWS_REGION"],
+            "allow_http": True,
+        }
+        return {"conn_type": "aws", "login": variables["AWS_ACCESS_KEY_ID"], "password": self.secret, "extra": extra}
 
     def __enter__(self) -> ObjectStore:
         if not PROGRAM.is_file():

@@ -211,14 +211,14 @@ class SampleTable:
 
     @classmethod
     def of(cls, kind: Kind, name: str, *, invalid_dates: bool) -> SampleTable:
-        return cls(name, tuple(one for one in SAMPLES if one.only in (None, kind)), invalid_dates)
+        return cls(name, tuple(sample for sample in SAMPLES if sample.only in (None, kind)), invalid_dates)
 
     @property
     def columns(self) -> list[str]:
         return [f"c{place}" for place in range(len(self.samples))]
 
     def _cycles(self) -> list[tuple[str, ...]]:
-        return [(*one.literals, *(one.invalid if self.invalid_dates else ()), "NULL") for one in self.samples]
+        return [(*sample.literals, *(sample.invalid if self.invalid_dates else ()), "NULL") for sample in self.samples]
 
     @property
     def rows(self) -> int:

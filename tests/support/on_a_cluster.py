@@ -16,7 +16,7 @@ from binlake.errors import BinlakeError
 from binlake.spark import session
 from binlake.staging import stage
 
-_told: set[str] = set()
+_points: set[str] = set()
 _answers = sys.stdout
 
 
@@ -25,8 +25,8 @@ def answer(text: object) -> None:
 
 
 def at_point(point: str) -> None:
-    if point in _told:
-        _told.remove(point)
+    if point in _points:
+        _points.remove(point)
         answer(point)
 
 
@@ -53,8 +53,8 @@ if __name__ == "__main__":
         for line in sys.stdin:
             command, *arguments = json.loads(line)
             if command == "at":
-                _told.update(arguments)
+                _points.update(arguments)
             else:
                 answer(command_line.run([command, *arguments]))
-    for one in built:
-        one.stop()
+    for spark in built:
+        spark.stop()

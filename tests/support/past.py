@@ -71,8 +71,8 @@ class Past:
         return self
 
     def _commits(self, commits: int) -> list[range]:
-        apart = min(24, self.batches)
-        rest = self.batches - apart
+        of_their_own = min(24, self.batches)
+        rest = self.batches - of_their_own
         size = max(1, -(-rest // commits))
         together = [range(first, min(first + size, rest + 1)) for first in range(1, rest + 1, size)]
         return [*together, *(range(batch, batch + 1) for batch in range(rest + 1, self.batches + 1))]
@@ -90,9 +90,9 @@ class Past:
         return {
             "run": f"binlake_shop_sync/{batch}", "kind": "sync", "batch": batch,
             "started_us": self.ended_us(batch) - 20_000_000, "ended_us": self.ended_us(batch), "outcome": "recorded",
-            "position": str(self.position(batch)), "tables": json.dumps([asdict(one) for one in did]),
+            "position": str(self.position(batch)), "tables": json.dumps([asdict(table) for table in did]),
             "phases": json.dumps({"plan": 0.1, "stage": 1.5, "merge": 3.25}), "bytes": 1000,
-            "mutations": sum(one.inserted + one.updated + one.deleted for one in did),
+            "mutations": sum(table.inserted + table.updated + table.deleted for table in did),
             "message": f"batch {batch} recorded",
         }  # fmt: skip
 

@@ -159,11 +159,11 @@ class Walk:
     def _swap(self, table: Table) -> bool:
         if len(table.columns) < 2:
             return False
-        one, other = self.random.sample([*table.columns], 2)
-        swapped = f"RENAME COLUMN `{one}` TO `{other}`, RENAME COLUMN `{other}` TO `{one}`"
+        first, second = self.random.sample([*table.columns], 2)
+        swapped = f"RENAME COLUMN `{first}` TO `{second}`, RENAME COLUMN `{second}` TO `{first}`"
         done = self._do(f"ALTER TABLE {table.name} {swapped}")
         if done:
-            table.columns[one], table.columns[other] = table.columns[other], table.columns[one]
+            table.columns[first], table.columns[second] = table.columns[second], table.columns[first]
         return done
 
     def _wider(self, table: Table) -> bool:
@@ -217,7 +217,7 @@ class Walk:
         return done
 
     def _swap_tables(self, table: Table) -> bool:
-        other = self.random.choice([one for one in self._tables if one is not table])
+        other = self.random.choice([candidate for candidate in self._tables if candidate is not table])
         done = self._do(f"RENAME TABLE {table.name} TO tmp, {other.name} TO {table.name}, tmp TO {other.name}")
         if done:
             table.name, other.name = other.name, table.name

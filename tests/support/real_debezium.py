@@ -50,7 +50,7 @@ class RealDebezium:
         build(server.kind)
         storage = "org.apache.kafka.connect.storage.MemoryOffsetBackingStore"
         history = "io.debezium.relational.history.MemorySchemaHistory"
-        told = {
+        properties = {
             "name": "tests", "topic.prefix": "tests", "connector.class": connector,
             "offset.storage": storage, "schema.history.internal": history, "database.hostname": "127.0.0.1",
             "database.port": str(server.port), "database.user": "root", "database.password": "",
@@ -58,7 +58,7 @@ class RealDebezium:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }  # fmt: skip
         self._settings, self._errors = folder / "debezium.properties", folder / "debezium.errors"
-        self._settings.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         self._lines: queue.Queue[bytes] = queue.Queue()
 
     def __enter__(self) -> RealDebezium:
@@ -76,14 +76,14 @@ class RealDebezium:
 
     def until(self, last: Callable[[Told], bool]) -> list[Told]:
         """Its next messages, with the last of them."""
-        found: list[Told] = []
+        messages: list[Told] = []
         deadline = time.monotonic() + WAIT_SECONDS
-        while not (found and last(found[-1])):
+        while not (messages and last(messages[-1])):
             line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
             assert line, f"Debezium ended:\n{self._errors.read_text()[-3000:]}"
             if line.startswith(b'{"topic"'):
-                found.append(Told(**json.loads(line)))
-        return found
+                messages.append(Told(**json.loads(line)))
+        return messages
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -32,25 +32,25 @@ def statements_of(version: str) -> dict[str, list[Row]]:
     """
     mariadb = "MariaDB" in version
     numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
-    found: dict[str, list[Row]] = {}
+    answers: dict[str, list[Row]] = {}
     if mariadb or numbers < (8, 4):
-        found["SHOW MASTER STATUS"] = [LOG_STATUS]
+        answers["SHOW MASTER STATUS"] = [LOG_STATUS]
         new = not mariadb and numbers >= (8, 0, 22)
-        found["SHOW SLAVE HOSTS"] = [{"Server_Id" if new else "Server_id": 4001, "Host": "binlake/shop"}]
+        answers["SHOW SLAVE HOSTS"] = [{"Server_Id" if new else "Server_id": 4001, "Host": "binlake/shop"}]
     if not mariadb and numbers >= (8, 2):
-        found["SHOW BINARY LOG STATUS"] = [LOG_STATUS]
+        answers["SHOW BINARY LOG STATUS"] = [LOG_STATUS]
     if not mariadb and numbers >= (8, 0, 22):
-        found["SHOW REPLICAS"] = [{"Server_Id": 4001, "Host": "binlake/shop"}]
-        found["SHOW REPLICA STATUS"] = []
+        answers["SHOW REPLICAS"] = [{"Server_Id": 4001, "Host": "binlake/shop"}]
+        answers["SHOW REPLICA STATUS"] = []
     if mariadb:
-        found["SHOW ALL SLAVES STATUS"] = []
+        answers["SHOW ALL SLAVES STATUS"] = []
     elif numbers < (8, 4):
-        found["SHOW SLAVE STATUS"] = []
+        answers["SHOW SLAVE STATUS"] = []
     if not mariadb and numbers >= (8, 0, 30):
-        found["SET SESSION show_gipk_in_create_table_and_information_schema = ON"] = []
+        answers["SET SESSION show_gipk_in_create_table_and_information_schema = ON"] = []
     if not mariadb and numbers >= (8, 0):
-        found["SET SESSION information_schema_stats_expiry = 0"] = []
-    return found
+        answers["SET SESSION information_schema_stats_expiry = 0"] = []
+    return answers
 
 
 class RecordedServer(Source):
@@ -79,8 +79,8 @@ class RecordedServer(Source):
     def query(self, sql: str, args: Sequence[object] | None = None) -> list[Row]:
         self.asked.append(sql)
         if sql.startswith("SHOW GLOBAL VARIABLES"):
-            found = [name for name in args or () if name in self._variables]
-            return [{"Variable_name": name, "Value": self._variables[str(name)]} for name in found]
+            known = [name for name in args or () if name in self._variables]
+            return [{"Variable_name": name, "Value": self._variables[str(name)]} for name in known]
         view = re.search(r"information_schema\.\w+", sql)
         answer = self._answers.get(view[0] if view else sql)
         if answer is None:

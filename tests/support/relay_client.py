@@ -41,7 +41,7 @@ class Event:
 
     @property
     def values(self) -> dict[str, tuple[str, str]]:
-        return {one.name: (one.before, one.after) for one in self.columns}
+        return {column.name: (column.before, column.after) for column in self.columns}
 
 
 class RelayClient:
@@ -105,10 +105,10 @@ class RelayClient:
         return event_of(data, numbered=command == POLLV2) if result == 0 else result
 
     def poll_all(self) -> list[Event]:
-        found: list[Event] = []
+        events: list[Event] = []
         while isinstance(event := self.poll(), Event):
-            found.append(event)
-        return found
+            events.append(event)
+        return events
 
 
 def event_of(data: bytes, *, numbered: bool = False) -> Event:

@@ -77,11 +77,13 @@ def values_of(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
             return named
     if origin is Annotated:
         inner, *outer = get_args(annotation)
-        return values_of(inner, tuple(part for one in outer for part in (getattr(one, "metadata", None) or [one])))
+        return values_of(
+            inner, tuple(part for annotated in outer for part in (getattr(annotated, "metadata", None) or [annotated]))
+        )
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in get_args(annotation))
     if origin in (Union, types.UnionType):
-        words = [values_of(one, metadata) for one in get_args(annotation) if one is not type(None)]
+        words = [values_of(choice, metadata) for choice in get_args(annotation) if choice is not type(None)]
         return " or ".join(dict.fromkeys(words))
     if origin is list:
         (item,) = get_args(annotation)
@@ -98,7 +100,7 @@ def named_by(validator: AfterValidator) -> str | None:
 
 
 def range_of(metadata: tuple[Any, ...]) -> str:
-    limits = {type(one): one for one in metadata if isinstance(one, Ge | Gt | Le)}
+    limits = {type(limit): limit for limit in metadata if isinstance(limit, Ge | Gt | Le)}
     lowest, above, highest = limits.get(Ge), limits.get(Gt), limits.get(Le)
     words = []
     if isinstance(lowest, Ge):

@@ -93,8 +93,8 @@ def race_with_spark(spark: SparkSession, path: str, commits: int) -> None:
         rows.coalesce(1).write.format("delta").mode("append").save(path)
     other.join()
     assert not errors
-    found = spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
-    assert sorted(found) == [*range(commits), *range(100, 100 + commits)]
+    numbers = spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
+    assert sorted(numbers) == [*range(commits), *range(100, 100 + commits)]
     assert opened_tables.opened(path).version() == 2 * commits
 
 

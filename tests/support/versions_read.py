@@ -29,8 +29,8 @@ def rows_by_spark(mirror: Mirror, version: LakeVersion, name: str) -> list[str]:
 
 def server_rows(mirror: Mirror, *tables: str) -> Content:
     def rows(table: str) -> list[str]:
-        found = mirror.server.execute(f"SELECT id, v FROM {table}", database=mirror.database)
-        return sorted(str({"id": id_, "v": text}) for id_, text in found)
+        pairs = mirror.server.execute(f"SELECT id, v FROM {table}", database=mirror.database)
+        return sorted(str({"id": id_, "v": text}) for id_, text in pairs)
 
     return {f"{mirror.database}.{table}": rows(table) for table in tables}
 

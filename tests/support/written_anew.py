@@ -19,28 +19,28 @@ Row = tuple[Mutations, int]
 def in_order(emitted: Iterable[Emitted]) -> Iterator[Row | Statement]:
     """Each row and statement where it stood in the log."""
     placed: list[tuple[tuple[int, int], Row | Statement]] = []
-    for one in emitted:
-        if isinstance(one, Statement):
-            placed.append(((one.offset, 0), one))
-        if isinstance(one, Mutations):
-            offsets, rows = one.batch.column("offset").to_pylist(), one.batch.column("row").to_pylist()
-            placed += [((offset, row), (one, at)) for at, (offset, row) in enumerate(zip(offsets, rows, strict=True))]
-    yield from (one for _, one in sorted(placed, key=lambda item: item[0]))
+    for item in emitted:
+        if isinstance(item, Statement):
+            placed.append(((item.offset, 0), item))
+        if isinstance(item, Mutations):
+            offsets, rows = item.batch.column("offset").to_pylist(), item.batch.column("row").to_pylist()
+            placed += [((offset, row), (item, at)) for at, (offset, row) in enumerate(zip(offsets, rows, strict=True))]
+    yield from (item for _, item in sorted(placed, key=lambda item: item[0]))
 
 
 def transactions(emitted: Iterable[Emitted]) -> Iterator[list[Row] | Statement]:
     """Rows of one GTID together; without one, each row by itself."""
     opened: list[Row] = []
     known: str | None = None
-    for one in in_order(emitted):
-        gtid = None if isinstance(one, Statement) else one[0].batch.column("gtid")[one[1]].as_py()
+    for item in in_order(emitted):
+        gtid = None if isinstance(item, Statement) else item[0].batch.column("gtid")[item[1]].as_py()
         if opened and (gtid is None or gtid != known):
             yield opened
             opened = []
-        if isinstance(one, Statement):
-            yield one
+        if isinstance(item, Statement):
+            yield item
         else:
-            opened.append(one)
+            opened.append(item)
             known = gtid
     if opened:
         yield opened
@@ -63,13 +63,13 @@ def written_anew(emitted: Iterable[Emitted], flavour: Flavour, next_file: str = 
         both = [side[row] for side in (made.before, made.after)]
         return RowEvent(made.op[row], body, len(fields), [image for image in both if image is not None])
 
-    for one in transactions(emitted):
-        if isinstance(one, Statement):
-            writer.statement(Head(one.committed_us, one.gtid), one)
+    for transaction in transactions(emitted):
+        if isinstance(transaction, Statement):
+            writer.statement(Head(transaction.committed_us, transaction.gtid), transaction)
             continue
-        batch, row = one[0][0].batch, one[0][1]
+        batch, row = transaction[0][0].batch, transaction[0][1]
         head = Head(batch.column("committed_us")[row].as_py(), batch.column("gtid")[row].as_py())
-        writer.transaction(head, [event(*placed) for placed in one])
+        writer.transaction(head, [event(*placed) for placed in transaction])
     writer.close(next_file)
     assert writer.end.offset == len(out.getvalue())
     return out.getvalue()

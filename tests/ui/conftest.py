@@ -27,9 +27,9 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=20_000)  # a busy machine answers late
     assert Path(CHROMIUM).exists(), "chromium isn't installed; run docker/local/setup.sh tests"
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @dataclass(frozen=True)

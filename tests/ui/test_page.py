@@ -40,9 +40,9 @@ def past(served: Served, folder: Path) -> Past:
     add_feeds(past)
     add_dags(folder)
     rows = {row["table"]: row for row in watermarks.read(past.metadata)}
-    told = {"reason": "a <b>column</b> of no known type", "remedy": "mend it"}
+    trouble = {"reason": "a <b>column</b> of no known type", "remedy": "mend it"}
     watermarks.write(past.metadata, [
-        {**rows[f"table_{number:04}"], "status": status, **told}
+        {**rows[f"table_{number:04}"], "status": status, **trouble}
         for number, status in ((500, "stopped"), (501, "paused"), (502, "resnapshot"))
     ])  # fmt: skip
     return past
@@ -59,12 +59,12 @@ def page(served: Served, browser: Browser, past: Past) -> Iterator[Page]:
     made.get_by_role("table", name="Tables of shop").wait_for()
     yield made
     made.context.close()
-    assert not [one for one in problems if "409" not in one]
+    assert not [problem for problem in problems if "409" not in problem]
 
 
 def names(page: Page) -> list[str]:
-    found = page.get_by_role("table", name="Tables of shop").locator("tbody th").all_inner_texts()
-    return [text.strip().removeprefix("shop.") for text in found]
+    heads = page.get_by_role("table", name="Tables of shop").locator("tbody th").all_inner_texts()
+    return [text.strip().removeprefix("shop.") for text in heads]
 
 
 def test_a_thousand_tables_are_sorted_and_searched(page: Page, past: Past) -> None:
@@ -78,7 +78,7 @@ def test_a_thousand_tables_are_sorted_and_searched(page: Page, past: Past) -> No
     page.get_by_role("button", name="Inserted").click()
     counted = {
         str(name.table): sum(
-            one.inserted for batch in range(17, 41) for one in past.did(batch) if one.table == str(name)
+            table.inserted for batch in range(17, 41) for table in past.did(batch) if table.table == str(name)
         )
         for name in past.names[:100]
     }
@@ -102,7 +102,7 @@ def test_charts_have_a_bar_for_each_number(page: Page, past: Past) -> None:
     assert [chart.locator(f".phase-{phase}").count() for phase in (0, 1, 2, 3)] == [20] * 4
     newest = chart.get_by_role("link").last
     assert newest.get_attribute("aria-label") == "batch 40: plan 0.1 s, stage 1.5 s, merge 3.25 s, waiting 15 s"
-    heights = [float(one.get_attribute("height") or 0) for one in newest.locator("rect").all()]
+    heights = [float(bar.get_attribute("height") or 0) for bar in newest.locator("rect").all()]
     assert heights[2] / heights[1] == pytest.approx(3.25 / 1.5)
 
 
@@ -147,9 +147,9 @@ def test_what_is_at_work_is_seen_as_it_goes_on_and_cancelled(page: Page, past: P
     at_work = page.get_by_role("region", name="At work")
     expect(at_work).to_have_count(0)
     file = Path(past.config.metadata_path("progress-staged.json"))
-    told = {"step": "staged", "total": 40, "detail": "12 MB/s", "began_us": now_us(), "at_us": now_us() + HOUR}
+    progress = {"step": "staged", "total": 40, "detail": "12 MB/s", "began_us": now_us(), "at_us": now_us() + HOUR}
     for done, percent in ((10, 25), (30, 75)):
-        file.write_text(json.dumps({**told, "done": done}))
+        file.write_text(json.dumps({**progress, "done": done}))
         expect(at_work.get_by_text(f"reading the log: {percent} %")).to_be_visible()
         expect(at_work.get_by_role("progressbar")).to_have_attribute("value", f"{percent}")
     file.unlink()
@@ -329,9 +329,9 @@ def test_a_range_of_keys_of_one_table_is_snapshotted(page: Page) -> None:
     expect(dialog.get_by_text("the run is queued")).to_be_visible()
     with create_session() as session:
         (run,) = [
-            one
-            for one in session.scalars(select(DagRun).where(DagRun.dag_id == "binlake_shop_bootstrap"))
-            if "keys" in one.conf
+            run
+            for run in session.scalars(select(DagRun).where(DagRun.dag_id == "binlake_shop_bootstrap"))
+            if "keys" in run.conf
         ]
         assert run.conf == {"lock": "flush", "keys": "1000..1999", "tables": ["shop.table_0205"]}
 
@@ -343,9 +343,9 @@ def press(page: Page, button: str, label: str, **fields: str) -> str:
     for name, value in fields.items():
         dialog.get_by_label(name).fill(value)
     dialog.get_by_role("button", name=label, exact=True).click()
-    told = dialog.locator(".good.note").inner_text()
+    outcome = dialog.locator(".good.note").inner_text()
     dialog.get_by_role("button", name="Close").click()
-    return told
+    return outcome
 
 
 def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
@@ -361,8 +361,8 @@ def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
         ("Resume shop.table_0500", "Resume", {"Why": "mended"}),
     ):
         assert "the run is queued" in press(page, button, label, **fields)
-    told = press(page, "Snapshot at next sync shop.table_0500", "Snapshot at next sync", Why="sooner")
-    assert told.startswith("shop.table_0500")
+    outcome = press(page, "Snapshot at next sync shop.table_0500", "Snapshot at next sync", Why="sooner")
+    assert outcome.startswith("shop.table_0500")
     expect(page.get_by_role("row", name="shop.table_0500").get_by_text("resnapshot", exact=True)).to_be_visible()
     with create_session() as session:
         wanted = {f"binlake_shop_{what}": what for what in ("sync", "verify", "maintain", "feeds", "resume")}

@@ -121,18 +121,18 @@ def test_no_secret_stands_in_a_file() -> None:
 
 @pytest.mark.parametrize("kind", servers.KINDS)
 def test_servers_have_the_settings_the_mirror_needs(kind: servers.Kind) -> None:
-    found = settings(kind)
+    server_settings = settings(kind)
     asked = dict(
         re.findall(r"^SET GLOBAL (\w+) = '(\w*)';", (shop.SQL / "server_settings.sql").read_text(), re.MULTILINE)
     )
     assert asked == {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
     for name, value in asked.items():
-        assert found[name] == value
+        assert server_settings[name] == value
         assert servers.COMMON[name] == value  # the tests' own servers too
-    assert found["log_bin"]
-    assert int(found["server_id"]) > 0
+    assert server_settings["log_bin"]
+    assert int(server_settings["server_id"]) > 0
     if kind == "mysql":
-        assert found["gtid_mode"] == found["enforce_gtid_consistency"] == "ON"
+        assert server_settings["gtid_mode"] == server_settings["enforce_gtid_consistency"] == "ON"
 
 
 def test_servers_have_ids_of_their_own() -> None:
@@ -177,11 +177,11 @@ def test_the_s3_server_is_the_one_of_the_tests() -> None:
 def test_a_lake_on_s3_is_known_to_drivers_and_executors() -> None:
     assert SERVICES["s3"]["profiles"] == ["s3"]
     for who in ("airflow-scheduler", "spark-worker-1"):
-        told = {name for name in SERVICES[who]["environment"] if name.startswith(("AWS_", "AZURE_"))}
+        credentials = {name for name in SERVICES[who]["environment"] if name.startswith(("AWS_", "AZURE_"))}
         azure = {"AZURE_STORAGE_ACCOUNT_KEY"} | {
             f"AZURE_{name}" for name in ("CLIENT_ID", "TENANT_ID", "CLIENT_SECRET")
         }
-        assert told == {"AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", *accounts.SECRETS, *azure}
+        assert credentials == {"AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", *accounts.SECRETS, *azure}
     assert "binlake setup --stores s3 azure" in DOCKERFILE
 
 

@@ -34,8 +34,8 @@ def test_a_plain_folder_has_ascii_s_letters_and_digits_alone() -> None:
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.booleans())
-def test_two_names_never_share_a_folder(one: str, other: str, plain: bool) -> None:
-    assert (names.folder(one, plain=plain) == names.folder(other, plain=plain)) == (one == other)
+def test_two_names_never_share_a_folder(first: str, second: str, plain: bool) -> None:
+    assert (names.folder(first, plain=plain) == names.folder(second, plain=plain)) == (first == second)
 
 
 @given(st.text(min_size=1))

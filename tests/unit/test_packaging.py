@@ -25,13 +25,13 @@ BROUGHT_BY = {
 
 
 def test_each_script_for_spark_submit_is_in_the_wheel() -> None:
-    told = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
-    assert told == {f"jobs/{file.name}": f"share/binlake/jobs/{file.name}" for file in (ROOT / "jobs").glob("*.py")}
+    shared = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    assert shared == {f"jobs/{file.name}": f"share/binlake/jobs/{file.name}" for file in (ROOT / "jobs").glob("*.py")}
 
 
 def imported() -> dict[str, set[str]]:
     """Top-level modules that the wheel's code imports at run time, wherever in its text, and where."""
-    found: dict[str, set[str]] = {}
+    modules: dict[str, set[str]] = {}
     for file in (path for source in SOURCES for path in (ROOT / source).rglob("*.py")):
         tree = ast.parse(file.read_text())
         checked = {
@@ -48,8 +48,8 @@ def imported() -> dict[str, set[str]]:
             else:
                 names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             for name in names:
-                found.setdefault(name.partition(".")[0], set()).add(file.name)
-    return found
+                modules.setdefault(name.partition(".")[0], set()).add(file.name)
+    return modules
 
 
 def distribution(name: str) -> str:
@@ -59,14 +59,18 @@ def distribution(name: str) -> str:
 def test_no_import_comes_from_a_package_that_nobody_declares() -> None:
     """In the environment of the tests it would be there all the same, by somebody else's wish."""
     project = PROJECT["project"]
-    extras = [one for name, wanted in project["optional-dependencies"].items() if name != "dev" for one in wanted]
-    declared = {distribution(re.split(r"[\[<>=~! ;]", one)[0]) for one in [*project["dependencies"], *extras]}
+    extras = [module for name, wanted in project["optional-dependencies"].items() if name != "dev" for module in wanted]
+    declared = {
+        distribution(re.split(r"[\[<>=~! ;]", requirement)[0]) for requirement in [*project["dependencies"], *extras]
+    }
     brings = metadata.packages_distributions()
     undeclared = {}
     for module, files in imported().items():
         if module in sys.stdlib_module_names or module in ("binlake", "binlake_airflow"):
             continue
-        given = {distribution(one) for one in brings.get(module, ())} | {distribution(BROUGHT_BY.get(module, module))}
+        given = {distribution(package) for package in brings.get(module, ())} | {
+            distribution(BROUGHT_BY.get(module, module))
+        }
         if not given & declared:
             undeclared[module] = sorted(files)
     assert not undeclared

@@ -35,19 +35,19 @@ def test_offsets_beyond_four_gibibytes_compare() -> None:
 
 
 @given(positions, positions)
-def test_of_two_positions_one_alone_comes_first(one: Position, other: Position) -> None:
-    other = replace(other, server=one.server)
-    assert [one < other, one > other, one.order == other.order].count(True) == 1
-    assert (one <= other) == (not one > other)
-    assert (one >= other) == (not one < other)
+def test_of_two_positions_one_alone_comes_first(first: Position, second: Position) -> None:
+    second = replace(second, server=first.server)
+    assert [first < second, first > second, first.order == second.order].count(True) == 1
+    assert (first <= second) == (not first > second)
+    assert (first >= second) == (not first < second)
 
 
 def test_the_same_place_with_another_gtid_set_comes_neither_before_nor_behind() -> None:
-    one, other = Position("s", "b.000001", 4, 1, "0-1-7"), Position("s", "b.000001", 4, 1)
-    assert not one < other
-    assert not one > other
-    assert one <= other <= one
-    assert one != other
+    with_gtid, without_gtid = Position("s", "b.000001", 4, 1, "0-1-7"), Position("s", "b.000001", 4, 1)
+    assert not with_gtid < without_gtid
+    assert not with_gtid > without_gtid
+    assert with_gtid <= without_gtid <= with_gtid
+    assert with_gtid != without_gtid
 
 
 def test_positions_of_two_servers_do_not_compare() -> None:

@@ -43,16 +43,16 @@ def in_log(work: Callable[[Report], Any]) -> list[str]:
 
 def in_steps(report: Report) -> None:
     """Its last step comes too soon after the others to be shown by itself, and an estimate was too high."""
-    with report.progress("staged") as told:
-        told(1, 10, "1 MB")
+    with report.progress("staged") as progress:
+        progress(1, 10, "1 MB")
         report.say("a [bold] word about table t")
-        told(5, 10, "5 MB")
-        told(8, 10, "8 MB")
+        progress(5, 10, "5 MB")
+        progress(8, 10, "8 MB")
 
 
 def breaking_off(report: Report) -> None:
-    with report.progress("staged") as told:
-        told(3, 10)
+    with report.progress("staged") as progress:
+        progress(3, 10)
         raise Ended
 
 
@@ -97,10 +97,10 @@ def test_a_log_has_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.Mo
 
 def test_a_log_has_no_line_twice_until_a_minute_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     def waiting(report: Report) -> None:
-        with report.progress("merged") as told:
+        with report.progress("merged") as progress:
             for _ in range(3):
-                told(0, 3, "0 of 3 tables; now a")
-            told(1, 3, "1 of 3 tables; now b")
+                progress(0, 3, "0 of 3 tables; now a")
+            progress(1, 3, "1 of 3 tables; now b")
 
     monkeypatch.setattr(report, "_PLAIN_INTERVAL", 0)
     said = ["merged   0% 0 of 3 tables; now a", "merged  33% 1 of 3 tables; now b", "merged 100% 1 of 3 tables; now b"]
@@ -111,8 +111,8 @@ def test_a_log_has_no_line_twice_until_a_minute_has_passed(monkeypatch: pytest.M
 
 def test_a_log_does_not_say_100_percent_twice_nor_of_what_failed() -> None:
     def done_at_once(report: Report) -> None:
-        with report.progress("staged") as told:
-            told(10, 10, "10 MB")
+        with report.progress("staged") as progress:
+            progress(10, 10, "10 MB")
 
     def failing(report: Report) -> None:
         with pytest.raises(Ended):

@@ -39,15 +39,15 @@ SPARK = {"pyspark", "py4j", "delta"}
 @cache
 def imported(module: str) -> set[str]:
     """The engine's modules that one imports, wherever in its text, for the type checker alone included."""
-    found: set[str] = set()
+    imports: set[str] = set()
     for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module} imports relatively"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else str(node.module) for name in names}
+            imports |= {name if name in MODULES else str(node.module) for name in names}
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return (found & MODULES.keys()) - {"binlake", module}
+            imports |= {alias.name for alias in node.names}
+    return (imports & MODULES.keys()) - {"binlake", module}
 
 
 def room(module: str) -> str:
@@ -56,29 +56,29 @@ def room(module: str) -> str:
 
 
 def graph() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {room(module): set() for module in MODULES}
+    needed: dict[str, set[str]] = {room(module): set() for module in MODULES}
     for module in MODULES:
-        found[room(module)] |= {room(one) for one in imported(module)} - {room(module)}
-    return found
+        needed[room(module)] |= {room(other) for other in imported(module)} - {room(module)}
+    return needed
 
 
 def test_no_folder_imports_what_stands_above_it() -> None:
     rest = graph()
-    while below := {one for one, needs in rest.items() if not needs & rest.keys()}:
-        rest = {one: needs for one, needs in rest.items() if one not in below}
+    while below := {folder for folder, needs in rest.items() if not needs & rest.keys()}:
+        rest = {folder: needs for folder, needs in rest.items() if folder not in below}
     assert not rest, f"these import each other in a circle: {rest}"
 
 
 def test_the_rooms_are_those_of_the_plan() -> None:
-    found = graph()
+    needed = graph()
     folders = {path.name for path in ENGINE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == {*ORDER, "job"} - {"pipeline"}
     for number, name in enumerate(ORDER):
-        assert not found[name] & set(ORDER[number + 1 :]), f"{name} imports what stands above it"
-    assert not found["feeds"] & {"spark", "merge", "snapshot"}, "a feed needs no Spark"
-    users = {name for name, needs in found.items() if "feeds" in needs}
+        assert not needed[name] & set(ORDER[number + 1 :]), f"{name} imports what stands above it"
+    assert not needed["feeds"] & {"spark", "merge", "snapshot"}, "a feed needs no Spark"
+    users = {name for name, needs in needed.items() if "feeds" in needs}
     assert users <= {"cli", "relay"}, "what is below the edge doesn't know it"
-    assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
+    assert not needed["binlog"] & {"config"}, "the binlog knows no pipeline"
     assert len(list(ENGINE.glob("*.py"))) <= SHARED_BY_ALL
 
 
@@ -90,14 +90,14 @@ def test_a_file_name_stands_once_and_is_no_module_of_python() -> None:
 
 def public_types(module: str) -> list[str]:
     """Its classes and type aliases; constants are written in capitals alone."""
-    found: list[str] = []
+    wrong: list[str] = []
     for node in ast.parse(MODULES[module].read_text()).body:
         match node:
             case ast.ClassDef(name=name):
-                found.append(name)
+                wrong.append(name)
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                found.append(name)
-    return [name for name in found if name[0].isupper() and not name.isupper()]
+                wrong.append(name)
+    return [name for name in wrong if name[0].isupper() and not name.isupper()]
 
 
 def test_one_word_is_one_thing() -> None:

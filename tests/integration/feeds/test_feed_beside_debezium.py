@@ -29,7 +29,7 @@ NONE = "nothing"
 _NOT_PARSED = ("COMPRESSED", "INET4", "INET6")
 """By MariaDB's connector, which ends at such a declaration."""
 SAMPLES: dict[Kind, SampleTable] = {
-    kind: replace(table, samples=tuple(one for one in table.samples if not one.declared.endswith(_NOT_PARSED)))
+    kind: replace(table, samples=tuple(sample for sample in table.samples if not sample.declared.endswith(_NOT_PARSED)))
     for kind in ("mysql", "mariadb")
     for table in (SampleTable.of(kind, "samples", invalid_dates=False),)
 }
@@ -138,8 +138,8 @@ def same_float(theirs: float, ours: float) -> bool:
     return bool(np.float32(theirs) == np.float32(ours))
 
 
-def are(one: Any, other: Any) -> Callable[[Any, Any], bool]:
-    return lambda theirs, ours: (theirs, ours) == (one, other)
+def are(expected_theirs: Any, expected_ours: Any) -> Callable[[Any, Any], bool]:
+    return lambda theirs, ours: (theirs, ours) == (expected_theirs, expected_ours)
 
 
 ROW = r"value\.(payload\.)?(before|after)"
@@ -200,9 +200,9 @@ def differences(theirs: Any, ours: Any, path: str, kind: Kind) -> Iterator[tuple
         for name in theirs.keys() | ours.keys():
             yield from differences(theirs.get(name, NONE), ours.get(name, NONE), f"{path}.{declared(name, kind)}", kind)
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            name = one.get("name", number) if isinstance(one, dict) else number
-            yield from differences(one, other, f"{path}[{declared(str(name), kind)}]", kind)
+        for number, (real, made) in enumerate(zip(theirs, ours, strict=True)):
+            name = real.get("name", number) if isinstance(real, dict) else number
+            yield from differences(real, made, f"{path}[{declared(str(name), kind)}]", kind)
     elif theirs != ours:
         yield path, theirs, ours
 
@@ -213,18 +213,18 @@ def declared(name: str, kind: Kind) -> str:
 
 
 def without_what_only_theirs_tell(topic: str, messages: Sequence[Told]) -> Iterator[Told]:
-    values = [(one.value or {}).get("payload", one.value) for one in messages]
+    values = [(message.value or {}).get("payload", message.value) for message in messages]
     ended = {value["id"] for value in values if value and value.get("status") == "END"}
-    for one, value in zip(messages, values, strict=True):
+    for message, value in zip(messages, values, strict=True):
         if value and value.get("status") == "BEGIN" and value["id"] not in ended:
             continue
-        if one.key is None and one.value is None:
+        if message.key is None and message.value is None:
             continue
         if topic == "tests" and value["source"]["snapshot"] != "false":
             continue
         for collections in [value.get("data_collections")] if value else []:
-            (collections or []).sort(key=lambda told: told["data_collection"])
-        yield one
+            (collections or []).sort(key=lambda collection: collection["data_collection"])
+        yield message
 
 
 def compared(
@@ -235,13 +235,13 @@ def compared(
     for side, messages in enumerate((theirs, ours)):
         for message in messages:
             topics[message.topic][side].append(message)
-    found, seen = [], set()
-    for topic, (one, other) in topics.items():
-        one = list(without_what_only_theirs_tell(topic, one))
-        other = list(without_what_only_theirs_tell(topic, other))
-        if len(one) != len(other):
-            found.append(f"{topic}: Debezium has {len(one)} messages, the feed {len(other)}")
-        for number, (real, made) in enumerate(zip(one, other, strict=False)):
+    unlisted, seen = [], set()
+    for topic, (real_messages, made_messages) in topics.items():
+        real_messages = list(without_what_only_theirs_tell(topic, real_messages))
+        made_messages = list(without_what_only_theirs_tell(topic, made_messages))
+        if len(real_messages) != len(made_messages):
+            unlisted.append(f"{topic}: Debezium has {len(real_messages)} messages, the feed {len(made_messages)}")
+        for number, (real, made) in enumerate(zip(real_messages, made_messages, strict=False)):
             for part in ("key", "value", "headers"):
                 start = f"{topic.rpartition('.')[2]} {part}"
                 for path, theirs_, ours_ in differences(getattr(real, part), getattr(made, part), start, kind):
@@ -250,10 +250,10 @@ def compared(
                     ]
                     seen.update(listed)
                     if not listed:
-                        found.append(
+                        unlisted.append(
                             f"{path} of message {number}: Debezium says {theirs_!r:.200}, the feed {ours_!r:.200}"
                         )
-    return found, seen
+    return unlisted, seen
 
 
 # the runs -------------------------------------------------------------------------------------------------------------
@@ -271,26 +271,26 @@ def following(mirror: Mirror) -> Mirror:
     return mirror
 
 
-def told(mirror: Mirror, **settings: Any) -> list[Told]:
+def by_the_feed(mirror: Mirror, **settings: Any) -> list[Told]:
     """By the feed."""
-    found = kept(mirror, feed(mirror, **{**settings, "format": {"type": "debezium", **settings["format"]}}))
+    messages = kept(mirror, feed(mirror, **{**settings, "format": {"type": "debezium", **settings["format"]}}))
     return [
         Told(
-            one.topic,
-            *(text and json.loads(text) for text in one[1:3]),
-            {name: json.loads(text) for name, text in one.headers},
+            message.topic,
+            *(text and json.loads(text) for text in message[1:3]),
+            {name: json.loads(text) for name, text in message.headers},
         )
-        for one in found
+        for message in messages
     ]
 
 
-def is_the_end(told: Told) -> bool:
-    return told.topic.endswith(".the_end") and told.key is not None
+def is_the_end(message: Told) -> bool:
+    return message.topic.endswith(".the_end") and message.key is not None
 
 
-def is_the_end_of_all(told: Told) -> bool:
-    body = (told.value or {}).get("payload", {})
-    return any(one["data_collection"].endswith(".the_end") for one in body.get("data_collections") or ())
+def is_the_end_of_all(message: Told) -> bool:
+    body = (message.value or {}).get("payload", {})
+    return any(collection["data_collection"].endswith(".the_end") for collection in body.get("data_collections") or ())
 
 
 MODES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -331,20 +331,22 @@ def test_field_by_field(following: Mirror, tmp_path: Path, mode: str) -> None:
     feed(mirror)
     settings = {**settings, **converters(mode == "defaults")}
     with RealDebezium(mirror.server, mirror.database, tmp_path, **settings) as engine:
-        engine.until(lambda one: one.topic.endswith(".begin_"))
+        engine.until(lambda message: message.topic.endswith(".begin_"))
         mirror.follow_from_here()
         SAMPLES[kind].create(mirror.server, mirror.database)
-        mirror.execute(*(one for one in STATEMENTS if kind == "mysql" or not one.startswith(OF_MYSQL_ALONE)))
+        mirror.execute(
+            *(statement for statement in STATEMENTS if kind == "mysql" or not statement.startswith(OF_MYSQL_ALONE))
+        )
         theirs = engine.until(is_the_end_of_all if ours.get("transactions") else is_the_end)
     mirror.sync()
     of_kind = OF_MARIADB if kind == "mariadb" else ()
     if ("binlog_legacy_event_pos", "OFF") in mirror.server.execute("SHOW VARIABLES LIKE 'binlog_legacy%'"):
         of_kind += (WITHOUT_ENDS,)
-    found, seen = compared(theirs, told(mirror, format={"heartbeat": False, **ours}), kind, LISTED + of_kind)
-    assert found == []
+    unlisted, seen = compared(theirs, by_the_feed(mirror, format={"heartbeat": False, **ours}), kind, LISTED + of_kind)
+    assert unlisted == []
     if mode == "defaults":
         own = of_kind or LISTED
-        assert [one for one in own if one not in seen] == [], "listed, and the same"
+        assert [listed for listed in own if listed not in seen] == [], "listed, and the same"
 
 
 @on_mysql
@@ -358,12 +360,12 @@ def test_a_snapshots_rows_are_reads(mirror_with_lake: Mirror, tmp_path: Path) ->
     mirror.execute(f"ALTER TABLE samples {', '.join(f'DROP {name}' for name in others)}")
     mirror.execute("CREATE TABLE the_end (id INT PRIMARY KEY)", "INSERT INTO the_end VALUES (1)")
     with RealDebezium(mirror.server, mirror.database, tmp_path, **converters(True)) as engine:
-        theirs = engine.until(lambda one: one.value["payload"].get("source", {}).get("snapshot") == "last")
+        theirs = engine.until(lambda message: message.value["payload"].get("source", {}).get("snapshot") == "last")
     mirror.snapshot()
     feed(mirror)
     mirror.sync()
-    ours = told(mirror, begin="lake", format={"heartbeat": False, "schemas": True})
+    ours = by_the_feed(mirror, begin="lake", format={"heartbeat": False, "schemas": True})
     assert len(ours) == samples.rows + 1
-    found, seen = compared(theirs, ours, "mysql", LISTED + IN_A_SNAPSHOT)
-    assert found == []
-    assert [one for one in IN_A_SNAPSHOT if one not in seen] == [], "listed, and the same"
+    unlisted, seen = compared(theirs, ours, "mysql", LISTED + IN_A_SNAPSHOT)
+    assert unlisted == []
+    assert [listed for listed in IN_A_SNAPSHOT if listed not in seen] == [], "listed, and the same"

@@ -25,11 +25,11 @@ def mirror(mirror: Mirror) -> Mirror:
 def logged(mirror: Mirror) -> dict[str, list[dict[str, str]]]:
     """Rows by file."""
     folder = mirror.folder / "out" / "tests"
-    found: dict[str, list[dict[str, str]]] = {}
+    by_table: dict[str, list[dict[str, str]]] = {}
     for path in sorted(folder.glob("*.log")):
         with path.open(newline="") as file:
-            found[path.name] = [dict(zip(COLUMNS, row, strict=True)) for row in csv.reader(file)]
-    return found
+            by_table[path.name] = [dict(zip(COLUMNS, row, strict=True)) for row in csv.reader(file)]
+    return by_table
 
 
 @on_mysql

@@ -26,12 +26,12 @@ def messages(mirror: Mirror, *statements: str, topic: str | None = None, **setti
     mirror.execute(*statements)
     mirror.sync()
     carried(mirror, config)
-    found = lines(mirror.folder / "out", topic or "rows")
-    return [json.loads(line) if line else None for line in found]
+    written = lines(mirror.folder / "out", topic or "rows")
+    return [json.loads(line) if line else None for line in written]
 
 
 def test_the_envelope(mirror: Mirror) -> None:
-    found = messages(
+    values = messages(
         mirror,
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
         "INSERT INTO t VALUES (1, 'a\"\\n\u00e9')",
@@ -39,7 +39,7 @@ def test_the_envelope(mirror: Mirror) -> None:
         "UPDATE t SET id = 2 WHERE id = 1",
         "DELETE FROM t WHERE id = 2",
     )
-    said = [found_one and (found_one["op"], found_one["before"], found_one["after"]) for found_one in found]
+    said = [found_one and (found_one["op"], found_one["before"], found_one["after"]) for found_one in values]
     first = {"id": 1, "v": 'a"\n\u00e9'}
     assert said == [
         ("c", None, first),
@@ -50,17 +50,17 @@ def test_the_envelope(mirror: Mirror) -> None:
         ("d", {"id": 2, "v": None}, None),
         None,
     ]
-    source = found[0]["source"]
+    source = values[0]["source"]
     assert (source["connector"], source["name"], source["db"]) == (mirror.server.kind, "tests", mirror.database)
     assert (source["table"], source["snapshot"], source["row"], source["query"]) == ("t", "false", 0, None)
     assert source["file"].startswith("binlog.")
     assert source["gtid"]
-    assert found[0]["ts_ms"] >= source["ts_ms"] > 1_700_000_000_000
+    assert values[0]["ts_ms"] >= source["ts_ms"] > 1_700_000_000_000
 
 
 @on_mysql
 def test_types_as_the_connectors_documentation_has_them(mirror: Mirror) -> None:
-    (found,) = messages(
+    (message,) = messages(
         mirror,
         "SET time_zone = '+02:00'",
         """CREATE TABLE t (id INT PRIMARY KEY, tiny TINYINT UNSIGNED, big BIGINT UNSIGNED, dec_ DECIMAL(10,2),
@@ -72,7 +72,7 @@ def test_types_as_the_connectors_documentation_has_them(mirror: Mirror) -> None:
            '2026-01-31 15:00:00.120', '2026-01-31 15:00:00', x'00ff', ST_GeomFromText('POINT(1 2)'))""",
         schemas=True,
     )
-    row = found["payload"]["after"]
+    row = message["payload"]["after"]
     unscaled = int.from_bytes(base64.b64decode(row.pop("dec_")), "big", signed=True)
     assert Decimal(unscaled).scaleb(-2) == Decimal("-12345.67")
     point = row.pop("p")
@@ -84,8 +84,8 @@ def test_types_as_the_connectors_documentation_has_them(mirror: Mirror) -> None:
         "y": 2026, "da": 20484, "ti": -3_600_500_000, "dt": 1769864400000, "dt6": 1769864400000001,
         "ts": "2026-01-31T13:00:00.120Z", "ts0": "2026-01-31T13:00:00Z",
     }  # fmt: skip
-    fields = {one["field"]: one for one in found["schema"]["fields"][1]["fields"]}
-    assert {name: (one["type"], one.get("name")) for name, one in fields.items()} == {
+    fields = {field["field"]: field for field in message["schema"]["fields"][1]["fields"]}
+    assert {name: (kind["type"], kind.get("name")) for name, kind in fields.items()} == {
         "id": ("int32", None), "tiny": ("int16", None), "big": ("int64", None),
         "dec_": ("bytes", "org.apache.kafka.connect.data.Decimal"), "f": ("float", None), "d": ("double", None),
         "b1": ("boolean", None), "b12": ("bytes", "io.debezium.data.Bits"), "s": ("string", "io.debezium.data.EnumSet"),
@@ -105,18 +105,18 @@ def test_transactions_schema_changes_and_a_heartbeat(mirror: Mirror) -> None:
         "BEGIN", "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", "INSERT INTO t VALUES (2)", "COMMIT",
         "INSERT INTO u VALUES (2)",
     )  # fmt: skip
-    found = messages(mirror, *statements, transactions=True, topic="tests.transaction")
-    assert [(one["status"], one["event_count"]) for one in found] == [
+    values = messages(mirror, *statements, transactions=True, topic="tests.transaction")
+    assert [(value["status"], value["event_count"]) for value in values] == [
         ("BEGIN", None),
         ("END", 3),
         ("BEGIN", None),
         ("END", 1),
     ]
-    counts = {one["data_collection"]: one["event_count"] for one in found[1]["data_collections"]}
+    counts = {collection["data_collection"]: collection["event_count"] for collection in values[1]["data_collections"]}
     assert counts == {f"{mirror.database}.t": 2, f"{mirror.database}.u": 1}
-    (second,) = [json.loads(one) for one in lines(mirror.folder / "out", f"tests.{mirror.database}.t")][1:]
+    (second,) = [json.loads(line) for line in lines(mirror.folder / "out", f"tests.{mirror.database}.t")][1:]
     block = second["transaction"]
-    assert (block["id"], block["total_order"], block["data_collection_order"]) == (found[0]["id"], 3, 2)
+    assert (block["id"], block["total_order"], block["data_collection_order"]) == (values[0]["id"], 3, 2)
     first = json.loads(lines(mirror.folder / "out", "tests")[0])
     assert (first["databaseName"], first["ddl"]) == (mirror.database, "CREATE TABLE t (id INT PRIMARY KEY)")
     (change,) = first["tableChanges"]

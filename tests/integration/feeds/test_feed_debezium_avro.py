@@ -44,9 +44,9 @@ def read(registry: FakeRegistry, data: bytes | None) -> Any:
     if data is None:
         return None
     rest = io.BytesIO(data[5:])
-    found = fastavro.schemaless_reader(rest, fastavro.parse_schema(schema_of(registry, data)), None)
+    row = fastavro.schemaless_reader(rest, fastavro.parse_schema(schema_of(registry, data)), None)
     assert not rest.read()
-    return found
+    return row
 
 
 def carried(mirror: Mirror, registry: FakeRegistry, **settings: Any) -> list[Message]:
@@ -72,7 +72,7 @@ def as_json_has_it(value: Any) -> Any:
         length = (digits if digits >= 0 else ~digits).bit_length() // 8 + 1
         return as_json_has_it(digits.to_bytes(length, "big", signed=True))
     if isinstance(value, dict):
-        return {name: as_json_has_it(one) for name, one in value.items()}
+        return {name: as_json_has_it(item) for name, item in value.items()}
     return value
 
 
@@ -107,22 +107,26 @@ def test_avro_tells_what_json_tells(mirror: Mirror, registry: FakeRegistry, sett
     mirror.sync()
     plain = {"type": "debezium", "schema_changes": False, "heartbeat": False, "transactions": True, **settings}
     config = feed(mirror, name="plain", format=plain)
-    told = [one for one in kept(mirror, config) if not one.topic.endswith(".transaction")]
+    as_json = [message for message in kept(mirror, config) if not message.topic.endswith(".transaction")]
     made = carried(mirror, registry, transactions=True, **settings)
-    found = [one for one in made if not one.topic.endswith(".transaction")]
-    assert [one.topic for one in found] == [one.topic for one in told] == [f"tests.{mirror.database}.t"] * 5
-    for one, other in zip(found, told, strict=True):
-        assert read(registry, one.key) == json.loads(other.key or b"")
+    as_avro = [message for message in made if not message.topic.endswith(".transaction")]
+    assert (
+        [message.topic for message in as_avro]
+        == [message.topic for message in as_json]
+        == [f"tests.{mirror.database}.t"] * 5
+    )
+    for message, other in zip(as_avro, as_json, strict=True):
+        assert read(registry, message.key) == json.loads(other.key or b"")
         if other.value is None:
-            assert one.value is None
+            assert message.value is None
             continue
-        value, expected = read(registry, one.value), json.loads(other.value)
+        value, expected = read(registry, message.value), json.loads(other.value)
         for image in (value, expected):
             assert image.pop("ts_ms") == image.pop("ts_us") // 1000 == image.pop("ts_ns") // 1_000_000
         for image in filter(None, (expected["before"], expected["after"])):
             image["f"] = image["f"] and struct.unpack("<f", struct.pack("<f", image["f"]))[0]
         assert as_json_has_it(value) == expected
-    first = read(registry, found[0].value)["after"]
+    first = read(registry, as_avro[0].value)["after"]
     assert (first["p"]["x"], first["q"]["y"], first["l"]["srid"], first["b1"]) == (1.0, 4.0, 4326, True)
     if not settings:
         assert first["wide"] == Decimal("1234567890123456789012345678901234567890.12345")
@@ -131,27 +135,27 @@ def test_avro_tells_what_json_tells(mirror: Mirror, registry: FakeRegistry, sett
 
 @on_mysql
 def test_deletes_moves_and_what_the_schemas_are_called(mirror: Mirror, registry: FakeRegistry) -> None:
-    found = messages(
+    sent = messages(
         mirror, registry,
         "CREATE TABLE t (id INT PRIMARY KEY, `odd-name` VARCHAR(20))",
         "INSERT INTO t VALUES (1, 'a')",
         "UPDATE t SET id = 2 WHERE id = 1",
         "DELETE FROM t WHERE id = 2",
     )  # fmt: skip
-    said = [(read(registry, one.key)["id"], read(registry, one.value)) for one in found]
-    one, two = {"id": 1, "odd_name": "a"}, {"id": 2, "odd_name": "a"}
+    said = [(read(registry, message.key)["id"], read(registry, message.value)) for message in sent]
+    first, second = {"id": 1, "odd_name": "a"}, {"id": 2, "odd_name": "a"}
     assert [(key, value and (value["op"], value["before"], value["after"])) for key, value in said] == [
-        (1, ("c", None, one)), (1, ("d", one, None)), (1, None),
-        (2, ("c", None, two)), (2, ("d", two, None)), (2, None),
+        (1, ("c", None, first)), (1, ("d", first, None)), (1, None),
+        (2, ("c", None, second)), (2, ("d", second, None)), (2, None),
     ]  # fmt: skip
-    (name, new_key), (other, old_key) = found[1].headers[0], found[3].headers[0]
+    (name, new_key), (other, old_key) = sent[1].headers[0], sent[3].headers[0]
     assert (name, read(registry, new_key)) == ("__debezium.newkey", {"id": 2})
     assert (other, read(registry, old_key)) == ("__debezium.oldkey", {"id": 1})
-    told = consume.readable(found[0].value, SchemaRegistry(registry.url).schema)
-    assert '"after": {"id": 1, "odd_name": "a"}' in told
+    readable = consume.readable(sent[0].value, SchemaRegistry(registry.url).schema)
+    assert '"after": {"id": 1, "odd_name": "a"}' in readable
     topic = f"tests.{mirror.database}.t"
     assert registry.subjects == {f"{topic}-key": [2], f"{topic}-value": [1]}
-    key, value = (schema_of(registry, data or b"") for data in (found[0].key, found[0].value))
+    key, value = (schema_of(registry, data or b"") for data in (sent[0].key, sent[0].value))
     assert key == {
         "type": "record", "name": "Key", "namespace": topic, "fields": [{"name": "id", "type": "int"}],
         "connect.name": f"{topic}.Key",
@@ -162,16 +166,16 @@ def test_deletes_moves_and_what_the_schemas_are_called(mirror: Mirror, registry:
 
 @on_mysql
 def test_an_alter_is_a_version_and_a_refusal_is_told(mirror: Mirror, registry: FakeRegistry) -> None:
-    found = messages(
+    sent = messages(
         mirror, registry,
         "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "ALTER TABLE t ADD n INT",
         "INSERT INTO t VALUES (2, 2)",
     )  # fmt: skip
-    assert [read(registry, one.value)["after"] for one in found] == [{"id": 1}, {"id": 2, "n": 2}]
+    assert [read(registry, message.value)["after"] for message in sent] == [{"id": 1}, {"id": 2, "n": 2}]
     topic = f"tests.{mirror.database}.t"
     assert registry.subjects == {f"{topic}-key": [2], f"{topic}-value": [1, 3]}
-    old, newest = (fastavro.parse_schema(schema_of(registry, one.value or b"")) for one in found)
-    data = io.BytesIO((found[0].value or b"")[5:])
+    old, newest = (fastavro.parse_schema(schema_of(registry, message.value or b"")) for message in sent)
+    data = io.BytesIO((sent[0].value or b"")[5:])
     resolved = cast("dict[str, Any]", fastavro.schemaless_reader(data, old, newest))
     assert resolved["after"] == {"id": 1, "n": None}
     mirror.execute("ALTER TABLE t MODIFY n VARCHAR(9)", "INSERT INTO t VALUES (3, 'x')")
@@ -187,28 +191,31 @@ def test_an_alter_is_a_version_and_a_refusal_is_told(mirror: Mirror, registry: F
 @on_mariadb
 def test_transactions_schema_changes_and_a_heartbeat(mirror: Mirror, registry: FakeRegistry) -> None:
     more = {"transactions": True, "schema_changes": True, "heartbeat": True}
-    found = messages(
+    sent = messages(
         mirror, registry,
         "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT)",
         "BEGIN", "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", "INSERT INTO t VALUES (2)", "COMMIT",
         **more,
     )  # fmt: skip
-    created, _, began, _, keyless, second, ended = found
+    created, _, began, _, keyless, second, ended = sent
     assert read(registry, created.key) == {"databaseName": mirror.database}
-    told = read(registry, created.value)
-    assert (told["ddl"], told["source"]["connector"]) == ("CREATE TABLE t (id INT PRIMARY KEY)", "mariadb")
-    (change,) = told["tableChanges"]
+    creation = read(registry, created.value)
+    assert (creation["ddl"], creation["source"]["connector"]) == ("CREATE TABLE t (id INT PRIMARY KEY)", "mariadb")
+    (change,) = creation["tableChanges"]
     assert (change["type"], change["table"]["primaryKeyColumnNames"]) == ("CREATE", ["id"])
-    assert [(one["name"], one["typeName"]) for one in change["table"]["columns"]] == [("id", "INT")]
+    assert [(column["name"], column["typeName"]) for column in change["table"]["columns"]] == [("id", "INT")]
     assert read(registry, began.value)["status"] == "BEGIN"
     assert keyless.key is None
     block = read(registry, second.value)["transaction"]
     assert (block["total_order"], block["data_collection_order"]) == (3, 2)
     assert read(registry, ended.key) == {"id": block["id"]}
-    counts = {one["data_collection"]: one["event_count"] for one in read(registry, ended.value)["data_collections"]}
+    counts = {
+        collection["data_collection"]: collection["event_count"]
+        for collection in read(registry, ended.value)["data_collections"]
+    }
     assert counts == {f"{mirror.database}.t": 2, f"{mirror.database}.u": 1}
     value = schema_of(registry, second.value or b"")
-    assert [one["type"].get("name") for one in value["fields"] if one["name"] == "source"] == ["Source"]
+    assert [field["type"].get("name") for field in value["fields"] if field["name"] == "source"] == ["Source"]
     assert "io.debezium.connector.mariadb" in json.dumps(value)
     (beat,) = carried(mirror, registry, **more)
     assert (beat.topic, read(registry, beat.key)) == ("__debezium-heartbeat.tests", {"serverName": "tests"})
@@ -248,9 +255,9 @@ def test_a_consumer_ends_with_the_tables_rows(mirror: Mirror, registry: FakeRegi
         else:
             rows[key] = value["after"]
     epoch = datetime(1970, 1, 1)
-    found = [
+    stored = [
         (key, row["v"], row["f"], None if row["day"] is None else date(1970, 1, 1) + timedelta(days=row["day"]),
          epoch + timedelta(microseconds=row["at"]), row["d"])
         for key, row in sorted(rows.items())
     ]  # fmt: skip
-    assert found == list(mirror.server.execute("SELECT * FROM t ORDER BY id", database=mirror.database))
+    assert stored == list(mirror.server.execute("SELECT * FROM t ORDER BY id", database=mirror.database))

@@ -75,13 +75,13 @@ def test_kill_9_at_any_point_and_each_mutation_stands_once_in_order(mirror: Mirr
     for point in POINTS:
         killed(mirror, point, 2)
     carried(mirror, config)
-    found = broker.read("killed")
-    assert len(found) == 3 * 13
+    messages = broker.read("killed")
+    assert len(messages) == 3 * 13
     by_key: dict[int, list[int]] = defaultdict(list)
-    for one in payloads(found):
-        by_key[one["after"]["id"]].append(one["after"]["v"])
+    for payload in payloads(messages):
+        by_key[payload["after"]["id"]].append(payload["after"]["v"])
     assert by_key == {key: list(range(13)) for key in (1, 2, 3)}
-    assert len(broker.read("killed", committed=False)) > len(found), "a killed run had sent what was taken back"
+    assert len(broker.read("killed", committed=False)) > len(messages), "a killed run had sent what was taken back"
 
 
 @on_mariadb
@@ -97,7 +97,10 @@ def test_cut_off_between_commits_of_one_batch(mirror: Mirror, broker: Broker, mo
         with mirror.cut_off_at(point):
             carried(mirror, config)
     carried(mirror, config)
-    assert sorted(one["after"]["id"] for one in payloads(broker.read("cut_off"))) == [*range(30), *range(100, 130)]
+    assert sorted(payload["after"]["id"] for payload in payloads(broker.read("cut_off"))) == [
+        *range(30),
+        *range(100, 130),
+    ]
 
 
 @on_mysql
@@ -108,16 +111,16 @@ def test_what_the_broker_refuses_is_told_and_the_feed_goes_on_later(mirror: Mirr
     mirror.sync()
     with pytest.raises(SinkFailed, match=r"refused a message to refused"):
         carried(mirror, config)
-    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
-    assert (found.status, found.behind) == ("stopped", 1)
-    assert "message.max.bytes" in found.remedy
+    (status,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (status.status, status.behind) == ("stopped", 1)
+    assert "message.max.bytes" in status.remedy
     mirror.execute("INSERT INTO t VALUES (2, 'y')")
     mirror.sync()
     config = to_kafka(mirror, broker, "refused", errors={"quit_on_listener_failure": False})
     assert carried(mirror, config).mutations == 2
-    assert [one["after"]["id"] for one in payloads(broker.read("refused"))] == [2]
-    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
-    assert (found.left_out, "refused a message" in found.last_left_out) == (1, True)
+    assert [payload["after"]["id"] for payload in payloads(broker.read("refused"))] == [2]
+    (status,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (status.left_out, "refused a message" in status.last_left_out) == (1, True)
 
 
 @on_mysql
@@ -138,10 +141,10 @@ def test_a_message_that_the_broker_refuses_is_left_out_and_each_other_stands_onc
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "CREATE TABLE n (id INT)")
     mirror.execute(*rows[:3], "BEGIN", *rows[3:8], "COMMIT", *rows[8:20], "INSERT INTO n VALUES (1)", *rows[20:])
     mirror.sync()
-    with pytest.raises(SinkFailed, match=r"refused a message to (t_picky: .*too large|n_picky: .*validate)") as told:
+    with pytest.raises(SinkFailed, match=r"refused a message to (t_picky: .*too large|n_picky: .*validate)") as caught:
         carried(mirror, config)
-    assert "max.message.bytes" in told.value.remedy
-    assert "quit_on_listener_failure" in told.value.remedy
+    assert "max.message.bytes" in caught.value.remedy
+    assert "quit_on_listener_failure" in caught.value.remedy
     assert broker.read("t_picky") == []
     (stopped,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
     assert (stopped.status, stopped.behind) == ("stopped", 1)
@@ -149,10 +152,12 @@ def test_a_message_that_the_broker_refuses_is_left_out_and_each_other_stands_onc
     config = feed(mirror, name="picky", format=settings, sink=sink, errors=errors)
     run = carried(mirror, config)
     assert (run.mutations, run.messages) == (121, 117)
-    assert [one["after"]["id"] for one in payloads(broker.read("t_picky"))] == [one for one in ids if one not in large]
+    assert [payload["after"]["id"] for payload in payloads(broker.read("t_picky"))] == [
+        payload for payload in ids if payload not in large
+    ]
     assert broker.read("n_picky") == []
-    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
-    assert found.left_out == 4
+    (status,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert status.left_out == 4
     assert "t_picky" in run.message
     assert "n_picky" in run.message
     mirror.execute("INSERT INTO t VALUES (121, 'x')")
@@ -168,9 +173,9 @@ def test_a_transaction_that_takes_longer_than_the_broker_lets_it_is_told(broker:
     sink.send([Message("slow", None, b"taken back")])
     sink._producer.flush(5)
     time.sleep(3)
-    with pytest.raises(SinkFailed, match="wasn't done within 1 s") as told:
+    with pytest.raises(SinkFailed, match="wasn't done within 1 s") as caught:
         sink.commit(FeedPosition(1))
-    assert "raise transaction.timeout.ms" in told.value.remedy
+    assert "raise transaction.timeout.ms" in caught.value.remedy
     sink.close()
     again = KafkaSink(SinkConfig(url=f"kafka://{broker.address}"), "tests/slow")
     assert again.position() is None
@@ -205,7 +210,7 @@ def test_a_pipe_of_generic_avro_and_its_console(
     assert command_line.run(["console-consumer", "--bootstrap", broker.address, "user_generic"]) == 0
     place = re.compile(r"^\d+:\d+ (\S+) ")
     printed = [json.loads(place.sub("", line)) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["op"], one["database"], one["table"]) for one in printed] == [
+    assert [(line["op"], line["database"], line["table"]) for line in printed] == [
         (op, mirror.database, "user") for op in ("insert", "update", "delete")
     ]
     assert (printed[0]["integers"], printed[0]["strings"]) == ({"id": 1}, {"name": "ann"})
@@ -253,10 +258,10 @@ def test_avro_of_both_kinds_and_the_lakes_rows_across_a_death_of_the_broker(
         mirror.execute("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2")
         mirror.sync()
         carried(mirror, rows)
-        found = [decoded(registry, value) for _, value, _ in broker.read("rows")]
-        told = sorted((one["id"], one["v"] or "") for one in found if "v" in one and "new_v" not in one)
-        assert told == [(1, "a"), (2, "b"), (2, "b"), (3, "")], "three rows, and the one that was deleted"
-        assert [(one["old_v"], one["new_v"]) for one in found if "new_v" in one] == [("a", "c")]
+        values = [decoded(registry, value) for _, value, _ in broker.read("rows")]
+        standing = sorted((row["id"], row["v"] or "") for row in values if "v" in row and "new_v" not in row)
+        assert standing == [(1, "a"), (2, "b"), (2, "b"), (3, "")], "three rows, and the one that was deleted"
+        assert [(row["old_v"], row["new_v"]) for row in values if "new_v" in row] == [("a", "c")]
         plain = {"schema_changes": False, "heartbeat": False, "topic": "envelopes"}
         made = {"type": "debezium", "encoding": "avro", "registry": registry.url, **plain}
         carried(mirror, feed(mirror, name="envelopes", format=made, sink=sink))

@@ -74,16 +74,18 @@ def test_preload_then_follow(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) ->
         with mirror.cut_off_at(cast("FaultPoint", point)):
             carried(mirror, config)
         row = feed_watermarks.read(mirror.metadata, "out")
-        passed += [one.passed for one in place.loading] if (place := feed_watermarks.position_of(row)) else []
+        passed += [table.passed for table in place.loading] if (place := feed_watermarks.position_of(row)) else []
     assert passed == [0, 0, 0, 0, 2, 0], "the file's own place is ahead of the row's where it was cut off between"
     carried(mirror, config)
-    found = [json.loads(line) for line in lines(mirror.folder / "out", "rows")]
-    told = [(one["op"], one["source"]["table"], one["source"]["snapshot"], one["after"]["id"]) for one in found]
-    assert told == [
+    sent = [json.loads(line) for line in lines(mirror.folder / "out", "rows")]
+    shown = [
+        (value["op"], value["source"]["table"], value["source"]["snapshot"], value["after"]["id"]) for value in sent
+    ]
+    assert shown == [
         ("r", "t", "true", 1), ("r", "t", "true", 2), ("r", "u", "true", -1),
         ("u", "t", "false", 1), ("c", "t", "false", 3),
     ]  # fmt: skip
-    assert found[0]["after"] == found[3]["before"], "a row of the lake is told as the log tells it"
+    assert sent[0]["after"] == sent[3]["before"], "a row of the lake is told as the log tells it"
 
 
 @on_mysql

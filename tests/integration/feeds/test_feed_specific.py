@@ -45,15 +45,19 @@ def read(registry: FakeRegistry, message: Message) -> dict[str, Any]:
     assert value[0] == 0
     rest = io.BytesIO(value[5:])
     schema = fastavro.parse_schema(json.loads(registry.schemas[int.from_bytes(value[1:5], "big") - 1]))
-    found = fastavro.schemaless_reader(rest, schema, None)
+    row = fastavro.schemaless_reader(rest, schema, None)
     assert not rest.read()
-    assert isinstance(found, dict)
-    return {name: one for name, one in found.items() if name not in ("database", "table", "tableId", "txid")}
+    assert isinstance(row, dict)
+    return {
+        name: value_of_column
+        for name, value_of_column in row.items()
+        if name not in ("database", "table", "tableId", "txid")
+    }
 
 
 def read_back(registry: ApicurioRegistry, message: Message) -> Any:
     data = message.value or b""
-    schema = json.loads(registry.told("schemas", "ids", int.from_bytes(data[1:5], "big"))["schema"])
+    schema = json.loads(registry.get("schemas", "ids", int.from_bytes(data[1:5], "big"))["schema"])
     return fastavro.schemaless_reader(io.BytesIO(data[5:]), fastavro.parse_schema(schema), None)
 
 
@@ -81,13 +85,13 @@ def test_a_record_for_each_table_operation_and_shape(mirror: Mirror, registry: F
     schema_of = SchemaRegistry(registry.url).schema
     assert '"v": "é", "bl": "0x00ff"}' in consume.readable(insert.value, schema_of)
     changed = read(registry, update)
-    assert {name: one for name, one in changed.items() if name.startswith("old_")} == {
-        f"old_{name}": one for name, one in {**row, "n": None}.items()
+    assert {name: item for name, item in changed.items() if name.startswith("old_")} == {
+        f"old_{name}": item for name, item in {**row, "n": None}.items()
     }
     assert (changed["new_n"], changed["new_v"]) == (7, None)
     assert read(registry, delete) == {**row, "n": 7, "v": None}
     name = f"{mirror.database}_t"
-    assert [one.topic for one in (insert, update, delete)] == [f"{name}_specific"] * 3
+    assert [message.topic for message in (insert, update, delete)] == [f"{name}_specific"] * 3
     assert sorted(registry.subjects) == [f"{name}_{op}" for op in ("delete", "insert", "update")]
 
 
@@ -101,15 +105,15 @@ def test_a_shape_is_a_version_and_what_the_registry_refuses_is_told(mirror: Mirr
     )  # fmt: skip
     mirror.sync()
     messages = carried(mirror, registry, wire="mypipe")
-    assert [(one.value or b"")[:4] for one in messages] == [bytes([0, 1, 0, 1]), bytes([0, 1, 0, 2])]
+    assert [(message.value or b"")[:4] for message in messages] == [bytes([0, 1, 0, 1]), bytes([0, 1, 0, 2])]
     assert registry.subjects == {f"{mirror.database}_t_insert": [1, 2]}
     mirror.execute("ALTER TABLE t MODIFY n VARCHAR(9)", "INSERT INTO t VALUES (3, 'x')")
     mirror.sync()
     with pytest.raises(FeedError, match="409 Schema being registered is incompatible: n"):
         carried(mirror, registry)
-    (told,) = [row for row in mirror.metadata.read("feeds") if row["status"] == "stopped"]
-    assert "compatibility" in told["remedy"]
-    assert [read(registry, one)["n"] for one in carried(mirror, registry, compatibility="NONE")] == ["x"]
+    (stopped,) = [row for row in mirror.metadata.read("feeds") if row["status"] == "stopped"]
+    assert "compatibility" in stopped["remedy"]
+    assert [read(registry, message)["n"] for message in carried(mirror, registry, compatibility="NONE")] == ["x"]
 
 
 @on_mariadb
@@ -133,25 +137,27 @@ def test_by_the_rules_of_a_real_registry(mirror: Mirror, tmp_path: Path) -> None
 
         def rows(kind: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
             config = feed(mirror, name=kind["type"], format={**kind, **plain, **settings})
-            found = [read_back(registry, one) for one in kept(mirror, config)]
-            return [one.get("after") or one for one in found]
+            read_rows = [read_back(registry, message) for message in kept(mirror, config)]
+            return [row.get("after") or row for row in read_rows]
 
         for subject, kind in kinds.items():
             first, second = rows(kind)
             assert (first["id"], first["d"], first["v"]) == (1, Decimal("1.50"), "a")
             assert (second["id"], second["v"], second["n"]) == (2, "b", 2)
-            assert registry.told("config", subject) == {"compatibilityLevel": "BACKWARD"}
+            assert registry.get("config", subject) == {"compatibilityLevel": "BACKWARD"}
         mirror.execute("ALTER TABLE t MODIFY n VARCHAR(9)", "INSERT INTO t VALUES (3, 'c', 'x')")
         mirror.sync()
         for subject, kind in kinds.items():
-            with pytest.raises(FeedError, match=f"refused /subjects/{subject}/versions: 409 .*[Ii]ncompatible") as told:
+            with pytest.raises(
+                FeedError, match=f"refused /subjects/{subject}/versions: 409 .*[Ii]ncompatible"
+            ) as caught:
                 rows(kind)
-            assert "compatibility" in told.value.remedy
-            assert registry.told("subjects", subject, "versions") == [1, 2]
+            assert "compatibility" in caught.value.remedy
+            assert registry.get("subjects", subject, "versions") == [1, 2]
         mirror.execute("INSERT INTO t VALUES (4, 'd', 'y')")
         mirror.sync()
         for kind in kinds.values():
-            assert [one["n"] for one in rows(kind, compatibility="NONE")] == ["x", "y"]
+            assert [row["n"] for row in rows(kind, compatibility="NONE")] == ["x", "y"]
 
 
 @on_mysql

@@ -22,7 +22,7 @@ from binlake.feeds.sinks.topic_files import FileSink
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
 from binlake.metadata.metadata import metadata_of
-from feeding import carried, feed, lines, told
+from feeding import carried, feed, lines, plain_lines
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: M
     with pytest.raises(FeedError, match="a date that no calendar has") as stopped:
         carried(mirror, config)
     assert "--anew lake" in stopped.value.remedy
-    assert told(mirror) == [
+    assert plain_lines(mirror) == [
         "CREATE TABLE: CREATE TABLE a (id INT PRIMARY KEY, d DATE)", 'insert a {"id": 1} {"id": 1, "d": "2026-01-01"}'
     ]  # fmt: skip
     run = carried(mirror, feed(mirror, on_error="skip"))
     assert "left out: binlog" in run.message
-    assert told(mirror)[2:] == ['insert a {"id": 3} {"id": 3, "d": null}']
+    assert plain_lines(mirror)[2:] == ['insert a {"id": 3} {"id": 3, "d": null}']
     (status,) = feed_watermarks.statuses(mirror.config, metadata_of(mirror.config))
     assert (status.left_out, "a date that no calendar has" in status.last_left_out) == (1, True)
 
@@ -74,7 +74,7 @@ def test_rows_that_came_before_the_feed_or_do_not_fit_its_condition_are_left_out
         carried(mirror, config)
     by_the_last = feed(mirror, where="v = 'y'", errors={"quit-on-event-handler-failure": False})
     said = carried(mirror, by_the_last).message
-    assert told(mirror) == ['insert a {"id": 2} {"id": 2, "v": "y"}']
+    assert plain_lines(mirror) == ['insert a {"id": 2} {"id": 2, "v": "y"}']
     assert ("XA COMMIT of" in said, "1 row of" in said) == (True, True)
     rows = mirror.metadata.read("omissions", ["layer", "mutations"])
     assert sorted((row["layer"], row["mutations"]) for row in rows) == [("commit", 0), ("table_map", 1)]
@@ -118,7 +118,7 @@ def test_everything_comes_in_the_order_of_the_log(mirror: Mirror) -> None:
     )  # fmt: skip
     mirror.sync()
     run = carried(mirror, config)
-    assert told(mirror) == [
+    assert plain_lines(mirror) == [
         "CREATE TABLE: CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20))",
         "CREATE TABLE: CREATE TABLE b (id INT, v VARCHAR(20))",
         'insert a {"id": 1} {"id": 1, "v": "one"}',
@@ -163,7 +163,7 @@ def test_killed_anywhere_and_run_again_each_message_stands_once(
         with mirror.cut_off_at(points[turn % 3]):
             carried(mirror, config)
     carried(mirror, config)
-    assert told(mirror) == wanted
+    assert plain_lines(mirror) == wanted
 
 
 @on_mysql
@@ -179,7 +179,7 @@ def test_a_webhook_is_told_again_what_was_cut_off_and_misses_nothing(
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *told: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -202,7 +202,7 @@ def test_a_webhook_is_told_again_what_was_cut_off_and_misses_nothing(
         carried(mirror, config)
         server.shutdown()
     posted = [json.loads(line) for body in bodies for line in body.splitlines()]
-    ids = [json.loads(one["value"])["after"]["id"] for one in posted]
+    ids = [json.loads(body["value"])["after"]["id"] for body in posted]
     assert list(dict.fromkeys(ids)) == list(range(5)), "in the log's order"
     assert len(ids) > 5, "what was posted, and not noted, came again"
 
@@ -227,7 +227,7 @@ def test_filters(mirror: Mirror) -> None:
     )  # fmt: skip
     mirror.sync()
     carried(mirror, config)
-    assert [line for line in told(mirror) if not line.startswith("CREATE")] == [
+    assert [line for line in plain_lines(mirror) if not line.startswith("CREATE")] == [
         'insert user {"id": 2} {"id": 2, "age": 18}',
         'update user {"id": 2} {"age": 18 → 19}',
         'insert log_a {"t": "kept"}',
@@ -244,9 +244,9 @@ def test_until_a_time(mirror: Mirror) -> None:
     mirror.execute("DO SLEEP(0.01)", "INSERT INTO a VALUES (2)")
     mirror.sync()
     carried(mirror, config, until=moment)
-    assert told(mirror)[1:] == ['insert a {"id": 1} {"id": 1}']
+    assert plain_lines(mirror)[1:] == ['insert a {"id": 1} {"id": 1}']
     carried(mirror, config)
-    assert told(mirror)[1:] == ['insert a {"id": 1} {"id": 1}', 'insert a {"id": 2} {"id": 2}']
+    assert plain_lines(mirror)[1:] == ['insert a {"id": 1} {"id": 1}', 'insert a {"id": 2} {"id": 2}']
 
 
 @on_mysql
@@ -265,8 +265,8 @@ def test_a_feed_that_is_left_behind_stops_and_the_mirror_goes_on(mirror: Mirror)
     mirror.execute("INSERT INTO a VALUES (4)")
     mirror.sync()
     assert staged(mirror) == set()
-    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
-    assert (found.status, found.batch, found.behind) == ("stopped", 1, 3)
+    (status,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (status.status, status.batch, status.behind) == ("stopped", 1, 3)
     with pytest.raises(FeedError, match="the staging of batch 2 is gone"):
         carried(mirror, config)
 
@@ -331,14 +331,14 @@ def test_a_file_of_feeds_over_several_sources(
     other = Mirror(mirror.server, database, tmp_path / "other", mirror.spark, server_id=7200)
     other.options["source"] = {"name": "second", "connection": "tests", "server_id": 7200}
     other.folder.mkdir()
-    for one in (mirror, other):
-        one.options["maintain"] = {"staging_hours": 1}  # their YAML knows nothing of the feed
-        one.follow_from_here()
+    for member in (mirror, other):
+        member.options["maintain"] = {"staging_hours": 1}  # their YAML knows nothing of the feed
+        member.follow_from_here()
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
-    for one in (mirror, other):
-        one.sync()
+    for member in (mirror, other):
+        member.sync()
     several = tmp_path / "feeds.yaml"
-    fan_in = {"name": "all", "sources": [str(one.write_yaml()) for one in (mirror, other)], "format": "text"}
+    fan_in = {"name": "all", "sources": [str(member.write_yaml()) for member in (mirror, other)], "format": "text"}
     several.write_text(json.dumps({"feeds": [{**fan_in, "sink": f"file://{tmp_path}/in"}]}))
     capsys.readouterr()
     assert command_line.run(["feed", "--config", str(several), "--json", "--quiet"]) == 0

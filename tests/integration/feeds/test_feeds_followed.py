@@ -78,8 +78,8 @@ def test_batches_are_carried_as_they_come_whoever_is_killed(mirror: Mirror, tmp_
         assert command_line.run(["feed", "--config", str(file), "--feed", "out", "--anew", "now"]) == 3
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
-    (told,) = json.loads((tmp_path / "told").read_text())
-    assert (told["feed"], told["messages"], told["batch"]) == ("out", 1, 5)
+    (run,) = json.loads((tmp_path / "told").read_text())
+    assert (run["feed"], run["messages"], run["batch"]) == ("out", 1, 5)
     assert command_line.run(["feed", "--config", str(file), "--feed", "out"]) == 0
     assert ids(out) == [*range(5)]
 

@@ -81,18 +81,18 @@ class Running:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def told(self, name: str) -> dict[str, Any]:
+    def counts(self, name: str) -> dict[str, Any]:
         """A client's counts, once all that is recorded arrived."""
         _, clients = self.http("GET", "/clients", key=ADMIN)
-        found: dict[str, Any] = next(one for one in clients if one["name"] == name)
-        return found
+        client: dict[str, Any] = next(client for client in clients if client["name"] == name)
+        return client
 
     def arrived(self, name: str, batch: int) -> dict[str, Any]:
         for _ in range(200):
-            if (found := self.told(name))["batch"] >= batch:
-                return found
+            if (counts := self.counts(name))["batch"] >= batch:
+                return counts
             signal.sigtimedwait([], 0.05)
-        raise AssertionError(f"batch {batch} didn't arrive: {found}")
+        raise AssertionError(f"batch {batch} didn't arrive: {counts}")
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def relay(mirror: Mirror, every: float = 0.1, options: Sequence[str] = ()) -> It
     ports: list[int] = []
     for _ in range(2 if options else 1):
         line = process.stderr.readline()
-        found = re.search(r":(\d+)/?$", line.strip())
-        assert found, line + process.stderr.read()
-        ports.append(int(found[1]))
+        port = re.search(r":(\d+)/?$", line.strip())
+        assert port, line + process.stderr.read()
+        ports.append(int(port[1]))
     try:
         yield Running(process, ports[0], mirror.database, ports[-1])
     finally:
@@ -135,7 +135,7 @@ def synced(mirror: Mirror, running: Running, *names: str) -> None:
 
 
 def brief(events: list[Event]) -> list[tuple[int, str, dict[str, tuple[str, str]]]]:
-    return [(one.type, one.table, one.values) for one in events]
+    return [(event.type, event.table, event.values) for event in events]
 
 
 def test_a_client_of_the_binary_protocol_gets_what_it_asked_for(mirror: Mirror) -> None:
@@ -154,14 +154,14 @@ def test_a_client_of_the_binary_protocol_gets_what_it_asked_for(mirror: Mirror) 
             (UPDATE, "items", {"id": ("7", "8")}),
             (DELETE, "orders", {"id": ("1", ""), "v": ("x", "")}),
         ]
-        assert [one.queue_size for one in events] == [3, 2, 1, 0]
-        assert {one.schema for one in events} == {mirror.database}
-        positions = [one.position for one in events]
+        assert [event.queue_size for event in events] == [3, 2, 1, 0]
+        assert {event.schema for event in events} == {mirror.database}
+        positions = [event.position for event in events]
         assert positions == sorted(positions)
         assert positions[0] > 0
-        told = running.told("shop")
-        assert (told["queued"], told["served"], told["discarded"], told["largest_queue"]) == (0, 4, 0, 4)
-        assert [one["type"] for one in told["last_events"]] == [INSERT, INSERT, UPDATE, DELETE]
+        counts = running.counts("shop")
+        assert (counts["queued"], counts["served"], counts["discarded"], counts["largest_queue"]) == (0, 4, 0, 4)
+        assert [event["type"] for event in counts["last_events"]] == [INSERT, INSERT, UPDATE, DELETE]
 
 
 def test_the_originals_own_clients_are_understood(mirror: Mirror) -> None:
@@ -175,7 +175,7 @@ def test_the_originals_own_clients_are_understood(mirror: Mirror) -> None:
         synced(mirror, running, "old")
         first, second = client.poll(), client.poll(b"\xff" * 300_000)
         third = cast("Event", client.poll(command=POLLV2))
-        assert [cast("Event", one).values["v"] for one in (first, second)] == [("", "a"), ("", "b")]
+        assert [cast("Event", client).values["v"] for client in (first, second)] == [("", "a"), ("", "b")]
         assert (third.schema, third.table, third.queue_size) == (mirror.database, "orders", 0)
         assert third.values == {"id": ("1", "1"), "v": ("a", "NULL")}
 
@@ -189,9 +189,9 @@ def test_a_full_queue_discards_by_its_policy(mirror: Mirror, discard: int, kept:
         mirror.sync()
         mirror.execute("INSERT INTO items VALUES (3), (4), (5)")
         synced(mirror, running, "small")
-        assert [one.values["id"][1] for one in client.poll_all()] == kept
-        told = running.told("small")
-        assert (told["served"], told["discarded"], told["largest_queue"]) == (3, 2, 3)
+        assert [event.values["id"][1] for event in client.poll_all()] == kept
+        counts = running.counts("small")
+        assert (counts["served"], counts["discarded"], counts["largest_queue"]) == (3, 2, 3)
 
 
 @on_mysql
@@ -214,7 +214,7 @@ def test_killed_and_started_anew_it_loses_nothing(mirror: Mirror) -> None:
         client = RelayClient(running.port)
         assert client.authenticate("shop", SECRET) == OK  # its filters are known
         running.arrived("shop", max(row["batch"] for row in mirror.metadata.read("batches")))
-        again = [one.values["id"][1] for one in client.poll_all()]
+        again = [event.values["id"][1] for event in client.poll_all()]
     assert (seen, again) == (["1", "2", "3"], ["3", "4", "5"])
 
 
@@ -226,7 +226,7 @@ def test_a_connection_that_breaks_loses_no_event(mirror: Mirror) -> None:
         synced(mirror, running, "shop")
         client.poll()
         client.socket.close()
-        assert [one.values["id"][1] for one in running.client("shop").poll_all()] == ["1", "2"]
+        assert [event.values["id"][1] for event in running.client("shop").poll_all()] == ["1", "2"]
 
 
 @on_mysql
@@ -260,19 +260,19 @@ def test_the_monitoring_page_tells_positions_clients_and_use_of_tables(
         code, page = running.get("/", port=running.monitor)
         assert (code, running.get("/", basic=ADMIN)[0]) == (200, 200)
         assert running.get("/clients", port=running.monitor)[0] == 404
-        told = json.loads(running.get("/status.json", key=ADMIN)[1])
+        status = json.loads(running.get("/status.json", key=ADMIN)[1])
     assert ("<script" in page, "secret" in page, "&lt;shop&gt;" in page) == (False, False, True)
     database, state = mirror.database, lease.read(mirror.metadata).recorded_state
     assert state is not None
-    assert (told["newest_batch"], told["position"]) == (state.batch, state.position.short)
+    assert (status["newest_batch"], status["position"]) == (state.batch, state.position.short)
     assert state.position.short in page
-    (shop,) = told["clients"]
+    (shop,) = status["clients"]
     assert (shop["queued"], shop["served"], len(shop["last_events"])) == (1, 1, 1)
-    used = {usage["table"]: usage for usage in told["tables"]}
+    used = {usage["table"]: usage for usage in status["tables"]}
     goods, sales = (used[f"{database}.{table}"] for table in ("goods", "sales"))
     assert goods["total"] == goods["day"] == goods["hour"] == {"inserted": 2, "updated": 0, "deleted": 0}
     assert sales["hour"] == {"inserted": 1, "updated": 1, "deleted": 1}
-    assert {"table": f"{database}.sales", "columns": ["id int", "v varchar(20)"], "key": ["id"]} in told["schemas"]
+    assert {"table": f"{database}.sales", "columns": ["id int", "v varchar(20)"], "key": ["id"]} in status["schemas"]
     for words in ("id int, v varchar(20)", "Use of tables since the relay began", "the oldest", "<td>insert</td>"):
         assert words in page
 
@@ -291,7 +291,7 @@ def test_over_http(mirror: Mirror) -> None:
         synced(mirror, running, "web")
         code, polled = running.http("POST", "/poll?limit=2", key=key)
         assert (code, polled.get("remaining")) == (200, 1), polled
-        assert [one["columns"] for one in polled["events"]] == [
+        assert [event["columns"] for event in polled["events"]] == [
             [
                 {"name": "id", "before": None, "after": {"text": "1", "base64": None}},
                 {"name": "v", "before": None, "after": {"text": "ä", "base64": None}},

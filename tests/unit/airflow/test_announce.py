@@ -70,17 +70,17 @@ class Run:
     def _call(self, operator: Any, *, dies: bool) -> list[str]:
         context = self.context
         self.left = operator.execute(context)
-        told = context["outlet_events"][asset_alias("shop")].asset_alias_events
+        events = context["outlet_events"][asset_alias("shop")].asset_alias_events
         if not dies:
-            self.events += [SimpleNamespace(asset=event.dest_asset_key, extra=event.extra) for event in told]
-        return [event.dest_asset_key.uri for event in told]
+            self.events += [SimpleNamespace(asset=event.dest_asset_key, extra=event.extra) for event in events]
+        return [event.dest_asset_key.uri for event in events]
 
     def record(self, *, dies: bool = False) -> list[str]:
         return self._call(BinlakeRecordOperator(task_id="record", config_file=self.file, plan=PLAN), dies=dies)
 
     def sync(self, *, dies: bool = False, outlets: bool = True) -> list[str]:
-        told = {"outlets": [asset_alias("shop")]} if outlets else {}
-        return self._call(BinlakeSyncOperator(task_id="sync", config_file=self.file, **told), dies=dies)
+        given = {"outlets": [asset_alias("shop")]} if outlets else {}
+        return self._call(BinlakeSyncOperator(task_id="sync", config_file=self.file, **given), dies=dies)
 
     def announce(self, *, dies: bool = False, **options: Any) -> list[str]:
         return self._call(BinlakeAnnounceOperator(task_id="announce", config_file=self.file, **options), dies=dies)
@@ -153,7 +153,7 @@ def test_what_is_left_in_xcom_is_small_however_many_tables_there_are(merged: Pat
     assert snapshots["rows"] == 5000
     assert run["standing_still"] == synced["standing_still"] == [f"shop.table_{n}" for n in range(20)]
     assert metadata.location("runs") == run["runs"]
-    assert all(len(json.dumps(told)) < 2000 for told in (run, synced, snapshots))
+    assert all(len(json.dumps(assets)) < 2000 for assets in (run, synced, snapshots))
 
 
 def test_a_batch_that_a_verification_recorded_is_announced_by_its_run(merged: Path) -> None:

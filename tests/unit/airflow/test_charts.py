@@ -61,11 +61,11 @@ def test_a_line_is_interrupted_where_nothing_is_known_and_has_its_limit() -> Non
             ("limit", 600.0),
         )
     )
-    assert [one.attrib["d"].count("L") for one in svg.iterfind("path[@class='line behind']")] == [1, 1]
+    assert [line.attrib["d"].count("L") for line in svg.iterfind("path[@class='line behind']")] == [1, 1]
     assert words(svg, "limit") == ["limit: 10 min"]
     limit = svg.find("line[@class='limit']")
     assert limit is not None
-    heights = [float(one.attrib["d"].split()[-1]) for one in svg.iterfind("path[@class='line behind']")]
+    heights = [float(line.attrib["d"].split()[-1]) for line in svg.iterfind("path[@class='line behind']")]
     assert float(limit.attrib["y1"]) < heights[1] < heights[0], "the more, the higher"
     assert said(svg) == [
         "12:00 to 12:15: behind by not known", "12:15 to 12:30: behind by 60 s",

@@ -34,27 +34,27 @@ class Run:
 
 @pytest.fixture
 def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    fed: list[tuple[str, str]] = []
 
     def carry(config: Any, feed: Any, parts: Any) -> Run:
-        found.append((config.source.name, feed.name))
+        fed.append((config.source.name, feed.name))
         return Run()
 
     monkeypatch.setattr(carrying, "carry", carry)
     for name in ("HOOK_SHOP", "PLACES", "REGISTRY"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", "")
-    return found
+    return fed
 
 
 def source(folder: Path, *feeds: Any) -> str:
-    told = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
+    settings = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
     path = folder / "shop.yaml"
-    path.write_text(json.dumps({**told, "tables": {"include": ["a.*"]}, "feeds": feeds}))
+    path.write_text(json.dumps({**settings, "tables": {"include": ["a.*"]}, "feeds": feeds}))
     return str(path)
 
 
-def execute(**told: Any) -> Any:
-    return BinlakeFeedOperator(task_id="t", feed="out", **told).execute(cast("Context", {}))
+def execute(**arguments: Any) -> Any:
+    return BinlakeFeedOperator(task_id="t", feed="out", **arguments).execute(cast("Context", {}))
 
 
 def test_connections_are_lent_and_the_feed_is_carried(

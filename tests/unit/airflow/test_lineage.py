@@ -47,21 +47,21 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_side_column_comes_of_its_own_column(file: Path, tmp_path: Path) -> None:
-    found: dict[str, Any] = Serde.to_dict(lineage.facets(lineage.of_batch(str(file), 1)))
-    assert [(one["namespace"], one["name"]) for one in found["inputs"]] == [("file", "shop.orders")]
-    (orders,) = found["outputs"]
+    facets: dict[str, Any] = Serde.to_dict(lineage.facets(lineage.of_batch(str(file), 1)))
+    assert [(dataset["namespace"], dataset["name"]) for dataset in facets["inputs"]] == [("file", "shop.orders")]
+    (orders,) = facets["outputs"]
     assert (orders["namespace"], orders["name"]) == ("file", f"{tmp_path}/lake/shop/shop/orders")
     types = {field["name"]: field["type"] for field in orders["facets"]["schema"]["fields"]}
     assert types == {"id": "INT", "paid": "DATE", "paid__text": "STRING"}
     fields = orders["facets"]["columnLineage"]["fields"]
-    origins = {name: [one["field"] for one in told["inputFields"]] for name, told in fields.items()}
+    origins = {name: [origin["field"] for origin in field["inputFields"]] for name, field in fields.items()}
     assert origins == {"id": ["id"], "paid": ["paid"], "paid__text": ["paid"]}
 
 
 def test_tables_that_were_copied_and_built_once_more(file: Path, tmp_path: Path) -> None:
     copied: dict[str, Any] = Serde.to_dict(lineage.facets(lineage.of_tables(str(file), ["shop.items", "shop.gone"])))
-    assert [one["name"] for one in copied["inputs"]] == ["shop.items"]
-    assert [one["name"] for one in copied["outputs"]] == [f"{tmp_path}/lake/shop/shop/items"]
+    assert [dataset["name"] for dataset in copied["inputs"]] == ["shop.items"]
+    assert [dataset["name"] for dataset in copied["outputs"]] == [f"{tmp_path}/lake/shop/shop/items"]
     beside = {"table": "shop.orders", "path": "/replayed/orders", "batch": 0}
     (orders,) = lineage.of_replays(str(file), [beside])
     assert (orders.source, orders.lake) == (("file", "shop.orders"), ("file", "/replayed/orders"))

@@ -40,7 +40,7 @@ tables: {{include: ["shop.*"]}}
 lake: {{path: ./lake}}
 airflow: {{{airflow}}}
 """
-told: list[str] = []
+messages: list[str] = []
 
 
 class Noted(BaseNotifier):
@@ -53,11 +53,11 @@ class Noted(BaseNotifier):
         self.text = text
 
     def notify(self, context: Any) -> None:
-        told.append(self.text)
+        messages.append(self.text)
 
 
 def by_function(context: Any, prefix: str) -> None:
-    told.append(prefix + context["binlake"]["event"])
+    messages.append(prefix + context["binlake"]["event"])
 
 
 def broken(context: Any) -> None:
@@ -68,7 +68,7 @@ def broken(context: Any) -> None:
 def notifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file's, by a name that a YAML can have."""
     monkeypatch.setitem(sys.modules, "notifiers_of_a_test", sys.modules[__name__])
-    told.clear()
+    messages.clear()
 
 
 def yaml(folder: Path, airflow: str) -> Path:
@@ -88,10 +88,10 @@ def noted(*events: str) -> str:
 
 
 def test_a_notifiers_templates_have_what_happened(tmp_path: Path) -> None:
-    found = loaded(tmp_path, f"notify: [{noted('stopped', 'lag')}]")
-    notices.tell(found, {}, "stopped", "shop.orders stopped: it is odd", "mend it")
-    notices.tell(found, {}, "retention", "nobody asked for it")
-    assert told == ["shop.orders stopped: it is odd (stopped)"]
+    config = loaded(tmp_path, f"notify: [{noted('stopped', 'lag')}]")
+    notices.tell(config, {}, "stopped", "shop.orders stopped: it is odd", "mend it")
+    notices.tell(config, {}, "retention", "nobody asked for it")
+    assert messages == ["shop.orders stopped: it is odd (stopped)"]
 
 
 def test_a_function_is_a_notifier_and_one_that_fails_holds_nothing_back(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_a_function_is_a_notifier_and_one_that_fails_holds_nothing_back(tmp_path
         f"{{when: [lag], notifier: notifiers_of_a_test.{name}, arguments: {given}}}"
         for name, given in arguments.items()
     ]
-    found = loaded(tmp_path, f"notify: [{', '.join(functions)}]")
-    notices.tell(found, {}, "lag", "behind")
-    assert told == ["the lag"]
-    (problem,) = notices.problems(found)
+    config = loaded(tmp_path, f"notify: [{', '.join(functions)}]")
+    notices.tell(config, {}, "lag", "behind")
+    assert messages == ["the lag"]
+    (problem,) = notices.problems(config)
     assert problem.startswith("notifiers_of_a_test.missing: AttributeError")
 
 
@@ -116,10 +116,10 @@ def test_a_task_that_failed_for_good(tmp_path: Path) -> None:
     failed = SimpleNamespace(dag_id="binlake_shop_sync", task_id="merge")
     context: Any = {"ti": failed, "exception": ValueError("first line\nsecond line")}
     TaskFailed(str(file))(context)
-    assert told == ["binlake_shop_sync, task merge: first line (failed)"]
+    assert messages == ["binlake_shop_sync, task merge: first line (failed)"]
     file.write_text("{")
     TaskFailed(str(file))(context)
-    assert len(told) == 1
+    assert len(messages) == 1
 
 
 def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
@@ -129,32 +129,32 @@ def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
     (task,) = dags_of(tmp_path)["binlake_shop_feeds"].tasks
     (callback,) = task.on_failure_callback
     callback({})
-    assert told == [], "it never ran"
+    assert messages == [], "it never ran"
     row = {"feed": "orders", "status": "stopped", "reason": "no such topic", "remedy": "make it"}
     metadata_of(config.load(file)).append("feeds", [row])
     callback({})
-    assert told == ["feed orders is stopped: no such topic (feed_stopped)"]
+    assert messages == ["feed orders is stopped: no such topic (feed_stopped)"]
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("watched", "expected"),
     [
         (Watched(0, 0, 80 * 3600, ()), []),
         (Watched(7200, 5_000_000, None, ()), ["the lake is behind: 120 minutes, 5.0 MB of log (lag)"]),
         (Watched(None, None, 3600, ("shop.t",)), ["the log that is read next may be purged in 1.0 hours (retention)"]),
     ],
 )
-def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Watched, expected: list[str]) -> None:
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: Watched, expected: list[str]) -> None:
     """A double in the place of the look at the server, which tests/integration/test_watch.py takes."""
     file = yaml(tmp_path, f"lag_minutes: 60, retention_hours: 24, notify: [{noted('lag', 'retention')}]")
-    monkeypatch.setattr(watch, "watch", lambda *_: found)
+    monkeypatch.setattr(watch, "watch", lambda *_: watched)
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     gauges: dict[str, float] = {}
     monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
     BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
-    assert told == expected
-    assert gauges["binlake.shop.tables_stopped"] == len(found.stopped)
-    assert gauges.get("binlake.shop.lag_seconds") == found.lag_seconds
+    assert messages == expected
+    assert gauges["binlake.shop.tables_stopped"] == len(watched.stopped)
+    assert gauges.get("binlake.shop.lag_seconds") == watched.lag_seconds
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
     monkeypatch.setattr(pipeline, "record", lambda *_: report)
     counted: dict[str, Any] = {}
     for name in ("incr", "timing"):
-        monkeypatch.setattr(f"airflow.sdk.observability.stats.{name}", lambda one, value: counted.update({one: value}))
+        monkeypatch.setattr(f"airflow.sdk.observability.stats.{name}", lambda of, value: counted.update({of: value}))
     run = SimpleNamespace(dag_id="binlake_shop_sync", run_id="r")
     operator = BinlakeRecordOperator(task_id="record", config_file=str(file), plan={"batch": 7, "empty": False})
     operator.execute({"dag_run": run})
-    assert told == ["shop.new stopped: it is odd (stopped)"]
+    assert messages == ["shop.new stopped: it is odd (stopped)"]
     assert counted == {
         "binlake.shop.mutations": 5, "binlake.shop.bytes": 90, "binlake.shop.merge": timedelta(seconds=1.5),
     }  # fmt: skip
@@ -248,8 +248,8 @@ def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
     yaml(tmp_path, f"notify: [{noted('stopped')}]")
     new = TableRun("shop.new", "stopped", 0, 0, 0, None, "", 0.0, "it is read otherwise", "copy it", newly_stopped=True)
     out = replace(new, table="shop.out", status="excluded", newly_stopped=False)
-    found = PlanOutcome(7, True, "b.1:9", "nothing new", tables=(new, out))
-    monkeypatch.setattr(pipeline, "plan", lambda *_: found)
+    planned = PlanOutcome(7, True, "b.1:9", "nothing new", tables=(new, out))
+    monkeypatch.setattr(pipeline, "plan", lambda *_: planned)
     for name in ("wait_for_earlier_backfill", "stop_of"):
         monkeypatch.setattr(operators, name, lambda *_: None)
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
@@ -257,7 +257,7 @@ def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
     task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
     with pytest.raises(DownstreamTasksSkipped):
         dags_of(tmp_path)["binlake_shop_sync"].get_task("plan").execute({"ti": task})
-    assert told == ["shop.new stopped: it is read otherwise (stopped)"]
+    assert messages == ["shop.new stopped: it is read otherwise (stopped)"]
     assert [table["table"] for table in pushed["return_value"]["tables"]] == ["shop.new", "shop.out"]
 
 
@@ -277,7 +277,7 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
     run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")
     with pytest.raises(AirflowFailException if expected else AirflowException):
         BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
-    assert told == expected
+    assert messages == expected
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_differing_rows_are_put_right_where_that_is_wanted(
     with pytest.raises(AirflowFailException) if fails else nullcontext():
         operator.execute(context)
     assert repaired == [["shop.t"]] * repairs
-    assert len(told) == (1 if fails or policy == "auto" else 0)
+    assert len(messages) == (1 if fails or policy == "auto" else 0)
 
 
 @pytest.mark.parametrize("way", ["read", "hash"])

@@ -32,33 +32,34 @@ def past(folder: Path) -> Past:
     return replace(with_limits, config=config.load(folder / "shop.yaml"))
 
 
-def told(past: Past, span: Any) -> dict[str, list[str]]:
+def words_by_chart(past: Past, span: Any) -> dict[str, list[str]]:
     """What each chart says of its periods, by the chart's name."""
-    found = over_time(past.config, span, 640)
-    assert all(len(said(drawn(one["svg"]))) == SPANS[found["span"]][1] for one in found["charts"])
-    return {one["name"]: [words.split(": ", 1)[1] for words in said(drawn(one["svg"]))] for one in found["charts"]}
+    answer = over_time(past.config, span, 640)
+    periods = {chart["name"]: said(drawn(chart["svg"])) for chart in answer["charts"]}
+    assert all(len(words) == SPANS[answer["span"]][1] for words in periods.values())
+    return {name: [period.split(": ", 1)[1] for period in words] for name, words in periods.items()}
 
 
 def test_a_day_of_hourly_runs(past: Past) -> None:
-    found = told(past, "day")
-    assert list(found) == ["lag", "rows", "phases", "events"], "how long the server keeps its log isn't known"
-    recorded = [words for words in found["rows"] if words != "inserted 0, updated 0, deleted 0"]
+    by_chart = words_by_chart(past, "day")
+    assert list(by_chart) == ["lag", "rows", "phases", "events"], "how long the server keeps its log isn't known"
+    recorded = [words for words in by_chart["rows"] if words != "inserted 0, updated 0, deleted 0"]
     assert len(recorded) == 24
     assert recorded[-1] == "inserted 60, updated 2, deleted 0"
-    assert [words for words in found["phases"] if "merge 3.25 s" in words][-1] == (
+    assert [words for words in by_chart["phases"] if "merge 3.25 s" in words][-1] == (
         "plan 0.1 s, stage 1.5 s, merge 3.25 s, waiting 15.2 s"
     )
-    most = [words for words in found["lag"] if words.startswith("behind by 60.")]
+    most = [words for words in by_chart["lag"] if words.startswith("behind by 60.")]
     assert len(most) >= 22, "an hour, and the 20 seconds of a run"
-    assert {*found["events"]} == {"syncs 1", "nothing"}
+    assert {*by_chart["events"]} == {"syncs 1", "nothing"}
 
 
 def test_longer_spans_sum_up(past: Past) -> None:
-    rows = told(past, "month")["rows"]
+    rows = words_by_chart(past, "month")["rows"]
     counts = [int(words.split(",")[0].removeprefix("inserted ").replace(",", "")) for words in rows]
-    assert sum(counts) == sum(one.inserted for batch in range(1, 31) for one in past.did(batch))
+    assert sum(counts) == sum(table.inserted for batch in range(1, 31) for table in past.did(batch))
     assert sum(count > 0 for count in counts) in (5, 6)
-    assert told(past, "week")["lag"][0] == "behind by not known", "before the first batch"
+    assert words_by_chart(past, "week")["lag"][0] == "behind by not known", "before the first batch"
 
 
 def test_what_a_look_at_the_server_says(past: Past) -> None:
@@ -68,11 +69,11 @@ def test_what_a_look_at_the_server_says(past: Past) -> None:
         note_log(past.metadata, seen, batch=30)
     carried = {"updated_us": now - 110 * MINUTE, "planned_us": now - 111 * MINUTE}
     past.metadata.replace("batches", "batch >= 28", [past.batch(30) | carried])
-    found = told(past, "hour")
-    assert found["lag"][-1].startswith("behind by 20 min"), "nothing was there 20 minutes ago"
-    assert 52 <= float(found["lag"][0].split()[2]) <= 53, "to the end of its first minute"
-    assert found["headroom"][-1].startswith("kept for 100 min")
-    svg = next(one for one in over_time(past.config, "hour", 640)["charts"] if one["name"] == "headroom")["svg"]
+    by_chart = words_by_chart(past, "hour")
+    assert by_chart["lag"][-1].startswith("behind by 20 min"), "nothing was there 20 minutes ago"
+    assert 52 <= float(by_chart["lag"][0].split()[2]) <= 53, "to the end of its first minute"
+    assert by_chart["headroom"][-1].startswith("kept for 100 min")
+    svg = next(chart for chart in over_time(past.config, "hour", 640)["charts"] if chart["name"] == "headroom")["svg"]
     assert "limit: 5 h" in svg
 
 
@@ -86,11 +87,11 @@ def test_the_lakes_size_is_a_line_from_upkeep_to_upkeep(past: Past) -> None:
         {**row, "table": "b", "bytes": 0, "files": 0, "at_us": now - 5 * HOUR},
         {**row, "table": "a", "bytes": 2_000_000, "files": 3, "at_us": now - 30 * MINUTE},
     ])  # fmt: skip
-    day = told(past, "day")
+    day = words_by_chart(past, "day")
     assert list(dict.fromkeys(day["size"])) == ["size 500 kB", "size 1.5 MB", "size 2 MB"]
     assert list(dict.fromkeys(day["files"])) == ["files 2", "files 4", "files 3"]
-    assert set(told(past, "hour")["size"]) == {"size 500 kB", "size 2 MB"}
-    assert told(past, "month")["size"][0] == "size 1 kB"
+    assert set(words_by_chart(past, "hour")["size"]) == {"size 500 kB", "size 2 MB"}
+    assert words_by_chart(past, "month")["size"][0] == "size 1 kB"
 
 
 def test_charts_of_a_year_read_no_more_than_they_show(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +103,9 @@ def test_charts_of_a_year_read_no_more_than_they_show(folder: Path, monkeypatch:
 
     def counted(at: int) -> Any:
         def read(self: Metadata, name: str, *asked: Any, **chosen: Any) -> Any:
-            found = reads[at](self, name, *asked, **chosen)
-            rows[name] = rows.get(name, 0) + len(found)
-            return found
+            result = reads[at](self, name, *asked, **chosen)
+            rows[name] = rows.get(name, 0) + len(result)
+            return result
 
         return read
 
@@ -138,21 +139,21 @@ def test_all_events_stand_in_one_list(past: Past) -> None:
         "run": "v", "kind": "verify", "batch": 30, "started_us": now, "ended_us": now + 3 * HOUR, "tables": "[]",
         "phases": "{}", "message": "all tables are equal",
     }])  # fmt: skip
-    found = events(past.config, None, None, 6)["events"]
-    assert "topsecret" not in json.dumps(found)
-    assert [(one["kind"], one["title"]) for one in found] == [
+    newest = events(past.config, None, None, 6)["events"]
+    assert "topsecret" not in json.dumps(newest)
+    assert [(event["kind"], event["title"]) for event in newest] == [
         ("verify", "verify"), ("stop", "table stopped"), ("ddl", "DROP TABLE, followed"), ("decision", "pause"),
         ("failed", "merge failed"), ("run", "sync"),
     ]  # fmt: skip
-    assert (found[1]["tables"], found[1]["place"], found[1]["remedy"]) == (
+    assert (newest[1]["tables"], newest[1]["place"], newest[1]["remedy"]) == (
         ("shop.table_0002",), "binlog.000001:9", "mend it"
     )  # fmt: skip
-    assert found[2]["tables"] == ("shop.a", "shop.b")
-    assert (found[3]["who"], found[3]["why"]) == ("ada", "its rows move")
-    assert (found[4]["what"], found[4]["remedy"]) == ("no space is left", "make some")
-    assert [one["batch"] for one in events(past.config, "run", None, 3)["events"]] == [30, 29, 28]
-    older = events(past.config, None, found[-1]["at_us"], 2)["events"]
-    assert [one["batch"] for one in older] == [29, 28]
+    assert newest[2]["tables"] == ("shop.a", "shop.b")
+    assert (newest[3]["who"], newest[3]["why"]) == ("ada", "its rows move")
+    assert (newest[4]["what"], newest[4]["remedy"]) == ("no space is left", "make some")
+    assert [event["batch"] for event in events(past.config, "run", None, 3)["events"]] == [30, 29, 28]
+    older = events(past.config, None, newest[-1]["at_us"], 2)["events"]
+    assert [event["batch"] for event in older] == [29, 28]
     assert lease.read(past.metadata).open is None
 
 

@@ -53,8 +53,8 @@ def test_each_route_is_for_those_alone_who_may_use_it(server: Any, folder: Path)
             continue  # for fewer: test_source_form
         changes = method == "POST"
 
-        def status(one: TestClient, path: str = path, method: str = method, **headers: str) -> int:
-            return one.request(method, path, headers=headers).status_code
+        def status(client: TestClient, path: str = path, method: str = method, **headers: str) -> int:
+            return client.request(method, path, headers=headers).status_code
 
         assert status(anonymous) == 401, path
         assert status(anonymous, Authorization="Bearer x") in (401, 403), path
@@ -76,7 +76,7 @@ def test_of_several_sources_each_sees_his_own(server: Any, folder: Path) -> None
     (folder / "broken.yaml").write_text("source: {name: broken}\n")
 
     def seen(client: TestClient) -> list[str]:
-        return [one["source"] for one in get(client, "sources")["sources"]]
+        return [source["source"] for source in get(client, "sources")["sources"]]
 
     assert seen(viewer(server)) == ["bank", "shop", "broken"]
     assert seen(client(server, "bank", "USER")) == ["bank"]
@@ -99,15 +99,15 @@ def test_a_broken_file_hides_no_other(server: Any, folder: Path) -> None:
     bad = add(folder, "damaged")
     Path(bad.config.root).parent.mkdir(exist_ok=True)
     Path(bad.config.root).write_text("a file in the folder's place")
-    found = {one["source"]: one for one in get(viewer(server), "sources")["sources"]}
-    assert found["shop"]["health"] == "good"
-    assert "line 2: tabels: there is no key 'tabels'; did you mean 'tables'?" in found["bank"]["error"]["detail"]
-    assert found["bank"]["error"]["remedy"]
-    assert "isn't a folder" in found["damaged"]["error"]["detail"]
+    sources = {source["source"]: source for source in get(viewer(server), "sources")["sources"]}
+    assert sources["shop"]["health"] == "good"
+    assert "line 2: tabels: there is no key 'tabels'; did you mean 'tables'?" in sources["bank"]["error"]["detail"]
+    assert sources["bank"]["error"]["remedy"]
+    assert "isn't a folder" in sources["damaged"]["error"]["detail"]
     assert "tabels" in get(viewer(server), "sources/bank/tables", 409)["detail"]
-    told = get(viewer(server), "sources/damaged/tables", 503)
-    assert "isn't a folder" in told["detail"]
-    assert told["remedy"]
+    refusal = get(viewer(server), "sources/damaged/tables", 503)
+    assert "isn't a folder" in refusal["detail"]
+    assert refusal["remedy"]
 
 
 def test_the_page_takes_nothing_from_outside_and_data_as_text_alone() -> None:
@@ -121,9 +121,9 @@ def test_the_page_takes_nothing_from_outside_and_data_as_text_alone() -> None:
 def test_before_the_first_snapshot(server: Any, folder: Path) -> None:
     assert get(viewer(server), "sources")["sources"] == []
     add(folder)
-    (found,) = get(viewer(server), "sources")["sources"]
-    assert (found["health"], found["position"], found["table_counts"]) == ("new", None, {})
-    assert "binlake_shop_bootstrap" in found["advice"][0]["remedy"]
+    (source,) = get(viewer(server), "sources")["sources"]
+    assert (source["health"], source["position"], source["table_counts"]) == ("new", None, {})
+    assert "binlake_shop_bootstrap" in source["advice"][0]["remedy"]
     assert get(viewer(server), "sources/shop/tables")["tables"] == []
     assert get(viewer(server), "sources/shop/runs")["runs"] == []
 
@@ -143,11 +143,11 @@ def bootstrap_dag(server: Any) -> Iterator[DagModel]:
 
 def test_a_paused_dag_is_named(server: Any, folder: Path, bootstrap_dag: DagModel) -> None:
     add(folder)
-    found = get(viewer(server), "sources/shop")
-    assert found["dags"] == {
+    source = get(viewer(server), "sources/shop")
+    assert source["dags"] == {
         "bootstrap": {"dag_id": bootstrap_dag.dag_id, "is_paused": True, "next_run_us": None}
     }  # fmt: skip
-    assert found["advice"][0]["remedy"] == "unpause the DAG binlake_shop_bootstrap and trigger it"
+    assert source["advice"][0]["remedy"] == "unpause the DAG binlake_shop_bootstrap and trigger it"
 
 
 NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
@@ -160,7 +160,7 @@ def standing(**changes: Any) -> SourceStatus:
 
 
 @pytest.mark.parametrize(
-    ("found", "after", "paused", "said"),
+    ("status", "after", "paused", "said"),
     [
         (standing(), timedelta(0), False, []),
         (standing(), timedelta(hours=2), False, []),
@@ -208,19 +208,19 @@ def standing(**changes: Any) -> SourceStatus:
         ),
     ],
 )
-def test_what_is_said_of_a_source(found: SourceStatus, after: timedelta, paused: bool, said: list[str]) -> None:
+def test_what_is_said_of_a_source(status: SourceStatus, after: timedelta, paused: bool, said: list[str]) -> None:
     dags = {"sync": DagState("binlake_shop_sync", paused, None)}
-    advice = advise(found, schedule="0 * * * *", dags=dags, now=NOW + after)
-    assert [f"{one.health}: {one.what}" for one in advice] == said
-    assert all(one.remedy for one in advice)
+    advice = advise(status, schedule="0 * * * *", dags=dags, now=NOW + after)
+    assert [f"{line.health}: {line.what}" for line in advice] == said
+    assert all(line.remedy for line in advice)
     assert health(advice) == (said[0].partition(":")[0] if said else "good")
 
 
 def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> None:
     past = replace(add(folder), batches=30).write()
     stopped = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0002")
-    told = {"status": "stopped", "reason": "no such type", "remedy": "snapshot it again"}
-    watermarks.write(past.metadata, [{**stopped, **told}])
+    stop = {"status": "stopped", "reason": "no such type", "remedy": "snapshot it again"}
+    watermarks.write(past.metadata, [{**stopped, **stop}])
     past.metadata.append("ddl_history", [{
         "batch": 4, "file": "binlog.000001", "offset": 9, "position": str(past.position(4)), "database": "shop",
         "table": "table_0001", "statement": "ALTER TABLE <b>x</b>", "kind": "ALTER TABLE", "action": "followed",
@@ -250,16 +250,16 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     }  # fmt: skip
 
     tables = {row["table"]: row for row in get(user, "sources/shop/tables")["tables"]}
-    assert tables["shop.table_0002"].items() >= told.items()
-    in_a_day = [one for batch in range(7, 31) for one in past.did(batch) if one.table == "shop.table_0001"]
+    assert tables["shop.table_0002"].items() >= stop.items()
+    in_a_day = [table for batch in range(7, 31) for table in past.did(batch) if table.table == "shop.table_0001"]
     assert tables["shop.table_0001"]["day"] == {
-        "inserted": sum(one.inserted for one in in_a_day), "updated": len(in_a_day), "deleted": 0,
+        "inserted": sum(table.inserted for table in in_a_day), "updated": len(in_a_day), "deleted": 0,
         "ended_us": past.ended_us(30),
     }  # fmt: skip
     assert tables["shop.table_0001"]["batch"] == 30
-    of_all = [one for batch in range(1, 31) for one in past.did(batch) if one.table == "shop.table_0001"]
+    of_all = [table for batch in range(1, 31) for table in past.did(batch) if table.table == "shop.table_0001"]
     assert tables["shop.table_0001"]["total"].items() >= {
-        "inserted": sum(one.inserted for one in of_all), "updated": len(of_all), "deleted": 0
+        "inserted": sum(table.inserted for table in of_all), "updated": len(of_all), "deleted": 0
     }.items()  # fmt: skip
     assert tables["shop.table_0001"]["hour"]["inserted"] == 30
     assert tables["shop.table_0002"]["hour"] is None or tables["shop.table_0000"]["hour"] is None
@@ -270,8 +270,8 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert table["verified"] == {
         "at_us": 2, "batch": 2, "position": None, "equal": False, "differing": 1, "source_rows": 9, "lake_rows": 8
     }  # fmt: skip
-    assert [one["statement"] for one in table["history"]] == ["ALTER TABLE <b>x</b>"]
-    did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {one.table for one in past.did(batch)}]
+    assert [statement["statement"] for statement in table["history"]] == ["ALTER TABLE <b>x</b>"]
+    did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {run.table for run in past.did(batch)}]
     assert [(run["batch"], run["inserted"]) for run in table["runs"]] == [(batch, batch) for batch in did]
     assert table["runs"][0]["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
 
@@ -282,8 +282,8 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
 
     assert source["failed"] is None
     failures.note(past.metadata, "merge", "no space is left\n  → make some", now_us())
-    failures_shown = [one for one in get(user, "sources/shop")["advice"] if "failed" in one["what"]]
-    assert [(one["what"], one["remedy"]) for one in failures_shown] == [
+    failures_shown = [line for line in get(user, "sources/shop")["advice"] if "failed" in line["what"]]
+    assert [(failure["what"], failure["remedy"]) for failure in failures_shown] == [
         ("the last run failed in merge, 0 minutes ago: no space is left", "make some")
     ]  # fmt: skip
     assert get(user, "sources/shop/runs?count=1")["runs"][0]["outcome"] == "failed"
@@ -291,7 +291,7 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     run = get(user, "sources/shop/runs/30")
     assert (run["range"]["start"], run["range"]["stop"]) == (str(past.position(29)), str(past.position(30)))
     assert run["run"]["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
-    assert [one["inserted"] for one in run["tables"]] == [30, 30]
+    assert [table["inserted"] for table in run["tables"]] == [30, 30]
 
 
 def test_columns_tell_their_types_in_the_lake_the_values_of_an_enum_and_comments(server: Any, folder: Path) -> None:
@@ -303,8 +303,8 @@ def test_columns_tell_their_types_in_the_lake_the_values_of_an_enum_and_comments
         Column("size", "enum", values=("s", "m"), charset="utf8mb4"),
         Column("day", "date"),
     )
-    told = replace(SCHEMA, columns=columns, row_metadata=("batch",), comment="of the table")
-    life = Life("life-shop.table_0001", past.names[1], told, past.position(0), past.position(0))
+    commented = replace(SCHEMA, columns=columns, row_metadata=("batch",), comment="of the table")
+    life = Life("life-shop.table_0001", past.names[1], commented, past.position(0), past.position(0))
     row = watermarks.schema_row(life, batch=3, where=past.position(3), why="followed")
     past.metadata.append("schemas", [row])
     schema = get(viewer(server), "sources/shop/tables/shop.table_0001")["schema"]
@@ -327,7 +327,7 @@ def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder
     assert source["log"] == {
         **seen, "bytes": 9, "kept_hours": 2.0, "kept_until_us": source["carried_us"] + 2 * 3600 * 10**6
     }  # fmt: skip
-    assert [one["what"].partition(" ago")[2] for one in source["advice"]] == [
+    assert [line["what"].partition(" ago")[2] for line in source["advice"]] == [
         ": its log may have grown by more than is told here"
     ]  # fmt: skip
     past.metadata.replace("source_log", "true", [{**seen, "at_us": now_us(), "bytes": 9, "kept_hours": 2.0}])
@@ -352,7 +352,7 @@ def test_a_log_that_may_be_purged_is_warned_of(hours_left: float, said: list[str
     until = int((NOW + timedelta(hours=hours_left)).timestamp() * 1e6)
     log = LogStanding(1, "binlog.000001:9", 0, "binlog.000001", 1, 9, 24.0, until)
     advice = advise(standing(), schedule=None, dags={}, now=NOW, log=log)
-    assert [f"{one.health}: {one.what}" for one in advice] == said
+    assert [f"{line.health}: {line.what}" for line in advice] == said
 
 
 def test_the_size_of_a_table_is_that_of_its_delta_log(
@@ -370,14 +370,14 @@ def test_the_size_of_a_table_is_that_of_its_delta_log(
         assert tables["shop.table_0000"] is None, "no Delta table is there"
         return tables["shop.table_0001"]
 
-    found = size()
+    measured = size()
     on_disk = sum(file.stat().st_size for file in Path(path).glob("*.parquet"))
-    assert found == {
+    assert measured == {
         "delta_version": 2, "bytes": on_disk, "files": 3, "small": 3, "rows": 6, "many_small": False
     }  # fmt: skip
     # It is measured again once a batch changed the table, or the upkeep ran, and not before.
     write_deltalake(path, pa.table({"id": [99]}), mode="append")
-    assert size() == found
+    assert size() == measured
     row = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0001")
     watermarks.write(past.metadata, [{**row, "delta_version": 3, "updated_us": now_us()}])
     assert (size()["rows"], size()["delta_version"]) == (7, 3)
@@ -395,25 +395,26 @@ def test_the_delta_history_tells_no_values(server: Any, folder: Path) -> None:
     noted = CommitProperties(custom_metadata={"userMetadata": json.dumps({"binlake": {"batch": 2, "step": 1}})})
     DeltaTable(path).update(predicate="note = 'topsecret'", updates={"id": "7"}, commit_properties=noted)
     DeltaTable(path).delete("note = 'b'", commit_properties=noted)
-    found = get(viewer(server), "sources/shop/tables/shop.table_0001")
-    assert [(one["version"], one["operation"], one["ours"], one["batch"]) for one in found["commits"]][-1] == (
+    table = get(viewer(server), "sources/shop/tables/shop.table_0001")
+    columns = ("version", "operation", "ours", "batch")
+    assert [tuple(commit[name] for name in columns) for commit in table["commits"]][-1] == (
         0, "WRITE", False, None
     )  # fmt: skip
-    newest = found["commits"][0]
+    newest = table["commits"][0]
     assert (newest["operation"], newest["ours"], newest["batch"], newest["files_removed"]) == ("DELETE", True, 2, 1)
-    assert "topsecret" not in json.dumps(found)
-    assert "note =" not in json.dumps(found["commits"])
+    assert "topsecret" not in json.dumps(table)
+    assert "note =" not in json.dumps(table["commits"])
 
 
 def test_keys_and_values_of_the_newest_mutations_are_for_who_may_edit(server: Any, folder: Path) -> None:
     past = add(folder).write()
     past.stage(3, past.names[1])
     path = "sources/shop/tables/shop.table_0001"
-    told = {"batch": 3, "op": "insert", "committed_us": 8, "position": "binlog.000001:2504", "gtid": "u:1"}
+    change = {"batch": 3, "op": "insert", "committed_us": 8, "position": "binlog.000001:2504", "gtid": "u:1"}
     editor = client(server, "shop", "USER")
     for user, key in ((viewer(server), None), (editor, {"id": "4711"})):
         newest = get(user, path)["newest"]
-        assert newest["changes"][1] == {**told, "key": key, "before": None, "after": None}
+        assert newest["changes"][1] == {**change, "key": key, "before": None, "after": None}
         shown = {"since_batch": 3, "with_keys": key is not None, "with_values": False}
         assert newest.items() >= shown.items()
     assert get(editor, "sources/shop/tables/shop.table_0002")["newest"]["changes"] == []
@@ -433,11 +434,11 @@ def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
     user = viewer(server)
     assert get(user, "sources/shop/feeds").items() >= {"feeds": [], "relay": None}.items()
     add_feeds(past)
-    found = get(user, "sources/shop/feeds")
+    answer = get(user, "sources/shop/feeds")
     stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
     place = {"batch": 1, "behind": 2, "messages": 40, "carried_us": past.batch(1)["planned_us"], "updated_us": 7}
     place |= {"left_out": 0, "last_left_out": "", "in_yaml": False, "position": past.batch(1)["stop"]}
-    assert found["feeds"] == [
+    assert answer["feeds"] == [
         {"name": "orders", **place, **stopped},
         {
             "name": "early",
@@ -450,10 +451,10 @@ def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
             "position": "",
         },
     ]
-    assert found["relay"]["status"] == "following"
-    (told,) = found["relay"]["clients"]
-    assert (told["name"], told["served"], told["last_events"][0]["position"]) == ("till", 1, 3500)
-    assert [one["what"] for one in get(user, "sources/shop")["advice"]] == [
+    assert answer["relay"]["status"] == "following"
+    (client,) = answer["relay"]["clients"]
+    assert (client["name"], client["served"], client["last_events"][0]["position"]) == ("till", 1, 3500)
+    assert [line["what"] for line in get(user, "sources/shop")["advice"]] == [
         "feed orders is stopped: no such topic", "feed early is stopped: no such topic"
     ]  # fmt: skip
     Path(relay.state_path(past.config)).write_text("{")
@@ -475,7 +476,7 @@ def test_the_schema_at_an_earlier_point(server: Any, folder: Path) -> None:
     assert get(user, path)["shape"] is None
 
     def columns(at: str) -> list[str]:
-        return [one["name"] for one in get(user, f"{path}?at={at}")["shape"]["schema"]["columns"]]
+        return [column["name"] for column in get(user, f"{path}?at={at}")["shape"]["schema"]["columns"]]
 
     assert columns("binlog.000001:1499") == ["id", "note"]
     assert columns("binlog.000001:1500") == ["id", "note", "price"]
@@ -502,14 +503,14 @@ def test_all_that_is_known_is_counted_once_and_kept_up(folder: Path) -> None:
     totals = Totals(answers.metadata_of(past.config))
 
     def inserted(since_us: int = 0) -> int:
-        return sum(one.inserted for one in totals.since(since_us).values())
+        return sum(counts.inserted for counts in totals.since(since_us).values())
 
-    told = sum(one.inserted for batch in range(1, 6) for one in past.did(batch))
-    assert inserted() == inserted() == told
+    expected = sum(table.inserted for batch in range(1, 6) for table in past.did(batch))
+    assert inserted() == inserted() == expected
     past.metadata.append("runs", [past.run(6)])
-    assert inserted() == told + 12
+    assert inserted() == expected + 12
     past.metadata.replace("runs", "batch = 6", [{**past.run(6), "ended_us": now_us() + 1}])
-    assert inserted() == told + 12, "a batch that is recorded again counts once"
+    assert inserted() == expected + 12, "a batch that is recorded again counts once"
     past.metadata.replace("runs", "true", [past.run(1)])
     assert inserted() == 2, "the lake was begun anew"
     assert inserted(now_us() + 48 * 3600 * 10**6) == 0
@@ -524,9 +525,9 @@ def test_names_with_anything_in_them(server: Any, folder: Path) -> None:
     tables = run["tables"].replace("shop.table_0000", 'shop.100% \\"o\'dd\\"/\\\\ tåble?')
     past.metadata.replace("runs", "batch = 3", [{**run, "tables": tables}])
     path = "sources/shop/tables/shop.100%25%20%22o'dd%22%2F%5C%20t%C3%A5ble%3F"
-    found = get(viewer(server), path)
-    assert found["table"] == str(odd)
-    assert [one["batch"] for one in found["runs"]] == [3]
+    answer = get(viewer(server), path)
+    assert answer["table"] == str(odd)
+    assert [run["batch"] for run in answer["runs"]] == [3]
 
 
 def test_a_year_of_hourly_runs_of_a_thousand_tables(server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,9 +535,9 @@ def test_a_year_of_hourly_runs_of_a_thousand_tables(server: Any, folder: Path, m
     rows: dict[str, int] = {}
 
     def counted(self: Metadata, name: str, *asked: Any, **chosen: Any) -> list[dict[str, Any]]:
-        found = read(self, name, *asked, **chosen)
-        rows[name] = rows.get(name, 0) + len(found)
-        return found
+        result = read(self, name, *asked, **chosen)
+        rows[name] = rows.get(name, 0) + len(result)
+        return result
 
     read = Metadata.read
     monkeypatch.setattr(Metadata, "read", counted)
@@ -580,7 +581,7 @@ def test_a_lake_that_is_begun_anew_is_seen(folder: Path) -> None:
 def test_a_process_that_shows_no_page_imports_none_of_it() -> None:
     program = (
         "import sys, airflow.plugins_manager as manager\n"
-        "assert [one['name'] for one in manager.get_fastapi_plugins()[0]] == ['binlake']\n"
+        "assert [plugin['name'] for plugin in manager.get_fastapi_plugins()[0]] == ['binlake']\n"
         "print(sorted({'deltalake', 'pyarrow', 'binlake_airflow.page.app'} & sys.modules.keys()))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

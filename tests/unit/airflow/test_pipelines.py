@@ -82,58 +82,58 @@ def test_the_yaml_that_a_page_shows_is_one(page: str, tmp_path: Path) -> None:
     block = (ROOT / page).read_text().partition("```yaml\n")[2].partition("```\n")[0]
     shown = tmp_path / "shop.yaml"
     shown.write_text(textwrap.dedent(block))
-    found = config.load(shown)
-    assert (found.source.name, found.merge, found.policies.without_key) == ("shop", MergeConfig(), "exact")
+    loaded = config.load(shown)
+    assert (loaded.source.name, loaded.merge, loaded.policies.without_key) == ("shop", MergeConfig(), "exact")
 
 
 def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails_by(folder: Path) -> None:
     sink = "{name: NAME, format: text, sink: 'file:///feeds/NAME'}"
     write(folder, "shop", extra=f"feeds: [{sink.replace('NAME', 'first')}, {sink.replace('NAME', 'second')}]\n")
-    found = bag_of(folder)
-    assert not found.import_errors
-    feeds = found.dags["binlake_shop_feeds"]
+    bag = bag_of(folder)
+    assert not bag.import_errors
+    feeds = bag.dags["binlake_shop_feeds"]
     assert sorted(feeds.task_ids) == ["first", "second"]
     assert all(not task.upstream_task_ids for task in feeds.tasks)
     assert feeds.max_active_runs == 1
-    assert [type(one).__name__ for one in feeds.timetable.asset_condition.objects] == ["AssetAlias"]
-    assert not {"first", "second"} & set(found.dags["binlake_shop_sync"].task_ids)
+    assert [type(asset).__name__ for asset in feeds.timetable.asset_condition.objects] == ["AssetAlias"]
+    assert not {"first", "second"} & set(bag.dags["binlake_shop_sync"].task_ids)
 
 
 def test_feeds_with_heartbeats_run_by_the_schedule_too(folder: Path) -> None:
-    told = "{name: all, format: FORMAT, sink: 'file:///feeds'}"
-    write(folder, "shop", schedule="0 * * * *", extra=f"feeds: [{told.replace('FORMAT', 'debezium')}]\n")
-    write(folder, "bank", schedule="0 * * * *", extra=f"feeds: [{told.replace('FORMAT', 'text')}]\n")
-    found = bag_of(folder)
-    assert not found.import_errors
-    timetables = [found.dags[f"binlake_{name}_feeds"].timetable for name in ("shop", "bank")]
-    assert [type(one).__name__ for one in timetables] == ["AssetOrTimeSchedule", "AssetTriggeredTimetable"]
+    feed = "{name: all, format: FORMAT, sink: 'file:///feeds'}"
+    write(folder, "shop", schedule="0 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'debezium')}]\n")
+    write(folder, "bank", schedule="0 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'text')}]\n")
+    bag = bag_of(folder)
+    assert not bag.import_errors
+    timetables = [bag.dags[f"binlake_{name}_feeds"].timetable for name in ("shop", "bank")]
+    assert [type(timetable).__name__ for timetable in timetables] == ["AssetOrTimeSchedule", "AssetTriggeredTimetable"]
     assert timetables[0].timetable == CronDataIntervalTimetable("0 * * * *", timezone="UTC")
 
 
 def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(folder: Path) -> None:
     for name in ("shop", "bank"):
         write(folder, name)
-    told = "{name: all, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///in'}"
-    (folder / "together.yaml").write_text(f"feeds: [{told}]\n")
+    feed = "{name: all, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///in'}"
+    (folder / "together.yaml").write_text(f"feeds: [{feed}]\n")
     (folder / "wrong.yaml").write_text("feeds: [{name: x}]\n")
-    (folder / "odd.yaml").write_text(f"feeds: [{told.replace('all', 'some', 1)[:-1]}, where: 'sleep(1) = 2'}}]\n")
+    (folder / "odd.yaml").write_text(f"feeds: [{feed.replace('all', 'some', 1)[:-1]}, where: 'sleep(1) = 2'}}]\n")
     own = "{name: mine, format: text, sink: 'file:///in', where: 'op ='}"
     write(folder, "own", extra=f"feeds: [{own}]\n")
-    found = dags_of(folder)
-    assert "binlake_own_sync" in found
-    dag = found["binlake_together_feeds"]
+    dags = dags_of(folder)
+    assert "binlake_own_sync" in dags
+    dag = dags["binlake_together_feeds"]
     assert sorted(dag.task_ids) == ["all.bank", "all.shop"]
     assert len(dag.timetable.asset_condition.objects) == 2
     for name, words in {"own": "own.yaml, feed mine: ", "odd": "odd.yaml, feed some: ", "wrong": "wrong.yaml"}.items():
-        assert words in problem_of(found[f"binlake_{name}_feeds"])
+        assert words in problem_of(dags[f"binlake_{name}_feeds"])
 
 
 def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:
     write(folder, "shop")
     write(folder, "bank", schedule="*/10 * * * *")
-    found = dags_of(folder)
-    assert sorted(found) == [f"binlake_{name}_{dag}" for name in ("bank", "shop") for dag in DAGS]
-    sync = found["binlake_bank_sync"]
+    dags = dags_of(folder)
+    assert sorted(dags) == [f"binlake_{name}_{dag}" for name in ("bank", "shop") for dag in DAGS]
+    sync = dags["binlake_bank_sync"]
     assert sync.timetable == CronDataIntervalTimetable("*/10 * * * *", timezone="UTC")
     assert (sync.catchup, sync.max_active_runs, sync.tags) == (False, 1, {"binlake", "bank"})
     assert sync.doc_md
@@ -144,22 +144,22 @@ def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:
     for task in sync.tasks:
         assert (task.retries, task.retry_delay) == (3, timedelta(seconds=30))
         assert task.retry_exponential_backoff
-    assert not found["binlake_bank_bootstrap"].timetable.can_be_scheduled
-    maintain = found["binlake_bank_maintain"]
+    assert not dags["binlake_bank_bootstrap"].timetable.can_be_scheduled
+    maintain = dags["binlake_bank_maintain"]
     daily = CronDataIntervalTimetable("0 0 * * *", timezone="UTC")
-    assert maintain.timetable == found["binlake_bank_verify"].timetable == daily
+    assert maintain.timetable == dags["binlake_bank_verify"].timetable == daily
     assert ([task.task_id for task in maintain.tasks], maintain.max_active_runs) == (["maintain"], 1)
-    for dag in found.values():
+    for dag in dags.values():
         DagSerialization.to_dict(dag)
 
 
 def test_a_catalog_has_a_task_behind_whatever_changes_tables(folder: Path) -> None:
     write(folder, "shop", extra="catalog: {metastore: /catalog}\n")
-    found = dags_of(folder)
-    assert [task.task_id for task in found["binlake_shop_bootstrap"].topological_sort()] == [
+    dags = dags_of(folder)
+    assert [task.task_id for task in dags["binlake_shop_bootstrap"].topological_sort()] == [
         "preflight", "snapshot", "register", "announce",
     ]  # fmt: skip
-    register = found["binlake_shop_sync"].get_task("register")
+    register = dags["binlake_shop_sync"].get_task("register")
     assert (register.upstream_task_ids, register.downstream_task_ids) == ({"resnapshot"}, {"announce"})
 
 
@@ -268,19 +268,19 @@ def test_the_dags_of_ones_own_that_the_page_on_airflow_shows(folder: Path) -> No
     blocks = [block.partition("```")[0] for block in (ROOT / "plugins" / "README.md").read_text().split("```python\n")]
     for name, block in enumerate(block for block in blocks if "with DAG(" in block):
         (folder.parent / f"dag_{name}.py").write_text(block.replace("/etc/binlake/pipelines", str(folder)))
-    found = collected(folder.parent).dags
-    assert sorted(found) == ["hourly", "nightly"]
-    assert found["nightly"].get_task("reports").upstream_task_ids == {"sync.resnapshot"}
-    assert [one.name for one in found["hourly"].get_task("sync").outlets] == ["binlake/shop"]
+    dags = collected(folder.parent).dags
+    assert sorted(dags) == ["hourly", "nightly"]
+    assert dags["nightly"].get_task("reports").upstream_task_ids == {"sync.resnapshot"}
+    assert [outlet.name for outlet in dags["hourly"].get_task("sync").outlets] == ["binlake/shop"]
 
 
 def test_the_examples_are_dags() -> None:
-    found = collected(ROOT / "plugins" / "binlake_airflow" / "example_dags").dags
+    dags = collected(ROOT / "plugins" / "binlake_airflow" / "example_dags").dags
     names = ("asset", "bootstrap", "operators", "sensor", "sync")
-    assert sorted(found) == [f"example_binlake_{name}" for name in names]
-    (asset,) = found["example_binlake_asset"].timetable.asset_condition.objects
+    assert sorted(dags) == [f"example_binlake_{name}" for name in names]
+    (asset,) = dags["example_binlake_asset"].timetable.asset_condition.objects
     assert asset.uri == "binlake://example_shop/shop.orders"
-    for dag in found.values():
+    for dag in dags.values():
         DagSerialization.to_dict(dag)
 
 
@@ -405,8 +405,8 @@ def empty_dags(count: int, tasks: int, *, each: int) -> None:
 def test_a_dag_file_imports_nothing_heavy() -> None:
     code = (
         "import sys, json, airflow.sdk; before = set(sys.modules); import runpy\n"
-        f"found = runpy.run_path({str(ROOT / 'dags' / 'binlake_dags.py')!r})\n"
-        "assert 'binlake_shop_sync' in found\n"
+        f"dags = runpy.run_path({str(ROOT / 'dags' / 'binlake_dags.py')!r})\n"
+        "assert 'binlake_shop_sync' in dags\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

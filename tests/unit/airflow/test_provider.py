@@ -48,9 +48,9 @@ print(json.dumps({
     "classes": [hook.hook_class_name for hook in hooks],
     "form": ours.field_behaviours.get("mysql"),
     "fields": sorted(
-        one.field_name for name, one in ours._connection_form_widgets_from_metadata.items() if "__mysql__" in name
+        field.field_name for name, field in ours._connection_form_widgets_from_metadata.items() if "__mysql__" in name
     ),
-    "claims": [one["connection-type"] for one in ours.providers["binlake"].data["connection-types"]],
+    "claims": [kind["connection-type"] for kind in ours.providers["binlake"].data["connection-types"]],
 }))
 """
 
@@ -62,9 +62,9 @@ def asked(*folders: Path) -> tuple[dict[str, Any], str]:
         [sys.executable, "-c", ASK], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
     )
     assert done.returncode == 0, done.stderr
-    (told,) = [line for line in done.stdout.splitlines() if line.startswith('{"classes"')]
-    found: dict[str, Any] = json.loads(told)
-    return found, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith('{"classes"')]
+    provided: dict[str, Any] = json.loads(line)
+    return provided, done.stdout + done.stderr
 
 
 def test_an_airflow_that_is_too_old_is_refused_and_a_newer_one_warned_of() -> None:
@@ -90,10 +90,10 @@ def test_the_range_of_airflows_is_what_is_declared_and_said() -> None:
 
 
 def test_alone_it_brings_the_connection_type() -> None:
-    found, _ = asked()
-    assert found["classes"] == ["binlake_airflow.hook.BinlakeHook"] * 2
-    assert found["form"]["hidden_fields"] == ["schema"]
-    assert found["fields"] == sorted(TLS_FIELDS)
+    provided, _ = asked()
+    assert provided["classes"] == ["binlake_airflow.hook.BinlakeHook"] * 2
+    assert provided["form"]["hidden_fields"] == ["schema"]
+    assert provided["fields"] == sorted(TLS_FIELDS)
 
 
 def test_beside_the_stock_provider_it_claims_nothing(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_beside_the_stock_provider_it_claims_nothing(tmp_path: Path) -> None:
     for name, text in STOCK.items():
         (info / name).write_text(text)
     (package / "__init__.py").write_text(STOCK_CODE)
-    found, said = asked(tmp_path)
-    assert found == {"classes": ["airflow.providers.mysql.MySqlHook"] * 2, "form": None, "fields": [], "claims": []}
+    provided, said = asked(tmp_path)
+    assert provided == {"classes": ["airflow.providers.mysql.MySqlHook"] * 2, "form": None, "fields": [], "claims": []}
     assert "already registered" not in said

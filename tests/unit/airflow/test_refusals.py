@@ -41,7 +41,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "refusal"),
     [
         ({"tables": [TABLE], "batch": 2, "as_of": "2026-01-31T00:00:00Z"}, "not allowed with argument"),
         ({"tables": [TABLE], "as_of": "2026-02-30T00:00:00Z"}, "is not a time"),
@@ -55,13 +55,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ({"tables": None}, "expected at least one argument"),
     ],
 )
-def test_a_replay(file: str, asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+def test_a_replay(file: str, asked: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(AirflowFailException, match=refusal):
         BinlakeReplayOperator(task_id="replay", config_file=file, **asked).execute(CONTEXT)
 
 
 @pytest.mark.parametrize(
-    ("tables", "why", "told"),
+    ("tables", "why", "refusal"),
     [
         (["shop.nowhere"], "seen", "shop.nowhere isn't known here"),
         (["orders"], "seen", "'orders' is no table's name"),
@@ -69,22 +69,22 @@ def test_a_replay(file: str, asked: dict[str, Any], told: str) -> None:
         ([], "seen", "no table was named"),
     ],
 )
-def test_a_resume(file: str, tables: list[str], why: str, told: str) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+def test_a_resume(file: str, tables: list[str], why: str, refusal: str) -> None:
+    with pytest.raises(AirflowFailException, match=refusal):
         BinlakeResumeOperator(task_id="resume", config_file=file, tables=tables, why=why).execute(CONTEXT)
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "refusal"),
     [
         ({"tables": ["shop.*"]}, "files hold no table to copy"),
         ({"lock": "forever"}, "'forever' is no lock"),
         ({"tables": [TABLE], "keys": "1..2"}, "a range of keys needs a server"),
     ],
 )
-def test_a_snapshot(file: str, asked: dict[str, Any], told: str) -> None:
+def test_a_snapshot(file: str, asked: dict[str, Any], refusal: str) -> None:
     """What a server is asked is in tests/integration/test_key_range.py."""
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=refusal):
         BinlakeSnapshotOperator(task_id="snapshot", config_file=file, **asked).execute(CONTEXT)
 
 

@@ -66,8 +66,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Connection]:
     }
 
     def get(connection_id: str) -> Connection:
-        if told := os.environ.get(f"AIRFLOW_CONN_{connection_id.upper()}"):
-            return Connection(conn_id=connection_id, **json.loads(told))
+        if uri := os.environ.get(f"AIRFLOW_CONN_{connection_id.upper()}"):
+            return Connection(conn_id=connection_id, **json.loads(uri))
         if connection_id not in known:
             raise AirflowNotFoundException(connection_id)
         return known[connection_id]
@@ -150,9 +150,9 @@ def test_a_retry_is_left_to_errors_it_can_help(
     raised: type[Exception],
 ) -> None:
     submitted(monkeypatch, answer(outcome))
-    with pytest.raises(raised) as found:
+    with pytest.raises(raised) as caught:
         operator.submit({})
-    assert type(found.value) is raised
+    assert type(caught.value) is raised
 
 
 SUBMITTED = """#!{python}
@@ -239,8 +239,8 @@ def test_the_yaml_says_where_spark_runs_and_how(
     assert command[1:3] == ["--master", "spark://yaml:7077"]
     assert environment["SPARK_MASTER"] == "spark://yaml:7077"
     assert connected[1:3] == ["--master", "spark://m:7077"]
-    for one in (command, connected):
-        assert {"spark.executor.memory=3g", "spark.executor.cores=2", "spark.cores.max=4"} <= set(one)
+    for text in (command, connected):
+        assert {"spark.executor.memory=3g", "spark.executor.cores=2", "spark.cores.max=4"} <= set(text)
 
 
 def test_settings_that_keep_a_mirror_exact_are_not_the_operators(
@@ -297,9 +297,9 @@ def test_an_undefined_connection_says_what_to_do(connections: dict[str, Connecti
 
 def test_the_hook_reads_the_stock_fields(connections: dict[str, Connection]) -> None:
     connections["shop_mysql"].extra = '{"ssl_ca": "/ca.pem", "ssl_cert": null, "ssl_verify_mode": ""}'  # as the form
-    found = BinlakeHook("shop_mysql").endpoint()
-    assert (found.host, found.port, found.user, found.password) == ("db", 3307, "binlake", SECRET)
-    assert dict(found.tls) == {"ca": "/ca.pem"}
+    endpoint = BinlakeHook("shop_mysql").endpoint()
+    assert (endpoint.host, endpoint.port, endpoint.user, endpoint.password) == ("db", 3307, "binlake", SECRET)
+    assert dict(endpoint.tls) == {"ca": "/ca.pem"}
 
 
 def test_a_missing_script_is_named(tmp_path: Path) -> None:
@@ -346,8 +346,8 @@ def test_a_short_range_is_staged_in_the_task_itself(
 
     monkeypatch.setattr(pipeline, "stage", stage_here)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
-    found = operator.execute({})
-    assert found["batch"] == 1
+    outcome = operator.execute({})
+    assert outcome["batch"] == 1
     assert (len(seen), len(staged)) == ((1, 0) if by_spark else (0, 1))
     if not by_spark:
         assert staged == [Endpoint("db", 3307, "binlake", SECRET)]
@@ -392,8 +392,8 @@ def test_a_sync_that_needs_spark_is_a_job_that_stops_where_the_run_does(
     syncing = BinlakeSyncOperator(task_id="sync", config_file=operator.config_file)
     left = syncing.execute({"dag_run": run})
     ((command, _),) = seen
-    told = ["--config", operator.config_file, "--run", "nightly/r", "--until", until.isoformat()]
-    assert command[-7:] == [script("sync"), *told]
+    arguments = ["--config", operator.config_file, "--run", "nightly/r", "--until", until.isoformat()]
+    assert command[-7:] == [script("sync"), *arguments]
     assert "-XX:TieredStopAtLevel=1" not in " ".join(command)
     assert (left["batch"], left["batches"], left["tables"]) == (7, [], 0)
 

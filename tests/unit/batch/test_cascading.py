@@ -30,14 +30,14 @@ def table(name: TableName, low: int = 4, high: int | None = None, schema: TableS
 
 
 def batch(*acting: Cascade, tables: tuple[TableSteps, ...] = ()) -> CascadedBatch:
-    known = {name: table(name) for name in (A, B, C)} | {one.life.name: one for one in tables}
+    known = {name: table(name) for name in (A, B, C)} | {name.life.name: name for name in tables}
     return CascadedBatch(acting, known, at(START), {TableName("d", "altered")}, {TableName("d", "unchecked")})
 
 
 def test_parents_come_before_their_children() -> None:
-    found = batch(key(C, B), key(B, A), key(A, A))
-    assert found.in_order() == [A, B, C]
-    assert [found.refusal(name) for name in (A, B, C)] == ["", "", ""]
+    steps = batch(key(C, B), key(B, A), key(A, A))
+    assert steps.in_order() == [A, B, C]
+    assert [steps.refusal(name) for name in (A, B, C)] == ["", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_cannot_be_derived(acting: list[Cascade], tables: tuple[TableSteps,
 
 
 def test_a_child_of_what_cannot_be_derived_cannot_either() -> None:
-    found = batch(key(B, A, "name", "name"), key(C, B))
-    assert "d.b is snapshotted anew" in found.refusal(C)
+    steps = batch(key(B, A, "name", "name"), key(C, B))
+    assert "d.b is snapshotted anew" in steps.refusal(C)
 
 
 def test_generated_columns_follow_the_key_unseen() -> None:

@@ -60,7 +60,7 @@ def statement(offset: int, ordinal: int, text: str, file: str = FILE) -> Stateme
 def steps_of(
     *slices: StagedSlice,
     lives: Sequence[Life] = (life(),),
-    lifeless: Sequence[TableName] = (),
+    without_life: Sequence[TableName] = (),
     policy: Policy | None = None,
     going: Sequence[TableName] = (),
     invalid: InvalidValues = FAIL,
@@ -83,7 +83,7 @@ def steps_of(
         soft_delete=lambda name: name in keeping,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
-    return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=lifeless))
+    return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=without_life))
 
 
 def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0) -> StagedSlice:
@@ -96,19 +96,19 @@ def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0)
     )
 
 
-def one(found: BatchSteps) -> TableSteps:
-    assert len(found.tables) == 1
-    return found.tables[0]
+def table_of(steps: BatchSteps) -> TableSteps:
+    assert len(steps.tables) == 1
+    return steps.tables[0]
 
 
 def test_mutations_of_several_slices_are_one_epoch() -> None:
-    table = one(steps_of(a_slice(mutations(10)), a_slice(mutations(4, slice_=1), number=1)))
+    table = table_of(steps_of(a_slice(mutations(10)), a_slice(mutations(4, slice_=1), number=1)))
     assert [len(step.files) for step in table.steps if isinstance(step, MergeStep)] == [2]
 
 
 def test_add_column_cuts_epochs_in_order() -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7 AFTER id")
-    table = one(steps_of(a_slice(mutations(10), ddl, mutations(60, before=1))))
+    table = table_of(steps_of(a_slice(mutations(10), ddl, mutations(60, before=1))))
     _, reshape, _ = table.steps
     assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep, MergeStep]
     assert isinstance(reshape, ReshapeStep)
@@ -119,7 +119,7 @@ def test_add_column_cuts_epochs_in_order() -> None:
 @pytest.mark.parametrize(("invalid", "status"), [(KEEP_DATES, "following"), (FAIL, "resnapshot")])
 def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(invalid: InvalidValues, status: str) -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD d DATE NOT NULL")
-    table = one(steps_of(a_slice(ddl), invalid=invalid))
+    table = table_of(steps_of(a_slice(ddl), invalid=invalid))
     assert table.life.status == status
     fills = [text for step in table.steps if isinstance(step, ReshapeStep) for _, text in step.fills]
     assert fills == (["0000-00-00"] if invalid is KEEP_DATES else [])
@@ -128,22 +128,22 @@ def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(invalid: Inval
 def test_a_column_that_was_there_gets_the_time_for_null() -> None:
     schema = TableSchema((ID, Column("ts", "timestamp")), ("id",), "primary")
     ddl = statement(50, 0, "ALTER TABLE t MODIFY ts TIMESTAMP NOT NULL")
-    told = replace(ddl, session=Session(explicit_timestamps=True, began=1577836800))
-    table = one(steps_of(a_slice(told), lives=[replace(life(), schema=schema)]))
+    known = replace(ddl, session=Session(explicit_timestamps=True, began=1577836800))
+    table = table_of(steps_of(a_slice(known), lives=[replace(life(), schema=schema)]))
     (reshape,) = table.steps
     assert isinstance(reshape, ReshapeStep)
     assert [(column.name, text) for column, text in reshape.fills] == [("ts", "2020-01-01 00:00:00")]
 
 
 def test_a_nullable_column_needs_no_fill() -> None:
-    table = one(steps_of(a_slice(statement(50, 0, "ALTER TABLE shop.t ADD n INT"))))
+    table = table_of(steps_of(a_slice(statement(50, 0, "ALTER TABLE shop.t ADD n INT"))))
     (reshape,) = table.steps
     assert isinstance(reshape, ReshapeStep)
     assert reshape.fills == ()
 
 
 def test_a_comment_cuts_no_epoch_and_comes_last() -> None:
-    table = one(steps_of(a_slice(
+    table = table_of(steps_of(a_slice(
         mutations(10), statement(50, 0, "ALTER TABLE t COMMENT 'first', MODIFY v VARCHAR(20) COMMENT 'of v'"),
         mutations(60, before=1), statement(70, 1, "ALTER TABLE t COMMENT 'last'"), mutations(80, before=2),
     )))  # fmt: skip
@@ -165,23 +165,24 @@ def test_comments_are_given_where_they_may_have_been_lost() -> None:
     commented = replace(life(), schema=replace(SCHEMA, comment="of t"))
     widened, renamed = "ALTER TABLE t MODIFY id DECIMAL(30)", "RENAME TABLE t TO u"
     created = "CREATE TABLE u (id INT PRIMARY KEY COMMENT 'the key')"
-    assert kinds(one(steps_of(a_slice(statement(50, 0, widened)), lives=[commented]))) == [
+    assert kinds(table_of(steps_of(a_slice(statement(50, 0, widened)), lives=[commented]))) == [
         "ReshapeStep",
         "DescribeStep",
     ]
-    assert kinds(one(steps_of(a_slice(statement(50, 0, widened))))) == ["ReshapeStep"]
-    assert kinds(one(steps_of(a_slice(statement(50, 0, renamed)), lives=[commented])))[-1] == "DescribeStep"
-    assert kinds(one(steps_of(a_slice(statement(50, 0, created)), lives=[]))) == ["CreateStep", "DescribeStep"]
+    assert kinds(table_of(steps_of(a_slice(statement(50, 0, widened))))) == ["ReshapeStep"]
+    assert kinds(table_of(steps_of(a_slice(statement(50, 0, renamed)), lives=[commented])))[-1] == "DescribeStep"
+    assert kinds(table_of(steps_of(a_slice(statement(50, 0, created)), lives=[]))) == ["CreateStep", "DescribeStep"]
     taken = f"{created} COMMENT ''"
     alter = statement(60, 1, "ALTER TABLE u COMMENT 'x'")
-    assert kinds(one(steps_of(a_slice(statement(50, 0, taken), alter), lives=[]))) == ["CreateStep", "DescribeStep"]
+    steps = steps_of(a_slice(statement(50, 0, taken), alter), lives=[])
+    assert kinds(table_of(steps)) == ["CreateStep", "DescribeStep"]
     dropped = a_slice(statement(50, 0, "ALTER TABLE t COMMENT 'x'"), statement(60, 1, "DROP TABLE t"))
-    assert kinds(one(steps_of(dropped))) == []
-    assert kinds(one(steps_of(a_slice(mutations(10)), lives=[commented]))) == ["MergeStep"]
+    assert kinds(table_of(steps_of(dropped))) == []
+    assert kinds(table_of(steps_of(a_slice(mutations(10)), lives=[commented]))) == ["MergeStep"]
 
 
 def test_truncate_stands_between_epochs() -> None:
-    table = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t"), mutations(60, before=1))))
+    table = table_of(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t"), mutations(60, before=1))))
     assert [type(step) for step in table.steps] == [MergeStep, TruncateStep, MergeStep]
 
 
@@ -190,8 +191,8 @@ KEEPING = replace(life(), schema=replace(SCHEMA, soft_delete=True))
 
 def test_where_deleted_rows_stay_truncate_leaves_a_table_with_rows() -> None:
     truncated = statement(50, 0, "TRUNCATE t"), statement(60, 1, "ALTER TABLE t ADD n INT")
-    assert [type(step) for step in one(steps_of(a_slice(*truncated))).steps] == [TruncateStep, CreateStep]
-    table = one(steps_of(a_slice(*truncated), lives=[KEEPING], keeping=[T]))
+    assert [type(step) for step in table_of(steps_of(a_slice(*truncated))).steps] == [TruncateStep, CreateStep]
+    table = table_of(steps_of(a_slice(*truncated), lives=[KEEPING], keeping=[T]))
     first, second = table.steps
     assert isinstance(first, TruncateStep)
     assert first.committed_us is not None
@@ -202,7 +203,7 @@ def test_where_deleted_rows_stay_another_key_asks_for_a_snapshot() -> None:
     other = statement(50, 0, "ALTER TABLE t DROP PRIMARY KEY, MODIFY v VARCHAR(20) NOT NULL, ADD PRIMARY KEY (v)")
     renamed = statement(50, 0, "ALTER TABLE t RENAME COLUMN id TO number")
     for ddl, status in ((other, "resnapshot"), (renamed, "following")):
-        table = one(steps_of(a_slice(ddl), lives=[KEEPING], keeping=[T]))
+        table = table_of(steps_of(a_slice(ddl), lives=[KEEPING], keeping=[T]))
         assert table.life.status == status
 
 
@@ -218,7 +219,7 @@ def test_where_deleted_rows_stay_a_copy_that_takes_the_place_is_copied_anew() ->
 
 
 def test_drop_and_create_are_two_lives() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             mutations(10),
             statement(50, 0, "DROP TABLE `t` /* generated by server */"),
@@ -226,7 +227,7 @@ def test_drop_and_create_are_two_lives() -> None:
             mutations(70, before=2),
         )
     )
-    old, new = found.tables
+    old, new = steps.tables
     assert (old.life.status, new.life.status) == ("dropped", "following")
     assert [type(step) for step in new.steps] == [CreateStep, MergeStep]
     assert old.life.id != new.life.id
@@ -250,45 +251,45 @@ def again(*names: str) -> StagedSlice:
 
 
 def test_of_many_lives_at_one_path_only_the_last_is_done() -> None:
-    found = steps_of(again(*["n"] * 300), lives=[])
-    assert [kinds(table) for table in found.tables] == [[]] * 299 + [["CreateStep", "MergeStep"]]
-    assert len(found.history) == 600
+    steps = steps_of(again(*["n"] * 300), lives=[])
+    assert [kinds(table) for table in steps.tables] == [[]] * 299 + [["CreateStep", "MergeStep"]]
+    assert len(steps.history) == 600
 
 
 def test_a_dropped_table_is_merged_up_to_its_end_unless_its_folder_goes() -> None:
     dropped = a_slice(mutations(10), statement(50, 0, "DROP TABLE t"))
-    assert kinds(one(steps_of(dropped))) == ["MergeStep"]
-    assert kinds(one(steps_of(dropped, going=[T]))) == []
+    assert kinds(table_of(steps_of(dropped))) == ["MergeStep"]
+    assert kinds(table_of(steps_of(dropped, going=[T]))) == []
 
 
 def test_a_table_made_and_dropped_whose_folder_goes_is_never_made() -> None:
-    found = steps_of(again("n", "t", "n"), lives=[], going=[TableName("shop", "n")])
-    assert [kinds(table) for table in found.tables] == [[], ["CreateStep", "MergeStep"], []]
+    steps = steps_of(again("n", "t", "n"), lives=[], going=[TableName("shop", "n")])
+    assert [kinds(table) for table in steps.tables] == [[], ["CreateStep", "MergeStep"], []]
 
 
 def test_a_table_in_whose_place_another_was_made_costs_nothing() -> None:
     log = mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "CREATE TABLE t (id INT)")
-    found = steps_of(a_slice(*log, statement(70, 2, "DROP TABLE t")))
-    assert [kinds(table) for table in found.tables] == [[], ["CreateStep"]]
+    steps = steps_of(a_slice(*log, statement(70, 2, "DROP TABLE t")))
+    assert [kinds(table) for table in steps.tables] == [[], ["CreateStep"]]
     assert [kinds(table) for table in steps_of(a_slice(*log), going=[T]).tables] == [[], ["CreateStep"]]
 
 
 def test_nor_does_one_that_another_was_renamed_over() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "RENAME TABLE a TO t"), mutations(70, 2)
         ),
         lives=[life(), life(A)],
     )
-    assert [kinds(table) for table in found.tables] == [[], ["MoveStep", "LeaveStep", "MergeStep"]]
+    assert [kinds(table) for table in steps.tables] == [[], ["MoveStep", "LeaveStep", "MergeStep"]]
 
 
 def test_a_dropped_table_that_moved_before_is_done_as_long_as_a_path_shows_it() -> None:
     moved = mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "DROP TABLE u")
     whole = ["MergeStep", "MoveStep", "LeaveStep"]
     u = TableName("shop", "u")
-    assert kinds(one(steps_of(a_slice(*moved)))) == whole
-    assert kinds(one(steps_of(a_slice(*moved), going=[u]))) == whole  # the path of its old name is left empty
+    assert kinds(table_of(steps_of(a_slice(*moved)))) == whole
+    assert kinds(table_of(steps_of(a_slice(*moved), going=[u]))) == whole  # the path of its old name is left empty
     made = statement(70, 2, "CREATE TABLE u (id INT)"), statement(80, 3, "CREATE TABLE t (id INT)")
     assert kinds(steps_of(a_slice(*moved, made[0])).tables[0]) == whole
     assert kinds(steps_of(a_slice(*moved, *made)).tables[0]) == []
@@ -308,10 +309,10 @@ def test_nor_does_one_with_which_the_other_had_changed_names_before() -> None:
 
 
 def test_rows_of_a_life_that_goes_on_elsewhere_are_done() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "CREATE TABLE t (id INT)"))
     )
-    assert [kinds(table) for table in found.tables] == [["MergeStep", "MoveStep", "LeaveStep"], ["CreateStep"]]
+    assert [kinds(table) for table in steps.tables] == [["MergeStep", "MoveStep", "LeaveStep"], ["CreateStep"]]
 
 
 def test_a_repeated_walk_gives_the_same_steps() -> None:
@@ -320,14 +321,14 @@ def test_a_repeated_walk_gives_the_same_steps() -> None:
 
 
 def test_what_lies_before_the_snapshot_is_skipped() -> None:
-    found = steps_of(a_slice(mutations(10), statement(50, 0, "ALTER TABLE t DROP COLUMN v")), lives=[life(low=100)])
-    assert (one(found).steps, one(found).life.status) == ([], "following")
+    steps = steps_of(a_slice(mutations(10), statement(50, 0, "ALTER TABLE t DROP COLUMN v")), lives=[life(low=100)])
+    assert (table_of(steps).steps, table_of(steps).life.status) == ([], "following")
 
 
 @pytest.mark.parametrize(("policy", "status"), [("resnapshot", "resnapshot"), ("stop", "stopped")])
 def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(policy: str, status: str) -> None:
     other = TableName("shop", "o")
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             mutations(10),
             statement(50, 0, "ALTER TABLE t MODIFY v INT"),
@@ -337,7 +338,7 @@ def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(pol
         lives=[life(), life(other)],
         policy=Policy.model_validate({"on_unfollowable": policy}),
     )
-    stopped, going_on = found.tables
+    stopped, going_on = steps.tables
     # what is snapshotted anew may be half done; what stops stays at the position it has
     assert (stopped.life.status, len(stopped.steps)) == (status, 1 if status == "resnapshot" else 0)
     assert stopped.life.schema == SCHEMA or status == "resnapshot"
@@ -346,12 +347,12 @@ def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(pol
     assert (going_on.life.status, len(going_on.steps)) == ("following", 1)
 
 
-def lives_after(found: BatchSteps) -> dict[str, tuple[str, str]]:
-    return {table.life.id: (str(table.life.name), table.life.status) for table in found.tables}
+def lives_after(steps: BatchSteps) -> dict[str, tuple[str, str]]:
+    return {table.life.id: (str(table.life.name), table.life.status) for table in steps.tables}
 
 
 def test_a_renamed_table_is_copied_and_says_where_it_went() -> None:
-    table = one(steps_of(a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"))))
+    table = table_of(steps_of(a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"))))
     u = TableName("shop", "u")
     assert table.steps[1:] == [MoveStep(T, u), LeaveStep(T, u)]
     assert table.life.name == u
@@ -359,16 +360,16 @@ def test_a_renamed_table_is_copied_and_says_where_it_went() -> None:
 
 def test_names_that_are_swapped_are_moved_to_each_others_paths() -> None:
     swap = statement(50, 0, "RENAME TABLE a TO tmp, b TO a, tmp TO b")
-    found = steps_of(a_slice(mutations(10, name=A), swap, mutations(60, 1, B)), lives=[life(A), life(B)])
-    assert lives_after(found) == {"life of shop.a": ("shop.b", "following"), "life of shop.b": ("shop.a", "following")}
-    first, second = found.tables
+    steps = steps_of(a_slice(mutations(10, name=A), swap, mutations(60, 1, B)), lives=[life(A), life(B)])
+    assert lives_after(steps) == {"life of shop.a": ("shop.b", "following"), "life of shop.b": ("shop.a", "following")}
+    first, second = steps.tables
     assert [type(step) for step in first.steps] == [MergeStep, MoveStep, MergeStep]
     assert (first.turns, second.steps) == ([0, 1, 2], [MoveStep(B, A)])
 
 
 def test_a_ghost_takes_the_place_of_its_table() -> None:
     ghost = TableName("shop", "_t_gho")
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             statement(10, 0, "CREATE TABLE _t_gho LIKE t"),
             statement(20, 1, "ALTER TABLE _t_gho ADD at DATETIME DEFAULT CURRENT_TIMESTAMP"),
@@ -377,7 +378,7 @@ def test_a_ghost_takes_the_place_of_its_table() -> None:
             statement(50, 4, "DROP TABLE _t_del"),
         )
     )
-    old, new = found.tables
+    old, new = steps.tables
     assert (old.life.name, old.life.status) == (T, "dropped")
     assert kinds(old) == []
     assert (new.life.name, new.life.status) == (T, "following")
@@ -385,29 +386,29 @@ def test_a_ghost_takes_the_place_of_its_table() -> None:
 
 
 def test_a_table_that_comes_from_elsewhere_is_snapshotted() -> None:
-    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE _x TO u")))
-    assert [name for name, _ in found.asked] == [TableName("shop", "u")]
+    steps = steps_of(a_slice(statement(50, 0, "RENAME TABLE _x TO u")))
+    assert [name for name, _ in steps.asked] == [TableName("shop", "u")]
 
 
 def test_a_name_that_was_snapshotted_after_the_rename_is_left_alone() -> None:
-    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE a TO b")), lives=[life(A), life(B, low=100)])
-    assert lives_after(found) == {"life of shop.a": ("shop.a", "dropped"), "life of shop.b": ("shop.b", "following")}
+    steps = steps_of(a_slice(statement(50, 0, "RENAME TABLE a TO b")), lives=[life(A), life(B, low=100)])
+    assert lives_after(steps) == {"life of shop.a": ("shop.a", "dropped"), "life of shop.b": ("shop.b", "following")}
 
 
 def test_a_stopped_table_that_is_renamed_asks_for_a_snapshot_under_its_new_name() -> None:
-    found = one(steps_of(a_slice(statement(50, 0, "RENAME TABLE t TO u")), lives=[life(status="stopped")]))
-    assert (str(found.life.name), found.life.status, found.steps) == ("shop.u", "resnapshot", [])
+    steps = table_of(steps_of(a_slice(statement(50, 0, "RENAME TABLE t TO u")), lives=[life(status="stopped")]))
+    assert (str(steps.life.name), steps.life.status, steps.steps) == ("shop.u", "resnapshot", [])
 
 
 def test_truncate_can_stop_a_table() -> None:
     policy = Policy(on_truncate="stop")
-    found = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t")), policy=policy))
-    assert (found.life.status, found.steps) == ("stopped", [])
+    steps = table_of(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t")), policy=policy))
+    assert (steps.life.status, steps.steps) == ("stopped", [])
 
 
 def test_statements_elsewhere_never_matter() -> None:
-    found = steps_of(a_slice(statement(50, 0, "ALTER TABLE other.t FROBNICATE ~~ '"), mutations(60, before=1)))
-    assert one(found).life.status == "following"
+    steps = steps_of(a_slice(statement(50, 0, "ALTER TABLE other.t FROBNICATE ~~ '"), mutations(60, before=1)))
+    assert table_of(steps).life.status == "following"
 
 
 @pytest.mark.parametrize(
@@ -426,20 +427,20 @@ def test_statements_elsewhere_never_matter() -> None:
 def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables(
     text: str, named: str, policy: str, status: str, action: str
 ) -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(mutations(10), statement(50, 0, text), mutations(60, before=1), mutations(61, 1, B)),
         lives=[life(), life(A), life(B)],
         policy=Policy.model_validate({"on_unfollowable": policy}),
     )
-    statuses = {table.life.name.table: table.life.status for table in found.tables}
+    statuses = {table.life.name.table: table.life.status for table in steps.tables}
     assert statuses == {name: status if name in named else "following" for name in "abt"}
-    assert {(row["table"], row["action"]) for row in found.history} == {(name, action) for name in named}
-    assert all(row["reason"].startswith("binlog.000001:50: ") for row in found.history)
+    assert {(row["table"], row["action"]) for row in steps.history} == {(name, action) for name in named}
+    assert all(row["reason"].startswith("binlog.000001:50: ") for row in steps.history)
     merged = {
         table.life.name.table: [
             file.first[1] for step in table.steps if isinstance(step, MergeStep) for file in step.files
         ]
-        for table in found.tables
+        for table in steps.tables
     }
     # what came before is merged where a snapshot follows, what comes after waits for it
     assert merged["t"] == ([10, 60] if "t" not in named else [10] if policy == "resnapshot" else [])
@@ -447,22 +448,22 @@ def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables
 
 
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
-    found = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
-    assert (one(found).life.status, len(one(found).steps)) == ("following", 1)
-    assert [(row["table"], row["action"], row["reason"]) for row in found.history] == [
+    steps = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
+    assert (table_of(steps).life.status, len(table_of(steps).steps)) == ("following", 1)
+    assert [(row["table"], row["action"], row["reason"]) for row in steps.history] == [
         ("t", "not applied", "before the snapshot"),
         ("u", "not applied", "this table isn't mirrored"),
     ]
 
 
 def test_rows_changed_without_row_events_leave_a_stopped_table_as_it_is() -> None:
-    found = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
-    assert one(found).life.status == "stopped"
-    assert [(row["action"], row["reason"]) for row in found.history] == [("not applied", "this table is stopped")]
+    steps = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
+    assert table_of(steps).life.status == "stopped"
+    assert [(row["action"], row["reason"]) for row in steps.history] == [("not applied", "this table is stopped")]
 
 
 def test_what_becomes_of_the_shape_of_a_stopped_table_is_told_beside_it() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             statement(50, 0, "ALTER TABLE t ADD COLUMN w INT"),
             statement(60, 1, "TRUNCATE TABLE t"),
@@ -471,15 +472,15 @@ def test_what_becomes_of_the_shape_of_a_stopped_table_is_told_beside_it() -> Non
         ),
         lives=[life(status="stopped")],
     )
-    assert [column.name for column in one(found).life.schema.columns] == ["id", "v"]
-    told = [(names(row["before"]), names(row["after"])) for row in found.history]
-    assert told == [
+    assert [column.name for column in table_of(steps).life.schema.columns] == ["id", "v"]
+    shapes = [(names(row["before"]), names(row["after"])) for row in steps.history]
+    assert shapes == [
         (["id", "v"], ["id", "v", "w"]),
         (["id", "v", "w"], ["id", "v", "w"]),
         (["id", "v", "w"], None),
         (None, None),
     ]
-    assert {row["action"] for row in found.history} == {"not applied"}
+    assert {row["action"] for row in steps.history} == {"not applied"}
 
 
 def names(shape: str | None) -> list[str] | None:
@@ -487,8 +488,8 @@ def names(shape: str | None) -> list[str] | None:
 
 
 def test_a_table_that_cannot_be_decoded_stops() -> None:
-    found = steps_of(a_slice(mutations(10), Stopped(T, FILE, 40, "missing column metadata", "SET GLOBAL …")))
-    assert (one(found).life.status, one(found).life.remedy) == ("stopped", "SET GLOBAL …")
+    steps = steps_of(a_slice(mutations(10), Stopped(T, FILE, 40, "missing column metadata", "SET GLOBAL …")))
+    assert (table_of(steps).life.status, table_of(steps).life.remedy) == ("stopped", "SET GLOBAL …")
 
 
 def test_a_table_born_in_the_batch_keeps_no_rows_from_around_an_event_that_cannot_be_decoded() -> None:
@@ -498,15 +499,15 @@ def test_a_table_born_in_the_batch_keeps_no_rows_from_around_an_event_that_canno
     whole, other = statement(30, 1, "ALTER TABLE u ADD v INT"), statement(35, 2, "CREATE TABLE o (i INT)")
     stopped = Stopped(name, FILE, 50, "missing column metadata", "SET GLOBAL …")
     files = [mutations(20, 1, name), mutations(32, 2, name), mutations(40, 3, name)]
-    found = steps_of(a_slice(*files, born, whole, other, stopped), lives=[])
-    (table,) = [table for table in found.tables if table.life.name == name]
+    steps = steps_of(a_slice(*files, born, whole, other, stopped), lives=[])
+    (table,) = [table for table in steps.tables if table.life.name == name]
     assert table.life.status == "stopped"
     assert [type(step) for step in table.steps] == [CreateStep, MergeStep, ReshapeStep]
 
 
 def test_an_included_table_without_snapshot_is_said() -> None:
-    found = steps_of(a_slice(mutations(10, name=TableName("shop", "late"))))
-    assert found.missing == (TableName("shop", "late"),)
+    steps = steps_of(a_slice(mutations(10, name=TableName("shop", "late"))))
+    assert steps.missing == (TableName("shop", "late"),)
 
 
 LATE = TableName("shop", "late")
@@ -516,64 +517,65 @@ LATE = TableName("shop", "late")
     "text", ["DROP TABLE late", "DROP DATABASE shop", "RENAME TABLE late TO _late", "CREATE TABLE late (id INT)"]
 )
 def test_a_name_without_a_life_is_forgotten_when_its_table_goes(text: str) -> None:
-    found = steps_of(a_slice(statement(50, 0, text)), lifeless=[LATE])
-    assert (found.gone, found.missing) == ((LATE,), ())
+    steps = steps_of(a_slice(statement(50, 0, text)), without_life=[LATE])
+    assert (steps.gone, steps.missing) == ((LATE,), ())
 
 
 def test_it_is_missed_again_when_it_comes_back() -> None:
-    found = steps_of(
-        a_slice(statement(50, 0, "RENAME TABLE late TO _late"), mutations(60, before=1, name=LATE)), lifeless=[LATE]
+    steps = steps_of(
+        a_slice(statement(50, 0, "RENAME TABLE late TO _late"), mutations(60, before=1, name=LATE)),
+        without_life=[LATE],
     )
-    assert (found.gone, found.missing) == ((LATE,), (LATE,))
+    assert (steps.gone, steps.missing) == ((LATE,), (LATE,))
 
 
 def test_names_without_a_life_that_are_swapped_are_asked_for() -> None:
     swap = statement(50, 0, "RENAME TABLE late TO tmp, later TO late, tmp TO later")
-    found = steps_of(a_slice(swap), lifeless=[LATE, TableName("shop", "later")])
-    assert {name.table for name, _ in found.asked} == {"late", "later"}
+    steps = steps_of(a_slice(swap), without_life=[LATE, TableName("shop", "later")])
+    assert {name.table for name, _ in steps.asked} == {"late", "later"}
 
 
 def test_a_new_table_whose_columns_are_not_told_is_asked_for() -> None:
-    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
-    assert found.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
-    assert [row["action"] for row in found.history] == ["resnapshot asked"]
+    steps = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
+    assert steps.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
+    assert [row["action"] for row in steps.history] == ["resnapshot asked"]
 
 
 @pytest.mark.parametrize("like", [life(status="paused"), life(low=60)])
 def test_a_table_like_one_whose_columns_are_not_known_then_is_asked_for(like: Life) -> None:
-    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[like])
-    assert found.asked == ((LATE, f"{FILE}:50: the columns of shop.t aren't known here"),)
+    steps = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[like])
+    assert steps.asked == ((LATE, f"{FILE}:50: the columns of shop.t aren't known here"),)
 
 
 def test_a_table_like_one_has_not_the_columns_that_the_lake_keeps_of_it() -> None:
     kept = replace(SCHEMA, kept=(Column("old", "int"),))
-    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[replace(life(), schema=kept)])
-    assert [table.life.schema.kept for table in found.tables if table.life.name == LATE] == [()]
+    steps = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[replace(life(), schema=kept)])
+    assert [table.life.schema.kept for table in steps.tables if table.life.name == LATE] == [()]
 
 
 def test_sessions_of_another_file_are_others() -> None:
     made, emptied = statement(50, 0, "CREATE TEMPORARY TABLE t (a INT)"), statement(60, 1, "TRUNCATE t")
-    assert one(steps_of(a_slice(made, emptied))).steps == []
+    assert table_of(steps_of(a_slice(made, emptied))).steps == []
     later = statement(4, 0, "TRUNCATE t", file="binlog.000002")
-    assert [type(step) for step in one(steps_of(a_slice(made), a_slice(later, number=1))).steps] == [TruncateStep]
+    assert [type(step) for step in table_of(steps_of(a_slice(made), a_slice(later, number=1))).steps] == [TruncateStep]
 
 
 def test_history_has_every_statement_with_what_was_done() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             statement(40, 0, "ALTER TABLE t ADD n INT"),
             statement(50, 1, "ALTER TABLE t DROP PARTITION p"),
             statement(60, 2, "CREATE USER u IDENTIFIED BY 'secret'"),
         )
     )
-    assert [(row["offset"], row["action"]) for row in found.history] == [(40, "followed"), (50, "resnapshot asked")]
-    assert '"n"' in found.history[0]["after"]
-    assert "secret" not in str(found.history)
+    assert [(row["offset"], row["action"]) for row in steps.history] == [(40, "followed"), (50, "resnapshot asked")]
+    assert '"n"' in steps.history[0]["after"]
+    assert "secret" not in str(steps.history)
 
 
-def beside_of(found: BatchSteps, name: TableName = T) -> list[str]:
+def beside_of(batch_steps: BatchSteps, name: TableName = T) -> list[str]:
     """The steps of the tables beside a name's mirror, as the event's name or the paths of the files."""
-    steps = next(table.steps for table in found.beside if table.name == name)
+    steps = next(table.steps for table in batch_steps.beside if table.name == name)
     return [
         step.what if isinstance(step, EventBeside) else " ".join(file.path for file in step.merge.staged)
         for step in steps
@@ -590,19 +592,19 @@ LOG = (
 @pytest.mark.parametrize("status", ["following", "stopped", "paused", "resnapshot"])
 @pytest.mark.parametrize("low", [4, 180, 9_000])
 def test_what_is_beside_a_mirror_misses_nothing_whatever_becomes_of_the_mirror(status: Status, low: int) -> None:
-    found = steps_of(a_slice(*LOG), lives=[life(low=low, status=status)], beside=[T])
-    assert beside_of(found) == ["begin", "shop.t-100", "alter", "shop.t-200", "truncate", "rename"]
-    assert all(table.name == T for table in found.beside)
+    steps = steps_of(a_slice(*LOG), lives=[life(low=low, status=status)], beside=[T])
+    assert beside_of(steps) == ["begin", "shop.t-100", "alter", "shop.t-200", "truncate", "rename"]
+    assert all(table.name == T for table in steps.beside)
 
 
 def test_renamed_columns_are_told_beside_a_mirror() -> None:
-    found = steps_of(a_slice(statement(150, 0, "ALTER TABLE t RENAME COLUMN v TO w, ADD n INT")), beside=[T])
-    (renamed,) = [step.renamed for step in found.beside[0].steps if isinstance(step, EventBeside) and step.renamed]
+    steps = steps_of(a_slice(statement(150, 0, "ALTER TABLE t RENAME COLUMN v TO w, ADD n INT")), beside=[T])
+    (renamed,) = [step.renamed for step in steps.beside[0].steps if isinstance(step, EventBeside) and step.renamed]
     assert renamed == (("v", "w"),)
 
 
 def test_a_history_is_told_what_its_mirror_follows() -> None:
-    found = steps_of(
+    steps = steps_of(
         a_slice(
             statement(110, 0, "ALTER TABLE t ADD n INT DEFAULT 7"),
             statement(120, 1, "RENAME TABLE t TO x, a TO t"),
@@ -613,7 +615,7 @@ def test_a_history_is_told_what_its_mirror_follows() -> None:
         lives=[life(), life(A)],
         histories=[T, B],
     )
-    _, alter, left, came, _, create = next(table.steps for table in found.beside if table.name == T)
+    _, alter, left, came, _, create = next(table.steps for table in steps.beside if table.name == T)
     assert [event.what for event in (alter, left, came, create) if isinstance(event, EventBeside)] == [
         "alter", "rename", "rename", "create",
     ]  # fmt: skip
@@ -625,14 +627,14 @@ def test_a_history_is_told_what_its_mirror_follows() -> None:
     assert alter.reshape is not None
     assert isinstance(left, EventBeside)
     assert (left.is_replaced, left.life) == (True, None)
-    assert [row["reason"] for row in found.history if row["table"] == "b"] == [
+    assert [row["reason"] for row in steps.history if row["table"] == "b"] == [
         f"{FILE}:150: it has no key, by which a history tells rows apart"
     ]
 
 
 def test_what_was_altered_before_a_snapshot_is_not_followed_by_a_history() -> None:
-    found = steps_of(a_slice(*LOG), lives=[life(low=180)], histories=[T])
-    (alter,) = [step for step in found.beside[0].steps if isinstance(step, EventBeside) and step.what == "alter"]
+    steps = steps_of(a_slice(*LOG), lives=[life(low=180)], histories=[T])
+    (alter,) = [step for step in steps.beside[0].steps if isinstance(step, EventBeside) and step.what == "alter"]
     assert alter.life is None
 
 

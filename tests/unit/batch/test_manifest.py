@@ -11,8 +11,8 @@ STATEMENT = Statement("binlog.000001", 4, 0, 0, None, "shop", 0, "ALTER TABLE t 
 
 
 def test_a_statement_keeps_what_is_told_of_its_session() -> None:
-    told = Session(explicit_timestamps=False, began=1577836800, microsecond=5, time_zone="+05:30")
-    manifest = Manifest(7, "a", (StagedSlice(0, (), (Statement(**{**vars(STATEMENT), "session": told}),), ()),))
+    session = Session(explicit_timestamps=False, began=1577836800, microsecond=5, time_zone="+05:30")
+    manifest = Manifest(7, "a", (StagedSlice(0, (), (Statement(**{**vars(STATEMENT), "session": session}),), ()),))
     assert Manifest.from_json(manifest.to_json()) == manifest
 
 

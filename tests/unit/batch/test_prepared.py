@@ -51,16 +51,16 @@ def steps_of(
     return split(Manifest(batch, "a", (part,)), inputs)
 
 
-def committed(found: BatchSteps) -> list[tuple[str, tuple[int, int]]]:
+def committed(steps: BatchSteps) -> list[tuple[str, tuple[int, int]]]:
     """(file, where its XA rows are committed) of all merges."""
-    merges = [step for step in found.tables[0].steps if isinstance(step, MergeStep)]
+    merges = [step for step in steps.tables[0].steps if isinstance(step, MergeStep)]
     return [(file.path, commit.committed) for step in merges for file, commit in step.xa]
 
 
 def test_rows_wait_for_a_later_batch() -> None:
     first = steps_of(staged(100, 120, "x"), event(130, "prepared"))
     assert first.tables[0].steps == []
-    assert [(one.xid, one.batch) for one in first.prepared] == [("x", 7)]
+    assert [(transaction.xid, transaction.batch) for transaction in first.prepared] == [("x", 7)]
     second = steps_of(before=first, batch=8)
     assert second.prepared == first.prepared
     third = steps_of(event(900, "committed"), before=second, batch=9)
@@ -74,27 +74,27 @@ def test_what_waits_survives_as_json() -> None:
 
 
 def test_a_rollback_leaves_nothing() -> None:
-    found = steps_of(staged(100, 120, "x"), event(130, "prepared"), event(200, "rolled back"))
-    assert found.tables[0].steps == []
-    assert found.prepared == ()
+    steps = steps_of(staged(100, 120, "x"), event(130, "prepared"), event(200, "rolled back"))
+    assert steps.tables[0].steps == []
+    assert steps.prepared == ()
 
 
 def test_an_id_that_is_used_again_means_other_rows() -> None:
-    found = steps_of(
+    steps = steps_of(
         staged(100, 320, "x"),
         event(130, "prepared"),
         event(200, "rolled back"),
         event(330, "prepared"),
         event(400, "committed"),
     )
-    (step,) = found.tables[0].steps
+    (step,) = steps.tables[0].steps
     assert isinstance(step, MergeStep)
-    assert [(one.after, one.prepared) for _, one in step.xa] == [(130, 330)]
+    assert [(commit.after, commit.prepared) for _, commit in step.xa] == [(130, 330)]
 
 
 def test_one_phase_is_prepared_and_committed_at_one_offset() -> None:
-    found = steps_of(staged(100, 120, "x"), event(130, "prepared"), event(130, "committed"))
-    assert committed(found) == [("at 100", (1, 130))]
+    steps = steps_of(staged(100, 120, "x"), event(130, "prepared"), event(130, "committed"))
+    assert committed(steps) == [("at 100", (1, 130))]
 
 
 def test_a_snapshot_before_the_commit_lacks_the_rows_and_one_behind_it_has_them() -> None:
@@ -105,8 +105,8 @@ def test_a_snapshot_before_the_commit_lacks_the_rows_and_one_behind_it_has_them(
 
 def test_rows_come_in_the_shape_the_table_has_at_the_commit() -> None:
     statement = Statement(FILE, 150, 0, 0, None, "shop", 0, "ALTER TABLE t ADD n INT")
-    found = steps_of(staged(100, 120, "x"), event(130, "prepared"), statement, event(200, "committed"))
-    assert [type(step) for step in found.tables[0].steps] == [ReshapeStep, MergeStep]
+    steps = steps_of(staged(100, 120, "x"), event(130, "prepared"), statement, event(200, "committed"))
+    assert [type(step) for step in steps.tables[0].steps] == [ReshapeStep, MergeStep]
 
 
 def test_a_commit_of_rows_that_nobody_read_asks_for_snapshots() -> None:

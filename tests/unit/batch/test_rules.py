@@ -34,8 +34,8 @@ def life(config: PipelineConfig, *columns: Column, status: Status = "following",
 
 
 def stands(before: PipelineConfig, now: PipelineConfig, *columns: Column) -> tuple[Status, str]:
-    found = Rules.of(now).under(life(before, *columns))
-    return found.status, found.reason
+    changed = Rules.of(now).under(life(before, *columns))
+    return changed.status, changed.reason
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,9 @@ def test_a_column_that_the_log_does_not_tell() -> None:
     assert stands(config(), strict, UNTOLD)[0] == "stopped"
     assert stands(config(), strict, NAME)[0] == "following"
     excluded = config({"exclude_columns": ["shop.t.v"]})
-    found = Rules.of(excluded).under(life(config(), UNTOLD))
-    assert (found.status, found.schema.excluded) == ("following", frozenset({"v"}))  # the lake goes without it anyway
+    followed = Rules.of(excluded).under(life(config(), UNTOLD))
+    assert followed.status == "following", "the lake goes without it anyway"
+    assert followed.schema.excluded == frozenset({"v"})
 
 
 def test_a_table_leaves_and_comes_back() -> None:
@@ -130,8 +131,8 @@ def test_the_key_can_not_be_excluded() -> None:
 
 def test_the_standstill_of_an_asked_table_keeps_its_place() -> None:
     standstill = Standstill("why", "", "binlog.000001", 100)
-    found = Rules(lambda name: True).unfollowable(life(config()), standstill).standstill
-    assert found == Standstill("why", SNAPSHOTTED_BY_ITSELF, "binlog.000001", 100)
+    standstill_of_table = Rules(lambda name: True).unfollowable(life(config()), standstill).standstill
+    assert standstill_of_table == Standstill("why", SNAPSHOTTED_BY_ITSELF, "binlog.000001", 100)
 
 
 def test_what_is_read_has_a_digest() -> None:

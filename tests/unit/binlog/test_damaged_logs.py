@@ -41,9 +41,9 @@ def _outcome(path: Path, data: bytes) -> str:
     part = Slice(path.name, 4, len(data), 0, True)
     try:
         rows = sum(
-            one.batch.num_rows
-            for one in read(FileTransport(path), part, lambda database, table: True)
-            if isinstance(one, Mutations) and one.batch.validate(full=True) is None
+            item.batch.num_rows
+            for item in read(FileTransport(path), part, lambda database, table: True)
+            if isinstance(item, Mutations) and item.batch.validate(full=True) is None
         )
     except (BinlogError, PositionLost) as error:
         return type(error).__name__ if path.name in str(error) else "an error without its place"
@@ -97,7 +97,7 @@ def test_any_split_gives_the_same_mutations(tmp_path: Path) -> None:
     def rows(start: int, stop: int) -> list[dict[str, object]]:
         part = Slice(path.name, start, stop, 0, stop == len(LOG))
         emitted = read(transport, part, lambda database, table: True, invalid=KEEP_DATES)
-        return [row for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+        return [row for item in emitted if isinstance(item, Mutations) for row in item.batch.to_pylist()]
 
     everything = rows(4, len(LOG))
     assert everything == rows(4, len(LOG))

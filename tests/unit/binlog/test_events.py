@@ -20,7 +20,7 @@ FLAG = 1 << 24
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "known"),
     [
         ("10.5.16-MariaDB-log", False),
         ("10.5.17-MariaDB", True),
@@ -34,11 +34,11 @@ FLAG = 1 << 24
         ("MariaDB", False),
     ],
 )
-def test_mariadb_tells_explicit_defaults_for_timestamp_since(version: str, told: bool) -> None:
+def test_mariadb_tells_explicit_defaults_for_timestamp_since(version: str, known: bool) -> None:
     description = FormatDescription(0, 1, version, 4, b"")
     for flags, expected in ((FLAG, True), (0, False)):
         query = Query(1, "", 0, 0, 0, 0, False, b"", flags)
-        assert query.session(5, description).explicit_timestamps is (expected if told else None)
+        assert query.session(5, description).explicit_timestamps is (expected if known else None)
 
 
 def test_mysql_has_another_word_for_it_than_flags() -> None:

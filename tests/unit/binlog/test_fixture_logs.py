@@ -43,26 +43,26 @@ def test_there_are_logs_of_both_servers() -> None:
 
 def test_mutations_are_what_the_server_said(log: logs.Log) -> None:
     emitted = decoded(log)
-    found = logs.mutations(emitted, log.expected["columns"])
-    stops = [one for one in emitted if isinstance(one, Stopped)]
+    mutations = logs.mutations(emitted, log.expected["columns"])
+    stops = [item for item in emitted if isinstance(item, Stopped)]
     if log.expected["remedy"]:
         assert {(str(stop.name), log.expected["remedy"] in stop.remedy) for stop in stops} == {
             (log.expected["table"], True)
         }
         said = iter(log.expected["mutations"])
-        assert all(mutation in said for mutation in found), "in this order, with some left out"
-        assert len(found) < len(log.expected["mutations"])
+        assert all(mutation in said for mutation in mutations), "in this order, with some left out"
+        assert len(mutations) < len(log.expected["mutations"])
     else:
         assert not stops
-        assert found == log.expected["mutations"]
+        assert mutations == log.expected["mutations"]
 
 
 def test_the_gtids_of_a_slice_are_those_of_its_transactions(log: logs.Log) -> None:
     boundaries = list(transaction_boundaries(FileTransport(log.path), log.part))
     middle = boundaries[len(boundaries) // 2].start_offset
     for start, stop in ((4, log.part.stop), (4, middle), (middle, log.part.stop)):
-        (executed,) = [one for one in decoded(log, start, stop) if isinstance(one, SliceSummary)]
-        inside = [one.gtid for one in boundaries if start <= one.start_offset < stop and one.gtid]
+        (executed,) = [item for item in decoded(log, start, stop) if isinstance(item, SliceSummary)]
+        inside = [boundary.gtid for boundary in boundaries if start <= boundary.start_offset < stop and boundary.gtid]
         empty = GtidPosition() if log.path.name.startswith("mariadb") else GtidSet()
         assert executed.gtid_set == str(empty.adding(inside))
         uuids = {gtid.partition(":")[0] for gtid in inside} or {""}
@@ -92,7 +92,7 @@ def in_set(gtid: str, executed: str) -> bool:
 
 def test_gtids_and_commit_times_are_the_servers(log: logs.Log) -> None:
     begun, ended = log.expected["committed_us"]
-    rows = [row for one in decoded(log) if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+    rows = [row for item in decoded(log) if isinstance(item, Mutations) for row in item.batch.to_pylist()]
     for row in rows:
         if log.name == "mysql-anonymous":
             assert row["gtid"] is None
@@ -104,7 +104,7 @@ def test_gtids_and_commit_times_are_the_servers(log: logs.Log) -> None:
 
 
 def rows_of(emitted: list[Emitted]) -> list[dict[str, object]]:
-    return [row for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+    return [row for item in emitted if isinstance(item, Mutations) for row in item.batch.to_pylist()]
 
 
 FOLLOWED = [name for name in logs.NAMES if not logs.log(name).expected["remedy"]]
@@ -131,9 +131,9 @@ def test_a_folder_read_twice_is_staged_alike(tmp_path: Path) -> None:
     contents: list[list[tuple[str, int, bytes]]] = []
     for attempt in ("first", "second"):
         for number, name in enumerate(logs.NAMES):
-            one = logs.log(name)
-            items = read(FileTransport(logs.HERE), one.part, lambda database, table: True, invalid=KEEP_DATES)
-            stage_slice(items, one.part, number, str(tmp_path / attempt), KEEP_DATES)
+            log = logs.log(name)
+            items = read(FileTransport(logs.HERE), log.part, lambda database, table: True, invalid=KEEP_DATES)
+            stage_slice(items, log.part, number, str(tmp_path / attempt), KEEP_DATES)
         files = sorted((tmp_path / attempt).rglob("*.parquet"))
         contents.append([(str(f.relative_to(tmp_path / attempt)), f.stat().st_size, f.read_bytes()) for f in files])
     assert len(contents[0]) >= len(logs.NAMES)

@@ -34,11 +34,11 @@ ROWS = (
 Change = Callable[[bytes], bytes]
 
 
-def _in_another_table(one: Event) -> Event:
+def _in_another_table(event: Event) -> Event:
     """The same map or rows, under the name ``o``."""
-    identity = (int.from_bytes(one.body[:6], "little") + 1000).to_bytes(6, "little")
-    rest = one.body[6:].replace(b"\x01t\0", b"\x01o\0", 1) if one.kind == EventType.TABLE_MAP else one.body[6:]
-    return dataclasses.replace(one, body=identity + rest)
+    identity = (int.from_bytes(event.body[:6], "little") + 1000).to_bytes(6, "little")
+    rest = event.body[6:].replace(b"\x01t\0", b"\x01o\0", 1) if event.kind == EventType.TABLE_MAP else event.body[6:]
+    return dataclasses.replace(event, body=identity + rest)
 
 
 def damaged(name: str, path: Path, kinds: tuple[int, ...], number: int, change: Change) -> int:
@@ -60,7 +60,7 @@ def damaged(name: str, path: Path, kinds: tuple[int, ...], number: int, change: 
             number -= 1
     path.write_bytes(assemble(made, checksum=checksum))
     tail = 4 if checksum else 0
-    return 4 + sum(HEADER.size + len(one.body) + tail for one in made[:changed])
+    return 4 + sum(HEADER.size + len(event.body) + tail for event in made[:changed])
 
 
 def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
@@ -73,7 +73,7 @@ def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
     first = bisect_left(offsets, offset)
     missing = offsets.count(offsets[first])
     assert _mutations(emitted, "t", name) == [*expected[:first], *expected[first + missing :]]
-    (stop,) = [one for one in emitted if isinstance(one, Stopped)]
+    (stop,) = [item for item in emitted if isinstance(item, Stopped)]
     assert (stop.name.table, stop.file) == ("t", path.name)
     assert offset <= stop.offset < offsets[first]
     assert stop.remedy
@@ -81,7 +81,7 @@ def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
 
 
 def _of(emitted: list[Emitted], table: str) -> list[Mutations]:
-    return [one for one in emitted if isinstance(one, Mutations) and one.name.table == table]
+    return [item for item in emitted if isinstance(item, Mutations) and item.name.table == table]
 
 
 def _mutations(emitted: list[Emitted], table: str, name: str) -> list[logs.Mutation]:
@@ -89,7 +89,7 @@ def _mutations(emitted: list[Emitted], table: str, name: str) -> list[logs.Mutat
 
 
 def _offsets(emitted: list[Emitted], table: str) -> list[int]:
-    return [at for one in _of(emitted, table) for at in one.batch.column("offset").to_pylist()]
+    return [at for item in _of(emitted, table) for at in item.batch.column("offset").to_pylist()]
 
 
 @pytest.fixture

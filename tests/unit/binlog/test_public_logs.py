@@ -34,29 +34,29 @@ OWNER = uuid.UUID("7f4be0b0-09b9-11ef-9bc6-0242ac130002")
 
 def raw_events(text: str) -> list[bytes]:
     """Return the events of all BINLOG statements; each begins a line, and has as many lines as its size needs."""
-    found: list[bytes] = []
+    bodies: list[bytes] = []
     for block in re.findall(r"BINLOG '\n(.+?)\n'", text, re.DOTALL):
         begun = ""
         for line in block.split("\n"):
             begun += line
             event = base64.b64decode(begun)
             if len(event) >= HEADER_SIZE and len(event) == HEADER.unpack_from(event)[3]:
-                found.append(event)
+                bodies.append(event)
                 begun = ""
         assert not begun
-    return found
+    return bodies
 
 
 def parts_of(name: str) -> list[Event]:
     """Return the events of a public text, whose checksums are right."""
-    found: list[Event] = []
+    events: list[Event] = []
     for event in raw_events((PUBLIC / f"{name}.txt").read_text(encoding="utf-8")):
         # The flag of a file in use (17, bit 0) is set and taken away without another checksum.
         sealed = event[:17] + bytes([event[17] & 0xFE]) + event[18:-4]
         assert zlib.crc32(sealed) == int.from_bytes(event[-4:], "little")
         timestamp, kind, server_id, _, _, flags = HEADER.unpack_from(event)
-        found.append(Event(timestamp, kind, server_id, flags, event[HEADER_SIZE:-4]))
-    return found
+        events.append(Event(timestamp, kind, server_id, flags, event[HEADER_SIZE:-4]))
+    return events
 
 
 def transaction(number: int, of: list[Event]) -> list[Event]:
@@ -66,7 +66,7 @@ def transaction(number: int, of: list[Event]) -> list[Event]:
     gtid = b"\0" + OWNER.bytes + struct.pack("<Q", number) + b"\2" + struct.pack("<QQ", number - 1, number)
     gtid += microseconds.to_bytes(7, "little") + b"\x64" + struct.pack("<I", 80036)
     begin = struct.pack("<IIBHH", 45, 0, 0, 0, 0) + b"\0BEGIN"
-    made = [(EventType.GTID, gtid), (EventType.QUERY, begin), *((one.kind, one.body) for one in of)]
+    made = [(EventType.GTID, gtid), (EventType.QUERY, begin), *((event.kind, event.body) for event in of)]
     made.append((EventType.XID, struct.pack("<Q", number)))
     return [Event(first.timestamp, kind, first.server_id, 0, body) for kind, body in made]
 
@@ -101,10 +101,10 @@ DESCRIPTIONS = {"8.4.2-2": "mysql", "8.4.8-8": "mysql", "9.0.0-debug": "mysql"}
 def description_of(version: str) -> Event:
     if version == "8.0.36":
         return parts_of("mysql-8.0.36")[0]
-    found = {FormatDescription.parse(event).server_version: event for event in raw_events(
+    by_version = {FormatDescription.parse(event).server_version: event for event in raw_events(
         (PUBLIC / "descriptions.txt").read_text(encoding="utf-8"))}  # fmt: skip
-    timestamp, kind, server_id, _, _, flags = HEADER.unpack_from(found[version])
-    return Event(timestamp, kind, server_id, flags, found[version][HEADER_SIZE:-4])
+    timestamp, kind, server_id, _, _, flags = HEADER.unpack_from(by_version[version])
+    return Event(timestamp, kind, server_id, flags, by_version[version][HEADER_SIZE:-4])
 
 
 @pytest.mark.parametrize("version", ["8.0.36", *DESCRIPTIONS])
@@ -112,26 +112,26 @@ def test_rows_of_8_0_are_what_its_statements_say(version: str, path: Path) -> No
     """The description of 8.0.36 is that of the rows; behind those of 8.4 and 9.0, which differ in the lengths of kinds
     that aren't written any more and know more kinds, the same rows mean the same."""
     _, *rest = parts_of("mysql-8.0.36")
-    assert [one.kind for one in rest] == [
+    assert [event.kind for event in rest] == [
         kind
         for rows in (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS)
         for kind in (EventType.ROWS_QUERY, EventType.TABLE_MAP, rows)
     ]
     emitted = decoded(path, description_of(version), [rest[at : at + 3] for at in (0, 3, 6)])
-    batches = [one for one in emitted if isinstance(one, Mutations)]
-    rows = pa.Table.from_batches([one.batch for one in batches]).to_pylist()
+    batches = [item for item in emitted if isinstance(item, Mutations)]
+    rows = pa.Table.from_batches([batch.batch for batch in batches]).to_pylist()
     assert [(row["op"], row["before"], row["after"]) for row in rows] == [
         (INSERT, None, ROW),
         (UPDATE, ROW, CHANGED),
         (DELETE, CHANGED, None),
     ]
     assert [row["gtid"] for row in rows] == [f"{OWNER}:{number}" for number in (1, 2, 3)]
-    assert {one.key for one in batches} == {("id",)}
+    assert {batch.key for batch in batches} == {("id",)}
     types = {column.name: column.type for column in batches[0].columns}
     assert (types["enum_col"], types["set_col"], types["year_col"]) == ("enum", "set", "year")
-    (summary,) = [one for one in emitted if isinstance(one, SliceSummary)]
+    (summary,) = [item for item in emitted if isinstance(item, SliceSummary)]
     assert summary.gtid_set == f"{OWNER}:1-3"
-    assert not [one for one in emitted if isinstance(one, Stopped)]
+    assert not [item for item in emitted if isinstance(item, Stopped)]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_rows_without_metadata_stop_their_table_and_say_which_servers_write_it(
 ) -> None:
     description, *rest = parts_of(name)
     emitted = decoded(path, description, [rest])
-    (stop,) = [one for one in emitted if isinstance(one, Stopped)]
+    (stop,) = [item for item in emitted if isinstance(item, Stopped)]
     assert (str(stop.name), stop.remedy) == (table, NO_METADATA_REMEDY)
     assert "MySQL 8.0" in stop.remedy
-    assert not [one for one in emitted if isinstance(one, Mutations)]
+    assert not [item for item in emitted if isinstance(item, Mutations)]
 
 
 def test_a_compressed_transaction_of_8_0_is_read_to_its_end(path: Path) -> None:
@@ -163,19 +163,19 @@ def test_a_compressed_transaction_of_8_0_is_read_to_its_end(path: Path) -> None:
     begun = [event for event in transaction(1, [compressed]) if event.kind in (EventType.GTID, compressed.kind)]
     path.write_bytes(assemble([parts_of("mysql-8.0.36")[0], *begun], checksum=True))
     part = Slice(path.name, 4, path.stat().st_size, 0, True)
-    (stop,) = [one for one in read(FileTransport(path), part, lambda *_: True) if isinstance(one, Stopped)]
+    (stop,) = [item for item in read(FileTransport(path), part, lambda *_: True) if isinstance(item, Stopped)]
     assert (str(stop.name), stop.remedy) == ("demo.movies", NO_METADATA_REMEDY)
 
 
 def test_descriptions_tell_flavour_checksum_and_lengths() -> None:
     events = raw_events((PUBLIC / "descriptions.txt").read_text(encoding="utf-8"))
-    found = {one.server_version: one for one in map(FormatDescription.parse, events)}
-    assert {version: one.mariadb for version, one in found.items()} == {
+    by_version = {description.server_version: description for description in map(FormatDescription.parse, events)}
+    assert {version: description.mariadb for version, description in by_version.items()} == {
         **dict.fromkeys(DESCRIPTIONS, False),
         "10.5.10-MariaDB-1:10.5.10+maria~focal-log": True,
     }
-    assert {one.checksum for one in found.values()} == {4}
-    for one in found.values():
-        assert one.post_header_size(EventType.TABLE_MAP, 0) == 8
-        rows = EventType.WRITE_ROWS_V1 if one.mariadb else EventType.WRITE_ROWS
-        assert one.post_header_size(rows, 0) == (8 if one.mariadb else 10)
+    assert {description.checksum for description in by_version.values()} == {4}
+    for description in by_version.values():
+        assert description.post_header_size(EventType.TABLE_MAP, 0) == 8
+        rows = EventType.WRITE_ROWS_V1 if description.mariadb else EventType.WRITE_ROWS
+        assert description.post_header_size(rows, 0) == (8 if description.mariadb else 10)

@@ -38,7 +38,7 @@ def rewritten(name: str, path: Path, change: Callable[[Event], list[Event]], *, 
 
 def mutations(path: Path, part: Slice, name: str) -> list[logs.Mutation]:
     emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
-    assert not [one for one in emitted if isinstance(one, Stopped)]
+    assert not [item for item in emitted if isinstance(item, Stopped)]
     return logs.mutations(emitted, logs.log(name).expected["columns"])
 
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain", "mysql-compressed", "mariadb-compressed"])
 def test_a_log_taken_apart_and_put_together_is_the_same_log(name: str, checksum: bool, path: Path) -> None:
-    part = rewritten(name, path, lambda one: [one], checksum=checksum)
+    part = rewritten(name, path, lambda event: [event], checksum=checksum)
     if checksum:
         assert path.read_bytes() == (logs.HERE / f"{name}.000001").read_bytes()
     assert mutations(path, part, name) == logs.log(name).expected["mutations"]
@@ -60,22 +60,22 @@ def test_a_log_taken_apart_and_put_together_is_the_same_log(name: str, checksum:
 def test_extra_row_data_is_stepped_over_by_its_length(size: int, path: Path) -> None:
     """As NDB and partitioned tables write it: two bytes of length, which count themselves, before the rows."""
 
-    def with_extra(one: Event) -> list[Event]:
-        if one.kind in ROWS_V2:
-            assert one.body[8:10] == b"\x02\0"
-            body = one.body[:8] + size.to_bytes(2, "little") + b"\xff" * (size - 2) + one.body[10:]
-            one = dataclasses.replace(one, body=body)
-        return [one]
+    def with_extra(event: Event) -> list[Event]:
+        if event.kind in ROWS_V2:
+            assert event.body[8:10] == b"\x02\0"
+            body = event.body[:8] + size.to_bytes(2, "little") + b"\xff" * (size - 2) + event.body[10:]
+            event = dataclasses.replace(event, body=body)
+        return [event]
 
     part = rewritten("mysql-plain", path, with_extra)
     assert mutations(path, part, "mysql-plain") == logs.log("mysql-plain").expected["mutations"]
 
 
 def test_rows_of_version_1_mean_the_same(path: Path) -> None:
-    def older(one: Event) -> list[Event]:
-        if one.kind in ROWS_V2:
-            one = dataclasses.replace(one, kind=one.kind - 7, body=one.body[:8] + one.body[10:])
-        return [one]
+    def older(event: Event) -> list[Event]:
+        if event.kind in ROWS_V2:
+            event = dataclasses.replace(event, kind=event.kind - 7, body=event.body[:8] + event.body[10:])
+        return [event]
 
     part = rewritten("mysql-types", path, older)
     assert mutations(path, part, "mysql-types") == logs.log("mysql-types").expected["mutations"]
@@ -84,10 +84,10 @@ def test_rows_of_version_1_mean_the_same(path: Path) -> None:
 @pytest.mark.parametrize("identity", [1, 0xFFFFFF + 1, (1 << 48) - 1])
 @pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain"])
 def test_one_table_id_for_two_shapes_one_after_the_other(name: str, identity: int, path: Path) -> None:
-    def same_id(one: Event) -> list[Event]:
-        if one.kind in (EventType.TABLE_MAP, *ROWS):
-            one = dataclasses.replace(one, body=identity.to_bytes(6, "little") + one.body[6:])
-        return [one]
+    def same_id(event: Event) -> list[Event]:
+        if event.kind in (EventType.TABLE_MAP, *ROWS):
+            event = dataclasses.replace(event, body=identity.to_bytes(6, "little") + event.body[6:])
+        return [event]
 
     part = rewritten(name, path, same_id)
     assert mutations(path, part, name) == logs.log(name).expected["mutations"]
@@ -108,7 +108,7 @@ def test_offsets_beyond_4_gib(name: str, path: Path) -> None:
     part = Slice(path.name, start, stop, 0, True)
     assert mutations(path, part, name) == logs.log(name).expected["mutations"]
     emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
-    offsets = [row["offset"] for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+    offsets = [row["offset"] for item in emitted if isinstance(item, Mutations) for row in item.batch.to_pylist()]
     assert start < min(offsets) < max(offsets) < stop
     limits = list(transaction_boundaries(FileTransport(path), part))
     assert limits[0].start_offset >= start
@@ -118,8 +118,8 @@ def test_offsets_beyond_4_gib(name: str, path: Path) -> None:
 @pytest.mark.parametrize("kind", [1, 99, 173, 255])
 def test_an_unknown_event_stops_the_reading_unless_it_may_be_ignored(kind: int, path: Path) -> None:
     def foreign(flags: int) -> Callable[[Event], list[Event]]:
-        def add(one: Event) -> list[Event]:
-            return [Event(0, kind, 1, flags, b"something new"), one] if one.kind == EventType.XID else [one]
+        def add(event: Event) -> list[Event]:
+            return [Event(0, kind, 1, flags, b"something new"), event] if event.kind == EventType.XID else [event]
 
         return add
 
@@ -135,26 +135,26 @@ def test_rows_in_pieces_are_refused_by_name_before_any_of_them_is_passed_over(fl
     """PARTIAL_ROW_DATA_EVENT of MariaDB 12.3 (knowledge base): how many pieces, which, flags, the size of the whole."""
     numbers = count(1)
 
-    def in_pieces(one: Event) -> list[Event]:
-        if one.kind not in ROWS or next(numbers) != 2:
-            return [one]
-        half = len(one.body) // 2
-        whole = b"\1" + len(one.body).to_bytes(8, "little")
+    def in_pieces(event: Event) -> list[Event]:
+        if event.kind not in ROWS or next(numbers) != 2:
+            return [event]
+        half = len(event.body) // 2
+        whole = b"\1" + len(event.body).to_bytes(8, "little")
         heads = (struct.pack("<II", 2, 1) + whole, struct.pack("<II", 2, 2) + b"\0")
-        pieces = zip(heads, (one.body[:half], one.body[half:]), strict=True)
-        return [Event(one.timestamp, EventType.PARTIAL_ROW_DATA, 1, flags, head + piece) for head, piece in pieces]
+        pieces = zip(heads, (event.body[:half], event.body[half:]), strict=True)
+        return [Event(event.timestamp, EventType.PARTIAL_ROW_DATA, 1, flags, head + piece) for head, piece in pieces]
 
     part = rewritten("mariadb-plain", path, in_pieces)
-    found: list[Emitted] = []
+    emitted: list[Emitted] = []
     with pytest.raises(UnsupportedEvent, match=r"rewritten\.000001:\d+: .*PARTIAL_ROW_DATA_EVENT") as refused:
-        found.extend(read(FileTransport(path), part, lambda _, table: table == "t"))
+        emitted.extend(read(FileTransport(path), part, lambda _, table: table == "t"))
     assert "binlog_row_event_fragment_threshold" in refused.value.remedy
 
 
 @pytest.mark.parametrize("kind", [EventType.INCIDENT, EventType.START_ENCRYPTION])
 def test_no_flag_makes_a_known_event_one_to_step_over(kind: EventType, path: Path) -> None:
-    def add(one: Event) -> list[Event]:
-        return [Event(0, kind, 1, IGNORABLE, b"\1\0\0"), one] if one.kind == EventType.XID else [one]
+    def add(event: Event) -> list[Event]:
+        return [Event(0, kind, 1, IGNORABLE, b"\1\0\0"), event] if event.kind == EventType.XID else [event]
 
     part = rewritten("mysql-plain", path, add)
     with pytest.raises(UnsupportedEvent):
@@ -194,7 +194,7 @@ def test_there_is_no_annotation_without_the_setting() -> None:
 
 def _refused(name: str, path: Path, kind: EventType, change: Callable[[bytes], bytes]) -> None:
     part = rewritten(
-        name, path, lambda one: [dataclasses.replace(one, body=change(one.body)) if one.kind == kind else one]
+        name, path, lambda event: [dataclasses.replace(event, body=change(event.body)) if event.kind == kind else event]
     )
     with pytest.raises(CorruptEvent, match=rf"{path.name}:\d+:"):
         mutations(path, part, name)
@@ -213,12 +213,12 @@ def test_a_tag_that_isnt_ascii_is_refused(path: Path) -> None:
 
 def _offsets_of_rows(path: Path) -> list[int]:
     parts, _ = events(path.read_bytes())
-    ends = accumulate((HEADER.size + len(one.body) + 4 for one in parts), initial=4)
-    return [offset for offset, one in zip(ends, parts, strict=False) if one.kind in ROWS]
+    ends = accumulate((HEADER.size + len(part.body) + 4 for part in parts), initial=4)
+    return [offset for offset, part in zip(ends, parts, strict=False) if part.kind in ROWS]
 
 
 def _offsets_decoded(emitted: list[Emitted]) -> set[int]:
-    return {at for one in emitted if isinstance(one, Mutations) for at in one.batch.column("offset").to_pylist()}
+    return {at for item in emitted if isinstance(item, Mutations) for at in item.batch.column("offset").to_pylist()}
 
 
 @pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain"])
@@ -226,14 +226,14 @@ def test_of_the_events_before_a_statement_that_cannot_be_read_one_and_the_last_a
     """Six events of rows stand before an ALTER TABLE, two behind it: what is in order behind the last is decoded."""
     numbers = count()
 
-    def cut(one: Event) -> list[Event]:
-        is_wrong = one.kind in ROWS and next(numbers) in (1, 3, 4, 7)
-        return [dataclasses.replace(one, body=one.body[:-8]) if is_wrong else one]
+    def cut(event: Event) -> list[Event]:
+        is_wrong = event.kind in ROWS and next(numbers) in (1, 3, 4, 7)
+        return [dataclasses.replace(event, body=event.body[:-8]) if is_wrong else event]
 
     part = rewritten(name, path, cut)
     emitted = list(read(FileTransport(path), part, lambda _, table: table == "t"))
     offsets = _offsets_of_rows(path)
-    assert [one.offset for one in emitted if isinstance(one, Stopped)] == [offsets[at] for at in (1, 4, 7)]
+    assert [item.offset for item in emitted if isinstance(item, Stopped)] == [offsets[at] for at in (1, 4, 7)]
     assert _offsets_decoded(emitted) == {offsets[at] for at in (0, 5, 6)}
 
 
@@ -255,12 +255,12 @@ def test_bytes_that_are_no_text_stop_their_table(name: str, wrong: bytes, path: 
     """With the place in the log and the column's name; never as a question mark, and never shown."""
     euro = "€".encode()
 
-    def change(one: Event) -> list[Event]:
-        return [dataclasses.replace(one, body=one.body.replace(euro, wrong)) if one.kind in ROWS else one]
+    def change(event: Event) -> list[Event]:
+        return [dataclasses.replace(event, body=event.body.replace(euro, wrong)) if event.kind in ROWS else event]
 
     part = rewritten(name, path, change)
     emitted = list(read(FileTransport(path), part, lambda _, table: table == "t"))
-    stops = [one for one in emitted if isinstance(one, Stopped)]
+    stops = [item for item in emitted if isinstance(item, Stopped)]
     assert (stops[0].file, stops[0].offset) == (path.name, _offsets_of_rows(path)[0])
     assert _offsets_decoded(emitted).isdisjoint(stop.offset for stop in stops)
     assert all("'v'" in stop.reason and stop.remedy for stop in stops)

@@ -32,19 +32,19 @@ def everything(path: Path) -> list[Emitted]:
 
 def rows_of(emitted: list[Emitted]) -> dict[str, pa.Table]:
     """By table, without the places in the log."""
-    found: dict[str, list[pa.RecordBatch]] = {}
-    for one in emitted:
-        if isinstance(one, Mutations):
-            told = one.batch.select(["op", "gtid", "before", "after"])
-            found.setdefault(f"{one.name} {one.columns} {one.key}", []).append(told)
-    return {name: pa.Table.from_batches(batches) for name, batches in found.items()}
+    by_table: dict[str, list[pa.RecordBatch]] = {}
+    for item in emitted:
+        if isinstance(item, Mutations):
+            images = item.batch.select(["op", "gtid", "before", "after"])
+            by_table.setdefault(f"{item.name} {item.columns} {item.key}", []).append(images)
+    return {name: pa.Table.from_batches(batches) for name, batches in by_table.items()}
 
 
 def statements_of(emitted: list[Emitted]) -> list[tuple[object, ...]]:
     return [
-        (one.text, one.database, one.sql_mode, one.server_charset, one.error, one.has_xid, one.gtid, one.session)
-        for one in emitted
-        if isinstance(one, Statement)
+        (it.text, it.database, it.sql_mode, it.server_charset, it.error, it.has_xid, it.gtid, it.session)
+        for it in emitted
+        if isinstance(it, Statement)
     ]
 
 

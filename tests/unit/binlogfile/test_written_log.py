@@ -213,7 +213,7 @@ def test_the_readmes_index_is_as_fresh_as_the_log_whatever_is_killed(tmp_path: P
     script, index = tmp_path / "index.py", tmp_path / "index.sqlite"
     script.write_text(program)
 
-    def found(words: str) -> list[int]:
+    def places_of(words: str) -> list[int]:
         try:
             with sqlite3.connect(f"file:{index}?mode=ro", uri=True) as reading:
                 query = "SELECT rowid FROM posts WHERE posts MATCH ? ORDER BY rowid"
@@ -228,18 +228,18 @@ def test_the_readmes_index_is_as_fresh_as_the_log_whatever_is_killed(tmp_path: P
         fill(log)
         running = started()
         try:
-            until(lambda: found("eins") == [1])
+            until(lambda: places_of("eins") == [1])
             with log.transaction() as transaction:
                 transaction.insert(POSTS, [post(number, "Replikation", f"row {number}") for number in (3, 4, 5)])
-            until(lambda: found("repl*") == [3, 4, 5])
+            until(lambda: places_of("repl*") == [3, 4, 5])
             running.kill()
             running.wait()
             with log.transaction() as transaction:
                 transaction.delete(POSTS, [post(4, "Replikation", "row 4")])
                 transaction.update(POSTS, [(post(1, "eins"), post(6, "uno"))])
             running = started()
-            until(lambda: found("uno") == [6])
-            assert (found("repl*"), found("eins"), found("zwei")) == ([3, 5], [], [])
+            until(lambda: places_of("uno") == [6])
+            assert (places_of("repl*"), places_of("eins"), places_of("zwei")) == ([3, 5], [], [])
         finally:
             running.kill()
             running.wait()

@@ -117,8 +117,8 @@ def test_where_an_unexpected_error_came_from(tmp_path: Path, options: list[str],
 def test_a_quiet_report_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(quiet=True)
     report.say("a line")
-    with report.progress("copied") as told:
-        told(1, 2)
+    with report.progress("copied") as progress:
+        progress(1, 2)
     assert capsys.readouterr().err == ""
 
 

@@ -87,9 +87,9 @@ def test_wrong_use_ends_with_2(
     run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     assert run("sql", *arguments) == 2
-    told = capsys.readouterr()
-    assert said in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert said in output.err
+    assert output.out == ""
 
 
 def test_files_that_are_gone_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,25 +152,25 @@ def test_the_prompt_goes_on_after_an_error(
 
     monkeypatch.setattr("builtins.input", answer)
     Prompt(open_lake(yaml), "table").ask()
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert asked[:5] == ["lake=> ", "lake=> ", "lake=> ", "   ... ", "lake=> "]
-    assert "       3\n(1 row)" in told.out
-    assert "│ note   │ string │" in told.out
-    assert "No field named nothing" in told.err
-    assert "there is no command \\nothing" in told.err
-    assert "there is no table orders; did you mean shop.orders?" in told.err
+    assert "       3\n(1 row)" in output.out
+    assert "│ note   │ string │" in output.out
+    assert "No field named nothing" in output.err
+    assert "there is no command \\nothing" in output.err
+    assert "there is no table orders; did you mean shop.orders?" in output.err
     assert (tmp_path / "binlake" / "sql_history").stat().st_mode & 0o777 == 0o600
 
 
 def test_commands_of_the_prompt(yaml: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompt = Prompt(open_lake(yaml), "table")
     prompt.run("\\d\n\\versions\n\\at 1970-01-01T01:30\n\\at\n\\?\n")
-    told = capsys.readouterr().out
-    assert "│ shop.orders   │ 1             │" in told
-    assert "binlog.000001:2000" in told
-    assert "batch 1, with all" in told
-    assert "batch 2, with all" in told
-    assert "\\d TABLE" in told
+    output = capsys.readouterr().out
+    assert "│ shop.orders   │ 1             │" in output
+    assert "binlog.000001:2000" in output
+    assert "batch 1, with all" in output
+    assert "batch 2, with all" in output
+    assert "\\d TABLE" in output
 
 
 @pytest.mark.parametrize(

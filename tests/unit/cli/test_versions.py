@@ -52,14 +52,14 @@ def yaml(tmp_path: Path, metadata: Metadata) -> str:
     return str(path)
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = command_line.run(["versions", *arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
 
 def test_versions_as_json(yaml: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = told(capsys, "--config", yaml, "--json")
+    code, out, _ = outcome(capsys, "--config", yaml, "--json")
     versions = json.loads(out)["versions"]
     assert (code, len(versions)) == (0, 3)
     assert versions[1] == {
@@ -75,12 +75,12 @@ def test_versions_as_json(yaml: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_batch_is_pinned_and_given_back(yaml: str, metadata: Metadata, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = told(capsys, "pin", "2", "--config", yaml, "--name", "month_end", "--why", "audit", "--who", "me")
+    code, out, _ = outcome(capsys, "pin", "2", "--config", yaml, "--name", "month_end", "--why", "audit", "--who", "me")
     assert (code, out) == (0, "batch 2 is kept as month_end: 1 table at binlog.000001:200\n")
     (pin,) = pins.read(metadata)
     assert (pin.name, pin.batch, pin.who, pin.why) == ("month_end", 2, "me", "audit")
-    assert "month_end" in told(capsys, "--config", yaml)[1]
-    assert told(capsys, "--config", yaml, "unpin", "month_end")[0] == 0
+    assert "month_end" in outcome(capsys, "--config", yaml)[1]
+    assert outcome(capsys, "--config", yaml, "unpin", "month_end")[0] == 0
     assert pins.read(metadata) == []
 
 
@@ -99,7 +99,7 @@ def test_what_cant_be_pinned(
 ) -> None:
     pins.pin(metadata, 2, "kept", Reason("me", "for a test"))
     table_versions.note_readable_since(metadata, NAME, 2)
-    code, _, err = told(capsys, *arguments, "--config", yaml)
+    code, _, err = outcome(capsys, *arguments, "--config", yaml)
     assert code == 2
     assert said in err
     assert "→" in err
@@ -115,7 +115,7 @@ def test_who_removes_files_while_a_batch_is_pinned_is_seen(
         append(self, name, rows)
 
     monkeypatch.setattr(Metadata, "append", overtaken)
-    code, _, err = told(capsys, "pin", "2", "--name", "late", "--why", "w", "--config", yaml)
+    code, _, err = outcome(capsys, "pin", "2", "--name", "late", "--why", "w", "--config", yaml)
     assert code == 2
     assert "batch 2 can't be read any more" in err
     assert pins.read(metadata) == []

@@ -132,11 +132,11 @@ def test_system_databases_are_never_included(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, change: tuple[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError) as found:
+    with pytest.raises(ConfigurationError) as caught:
         config.load(write(tmp_path, WHOLE.replace(*change)))
-    assert said in str(found.value)
-    assert "shop.yaml" in str(found.value)
-    assert found.value.exit_code == 2
+    assert said in str(caught.value)
+    assert "shop.yaml" in str(caught.value)
+    assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "source: [", "just text"])
@@ -156,10 +156,10 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
 def test_what_no_value_can_be_is_told_with_its_place(tmp_path: Path, value: bytes, said: str) -> None:
     path = tmp_path / "shop.yaml"
     path.write_bytes(b"tables: {include: [%s]}" % value)
-    with pytest.raises(ConfigurationError, match=said) as found:
+    with pytest.raises(ConfigurationError, match=said) as caught:
         config.load(path)
-    assert re.search("column 20|position 2[0-9]", str(found.value))
-    str(found.value).encode()
+    assert re.search("column 20|position 2[0-9]", str(caught.value))
+    str(caught.value).encode()
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

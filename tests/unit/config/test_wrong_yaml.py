@@ -102,7 +102,7 @@ def named(text: str) -> str:
     return text.replace("\n", "; ")[:60]
 
 
-@pytest.mark.parametrize(("old", "new", "line", "key", "words"), WRONG, ids=[named(one[1]) or one[0] for one in WRONG])
+@pytest.mark.parametrize(("old", "new", "line", "key", "words"), WRONG, ids=[named(row[1]) or row[0] for row in WRONG])
 def test_a_message_names_line_and_key_and_what_is_wanted(
     tmp_path: Path, old: str, new: str, line: int, key: str, words: str
 ) -> None:
@@ -117,9 +117,9 @@ def test_a_message_names_line_and_key_and_what_is_wanted(
 
 def refused(path: Path, text: str) -> str:
     path.write_text(text)
-    with pytest.raises(ConfigurationError) as found:
+    with pytest.raises(ConfigurationError) as caught:
         config.load(path)
-    return str(found.value)
+    return str(caught.value)
 
 
 def test_every_wrong_key_has_a_line(tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ def test_a_merge_key_may_stand_beside_what_it_is_to_be_replaced_by(tmp_path: Pat
 def test_a_file_of_feeds_is_read_alike(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
     file = tmp_path / "feeds.yaml"
     file.write_text(f"feeds:\n{FEED}".replace(old, new))
-    with pytest.raises(ConfigurationError) as found:
+    with pytest.raises(ConfigurationError) as caught:
         feeds_file.feeds_of(file)
-    assert f"line {line}" in str(found.value)
-    assert words in str(found.value)
+    assert f"line {line}" in str(caught.value)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

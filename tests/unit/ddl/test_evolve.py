@@ -93,9 +93,9 @@ def test_changes_that_do_not_fit_the_shape_are_told(text: str) -> None:
 def test_if_not_exists_leaves_what_is_there() -> None:
     text = "ALTER TABLE t ADD COLUMN IF NOT EXISTS N DATETIME DEFAULT NOW(), ADD COLUMN IF NOT EXISTS a INT DEFAULT 3"
     assert names(after(text, flavour="mariadb")) == ["Id", "n", "x", "a"]
-    found = evolution(text, flavour="mariadb")
-    assert [(column.name, value) for column, value in found.fills] == [("a", "3")]
-    assert not found.unprovable
+    change = evolution(text, flavour="mariadb")
+    assert [(column.name, value) for column, value in change.fills] == [("a", "3")]
+    assert not change.unprovable
     assert evolution("ALTER TABLE t ADD COLUMN IF NOT EXISTS d DATETIME DEFAULT NOW()", flavour="mariadb").unprovable
 
 
@@ -155,9 +155,9 @@ def test_the_key_is_the_one_the_server_prefers(text: str, schema: TableSchema, k
     ],
 )
 def test_old_rows_get_a_constant(definition: str, default: str | None) -> None:
-    found = evolution(f"ALTER TABLE t ADD a {definition}")
-    assert [value for _, value in found.fills] == ([] if default is None else [default])
-    assert not found.unprovable
+    change = evolution(f"ALTER TABLE t ADD a {definition}")
+    assert [value for _, value in change.fills] == ([] if default is None else [default])
+    assert not change.unprovable
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_what_is_no_constant_is_said(definition: str) -> None:
     ],
 )
 def test_a_date_that_no_calendar_has_is_told_apart(definition: str, text: str) -> None:
-    found = evolution(f"ALTER TABLE t ADD a {definition}")
-    assert not found.unprovable
-    assert [fill for _, fill in found.fills] == [text]
-    assert "'a'" in found.impossible[0]
+    change = evolution(f"ALTER TABLE t ADD a {definition}")
+    assert not change.unprovable
+    assert [fill for _, fill in change.fills] == [text]
+    assert "'a'" in change.impossible[0]
 
 
 def test_no_date_of_a_key_is_null_with_its_text_beside_it() -> None:
@@ -239,13 +239,13 @@ def test_no_date_of_a_key_is_null_with_its_text_beside_it() -> None:
     ],
 )
 def test_old_rows_get_the_time_of_the_statement(definition: str, text: str) -> None:
-    found = evolution(f"ALTER TABLE t ADD a {definition}", session=TOLD)
-    assert (found.unprovable, found.impossible) == ((), ())
-    assert [fill for _, fill in found.fills] == [text]
+    change = evolution(f"ALTER TABLE t ADD a {definition}", session=TOLD)
+    assert (change.unprovable, change.impossible) == ((), ())
+    assert [fill for _, fill in change.fills] == [text]
 
 
 @pytest.mark.parametrize(
-    ("definition", "untold"),
+    ("definition", "unknown"),
     [
         ("TIMESTAMP DEFAULT NOW()", {"began": None}),
         ("TIMESTAMP DEFAULT NOW()", {"began": 0}),
@@ -260,8 +260,8 @@ def test_old_rows_get_the_time_of_the_statement(definition: str, text: str) -> N
         ("DATETIME DEFAULT (NOW())", {}),
     ],
 )
-def test_a_time_that_is_not_told_is_not_guessed(definition: str, untold: dict[str, Any]) -> None:
-    session = replace(TOLD, **untold)
+def test_a_time_that_is_not_told_is_not_guessed(definition: str, unknown: dict[str, Any]) -> None:
+    session = replace(TOLD, **unknown)
     [reason] = evolution(f"ALTER TABLE t ADD a {definition}", session=session, flavour="mariadb").unprovable
     assert "'a'" in reason
 
@@ -269,11 +269,11 @@ def test_a_time_that_is_not_told_is_not_guessed(definition: str, untold: dict[st
 def test_null_becomes_the_time_in_a_timestamp_that_is_not_null() -> None:
     schema = TableSchema((KEYED.columns[0], Column("a", "timestamp", fraction=3)), ("Id",), "primary")
     for sql_mode in (0, STRICT_TRANS_TABLES):
-        found = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3)", schema, session=TOLD, sql_mode=sql_mode)
-        assert not found.unprovable
-        assert [(column.name, text) for column, text in found.fills] == [("a", "2020-01-01 00:00:00.123")]
-        untold = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3) NOT NULL", schema, sql_mode=sql_mode)
-        assert "NULL" in untold.unprovable[0]
+        change = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3)", schema, session=TOLD, sql_mode=sql_mode)
+        assert not change.unprovable
+        assert [(column.name, text) for column, text in change.fills] == [("a", "2020-01-01 00:00:00.123")]
+        not_null = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3) NOT NULL", schema, sql_mode=sql_mode)
+        assert "NULL" in not_null.unprovable[0]
     assert not evolution("ALTER TABLE t MODIFY a TIMESTAMP(3) NULL", schema, session=TOLD).fills
 
 
@@ -308,9 +308,9 @@ def test_empty_strings_are_null_where_mariadb_says_so() -> None:
     ],
 )
 def test_every_value_is_traced_to_its_column(clauses: str, columns: str, origins: str) -> None:
-    found = evolution(f"ALTER TABLE t {clauses}")
-    assert names(found.after) == columns.split()
-    assert [origin or "-" for origin in found.origins] == origins.split()
+    change = evolution(f"ALTER TABLE t {clauses}")
+    assert names(change.after) == columns.split()
+    assert [origin or "-" for origin in change.origins] == origins.split()
 
 
 def test_what_was_excluded_stays_out_or_is_read_anew() -> None:
@@ -336,12 +336,12 @@ def test_what_was_excluded_stays_out_or_is_read_anew() -> None:
     ],
 )
 def test_values_that_may_be_others_are_said(clauses: str, sql_mode: int, proved: bool) -> None:
-    found = evolution(f"ALTER TABLE t {clauses}", UNKEYED, sql_mode=sql_mode)
-    assert (found.unprovable == ()) == proved
+    change = evolution(f"ALTER TABLE t {clauses}", UNKEYED, sql_mode=sql_mode)
+    assert (change.unprovable == ()) == proved
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "kept"),
     [
         ("TEXT CHARACTER SET utf8mb3", True),
         ("CHAR(9) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin", True),
@@ -350,9 +350,9 @@ def test_values_that_may_be_others_are_said(clauses: str, sql_mode: int, proved:
         ("VARBINARY(27)", False),
     ],
 )
-def test_what_became_of_invalid_text_is_told_in_the_same_character_set_alone(kind: str, told: bool) -> None:
+def test_what_became_of_invalid_text_is_told_in_the_same_character_set_alone(kind: str, kept: bool) -> None:
     schema = TableSchema((*KEYED.columns, Column("v", "varchar", length=9, charset="utf8mb3")), KEYED.key, "primary")
-    assert (evolution(f"ALTER TABLE t MODIFY v {kind}", schema).reencoded == ()) == told
+    assert (evolution(f"ALTER TABLE t MODIFY v {kind}", schema).reencoded == ()) == kept
     assert not evolution("ALTER TABLE t DROP v, ADD v BLOB", schema).reencoded
 
 
@@ -381,15 +381,15 @@ def test_generated_columns_are_computed_anew_from_what_changes(clauses: str, ane
         " size VARCHAR(9) AS (CONCAT(v, 'A')) VIRTUAL, `sum` INT AS (n + 1) STORED,"
         " chain INT AS (same + `sum`) VIRTUAL)"
     )
-    found = [why.split("'")[1] for why in evolution(f"ALTER TABLE t {clauses}", schema).unprovable]
-    assert sorted(found) == sorted(anew.split())
+    unprovable = [why.split("'")[1] for why in evolution(f"ALTER TABLE t {clauses}", schema).unprovable]
+    assert sorted(unprovable) == sorted(anew.split())
 
 
 def test_a_shape_comes_back_from_json() -> None:
     text = "CREATE TABLE t (a INT(5) ZEROFILL, b FLOAT(7,3), c ENUM('x') NOT NULL, UNIQUE (c), KEY (b)) CHARSET latin1"
     schema = created(text)
-    found = loads(TableSchema, dumps(schema))
-    assert (found, found.indexes, found.fingerprint) == (schema, schema.indexes, schema.fingerprint)
+    loaded = loads(TableSchema, dumps(schema))
+    assert (loaded, loaded.indexes, loaded.fingerprint) == (schema, schema.indexes, schema.fingerprint)
     assert replace(schema, indexes=()).fingerprint == schema.fingerprint
 
 

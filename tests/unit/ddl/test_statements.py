@@ -286,7 +286,7 @@ def test_what_leaves_a_keyed_table_as_it_is(text: str) -> None:
     ],
 )
 def test_how_mariadb_stores_a_column_is_nothing_to_its_shape(compressed: str, plain: str) -> None:
-    created, expected = (parse(f"CREATE TABLE t ({one})", flavour="mariadb").changes for one in (compressed, plain))
+    created, expected = (parse(f"CREATE TABLE t ({kind})", flavour="mariadb").changes for kind in (compressed, plain))
     assert isinstance(created[0], statements.CreateTable)
     assert created == expected
     [stopped] = parse("CREATE TABLE t (a TEXT COMPRESSED)").changes
@@ -486,7 +486,7 @@ def test_rows_that_come_with_a_table_tell_that_all_is_written_out() -> None:
     text = "CREATE TABLE t (a TIMESTAMP NOT NULL, b TIMESTAMP NULL DEFAULT NULL) START TRANSACTION"
     [change] = parse(text, session=Session()).changes
     assert isinstance(change, statements.CreateTable)
-    assert [(one.nullable, one.default_is_expression) for one in change.schema.columns] == [
+    assert [(column.nullable, column.default_is_expression) for column in change.schema.columns] == [
         (False, False),
         (True, False),
     ]

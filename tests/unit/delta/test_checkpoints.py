@@ -57,9 +57,9 @@ def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(tmp_path: Path, mo
     commits(table, [[info(0), add()] for _ in range(8)])
     newest = DeltaTable(str(table))
     assert newest.version() % 10 == 0
-    told = tombstones(table)
-    assert told > {old[0]["add"]["path"], first}, "who looks for files that may go must leave these"
-    assert len(told) < 2 + 8
+    removed = tombstones(table)
+    assert removed > {old[0]["add"]["path"], first}, "who looks for files that may go must leave these"
+    assert len(removed) < 2 + 8
     there = {uri.rpartition("/")[2] for uri in newest.file_uris()}
     assert len(there) == 4 + 8
     assert {file["add"]["path"] for file in (*old[1:], brief[-1])} < there

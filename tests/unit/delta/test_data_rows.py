@@ -29,13 +29,13 @@ def test_from_every_row_on_what_is_marked_is_left_out_and_nothing_is_told_twice(
     mark(path, first_id=5, row=2)
     log = DeltaTable(path)
     whole = list(data_rows.read(log, path, FIELDS, 0))
-    told = [row["id"] for rows, _ in whole for row in rows.to_pylist()]
-    assert sorted(told) == [*range(7), *range(8, 15)]
+    ids = [row["id"] for rows, _ in whole for row in rows.to_pylist()]
+    assert sorted(ids) == [*range(7), *range(8, 15)]
     assert {row["id"] for rows, _ in whole for row in rows.to_pylist() if row["later"]} == set(range(10, 15))
     assert whole[-1][1] == 15, "what is hidden counts"
     for passed in range(16):
         rest = [row["id"] for rows, _ in data_rows.read(log, path, FIELDS, passed) for row in rows.to_pylist()]
-        assert rest == told[len(told) - len(rest) :]
+        assert rest == ids[len(ids) - len(rest) :]
         assert 15 - passed - len(rest) in (0, 1)
 
 
@@ -43,7 +43,7 @@ def mark(path: str, *, first_id: int, row: int) -> None:
     log = DeltaTable(path)
     adds = delta_actions.added(path, log.version(), [name.rpartition("/")[2] for name in log.file_uris()])
     assert adds
-    (add,) = (one for one in adds.values() if json.loads(one["stats"])["minValues"]["id"] == first_id)
+    (add,) = (add for add in adds.values() if json.loads(add["stats"])["minValues"]["id"] == first_id)
     (vector,) = deletion_vectors.write(path, [BitMap64([row])])
     removed = {"path": add["path"], "dataChange": True, "partitionValues": {}, "size": add["size"]}
     again = {**add, "partitionValues": {}, "dataChange": True, "deletionVector": vector}
@@ -68,7 +68,7 @@ def test_parts_are_bounded_and_a_column_is_found_by_its_name_in_the_files(
     ]  # fmt: skip
     (tmp_path / "_delta_log").mkdir()
     delta_actions.create(str(tmp_path), actions)
-    found = list(data_rows.read(DeltaTable(str(tmp_path)), str(tmp_path), FIELDS[:1], 5))
-    assert [(rows["id"].to_pylist(), passed) for rows, passed in found] == [([5], 6), ([6, 7, 8, 9], 10)]
+    batches = list(data_rows.read(DeltaTable(str(tmp_path)), str(tmp_path), FIELDS[:1], 5))
+    assert [(rows["id"].to_pylist(), passed) for rows, passed in batches] == [([5], 6), ([6, 7, 8, 9], 10)]
     with pytest.raises(KeyError):
         list(data_rows.read(DeltaTable(str(tmp_path)), str(tmp_path), FIELDS, 0))

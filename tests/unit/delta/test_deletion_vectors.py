@@ -25,9 +25,9 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory) -> No
     @settings(deadline=None)  # it writes files
     @given(ROWS)
     def holds(sets: list[set[int]]) -> None:
-        told = deletion_vectors.write(folder, [BitMap64(rows) for rows in sets])
-        assert [set(deletion_vectors.read(folder, one)) for one in told] == sets
-        assert [one["cardinality"] for one in told] == [len(rows) for rows in sets]
+        descriptors = deletion_vectors.write(folder, [BitMap64(rows) for rows in sets])
+        assert [set(deletion_vectors.read(folder, descriptor)) for descriptor in descriptors] == sets
+        assert [descriptor["cardinality"] for descriptor in descriptors] == [len(rows) for rows in sets]
 
     holds()
 
@@ -50,17 +50,17 @@ def test_a_vector_inside_of_the_log(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_told(tmp_path: Path, damage: Any) -> None:
-    (told,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 2, 3])])
+    (descriptor,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 2, 3])])
     (file,) = tmp_path.glob("deletion_vector_*.bin")
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(LakeError, match="damaged"):
-        deletion_vectors.read(str(tmp_path), told)
+        deletion_vectors.read(str(tmp_path), descriptor)
 
 
 def test_a_vector_of_another_number_of_rows_is_told(tmp_path: Path) -> None:
-    (told,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 2, 3])])
+    (descriptor,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 2, 3])])
     with pytest.raises(LakeError, match="holds 3 rows, 4 were noted"):
-        deletion_vectors.read(str(tmp_path), {**told, "cardinality": 4})
+        deletion_vectors.read(str(tmp_path), {**descriptor, "cardinality": 4})
 
 
 def test_others_read_what_is_marked(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_others_read_what_is_marked(tmp_path: Path) -> None:
             first = json.loads(add["stats"])["minValues"]["id"]
             vector = add.get("deletionVector")
             rows_before = deletion_vectors.read(path, vector) if vector else BitMap64()
-            (told,) = deletion_vectors.write(path, [rows_before | BitMap64([turn])])
+            (descriptor,) = deletion_vectors.write(path, [rows_before | BitMap64([turn])])
             gone.add(first + turn)
             removed = {"path": add["path"], "dataChange": True, "partitionValues": {}, "size": add["size"]}
             actions += [
                 {"remove": {**removed, **({"deletionVector": vector} if vector else {})}},
-                {"add": {**add, "partitionValues": {}, "dataChange": True, "deletionVector": told}},
+                {"add": {**add, "partitionValues": {}, "dataChange": True, "deletionVector": descriptor}},
             ]
         delta_actions.commit(log, path, actions)
         log = DeltaTable(path)
@@ -112,4 +112,4 @@ def test_base85_of_others_agrees() -> None:
     digits = base64.b85encode(data).decode()
     ours = deletion_vectors._to_z85(data)
     alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    assert [deletion_vectors._Z85.index(one) for one in ours] == [alphabet.index(one) for one in digits]
+    assert [deletion_vectors._Z85.index(digit) for digit in ours] == [alphabet.index(digit) for digit in digits]

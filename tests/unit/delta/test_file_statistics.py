@@ -15,13 +15,13 @@ from binlake.delta.file_statistics import INDEXED, Statistics
 DIGITS = Context(prec=38)
 
 
-def told(*columns: pa.Array) -> dict[str, Any]:
+def statistics_of(*columns: pa.Array) -> dict[str, Any]:
     """Of several batches, one for each of the columns given."""
     statistics = Statistics()
     for column in columns:
         statistics.add(pa.record_batch([column], names=["c"]))
-    found: dict[str, Any] = json.loads(statistics.text())
-    return found
+    stored: dict[str, Any] = json.loads(statistics.text())
+    return stored
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def told(*columns: pa.Array) -> dict[str, Any]:
     ],
 )
 def test_bounds(values: list[Any], kind: pa.DataType, lowest: object, highest: object) -> None:
-    found = told(pa.array(values, kind))
-    assert (found["minValues"], found["maxValues"]) == ({"c": lowest}, {"c": highest})
-    assert found["numRecords"] == len(values)
-    assert found["nullCount"] == {"c": values.count(None)}
+    stored = statistics_of(pa.array(values, kind))
+    assert (stored["minValues"], stored["maxValues"]) == ({"c": lowest}, {"c": highest})
+    assert stored["numRecords"] == len(values)
+    assert stored["nullCount"] == {"c": values.count(None)}
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_bounds(values: list[Any], kind: pa.DataType, lowest: object, highest: o
     ],
 )
 def test_a_bound_that_cant_be_told_is_left_out(value: object, kind: pa.DataType) -> None:
-    found = told(pa.array([value], kind))
-    assert found["maxValues"] == {}
-    assert set(found["minValues"]) == {"c"}
+    stored = statistics_of(pa.array([value], kind))
+    assert stored["maxValues"] == {}
+    assert set(stored["minValues"]) == {"c"}
 
 
 def test_decimals_keep_all_their_digits() -> None:
@@ -78,13 +78,14 @@ def test_decimals_keep_all_their_digits() -> None:
 
 def test_texts_are_compared_by_their_bytes() -> None:
     """In UTF-16 the first would be the greater."""
-    found = told(pa.array(["\uffff", "\U00010000"]))
-    assert (found["minValues"], found["maxValues"]) == ({"c": "\uffff"}, {"c": "\U00010000"})
+    stored = statistics_of(pa.array(["\uffff", "\U00010000"]))
+    assert (stored["minValues"], stored["maxValues"]) == ({"c": "\uffff"}, {"c": "\U00010000"})
 
 
 def test_bounds_of_many_batches() -> None:
-    found = told(pa.array([5, 9]), pa.array([None, 7], pa.int64()), pa.array([None], pa.int64()), pa.array([2]))
-    assert (found["minValues"], found["maxValues"], found["nullCount"]) == ({"c": 2}, {"c": 9}, {"c": 2})
+    columns = ([5, 9], [None, 7], [None], [2])
+    stored = statistics_of(*(pa.array(values, pa.int64()) for values in columns))
+    assert (stored["minValues"], stored["maxValues"], stored["nullCount"]) == ({"c": 2}, {"c": 9}, {"c": 2})
 
 
 def test_beyond_the_indexed_columns_whole_numbers_alone_are_told() -> None:

@@ -198,14 +198,14 @@ def test_keys_of_each_type(tmp_path: Path, writer: str, key: Column, inside: lis
     schema = shape(key)
     table = (our_lake if writer == "ours" else lake)(tmp_path, schema, ids(*inside))
     for value in inside:
-        found = ranges_to_search(table, schema, [staged(tmp_path, schema, *inserted({"id": value}))])
-        assert found
-        assert found[0]["id"][0] == found[0]["id"][1]
+        ranges = ranges_to_search(table, schema, [staged(tmp_path, schema, *inserted({"id": value}))])
+        assert ranges
+        assert ranges[0]["id"][0] == ranges[0]["id"][1]
     not_in_files = [
         staged(tmp_path / str(number), schema, *inserted({"id": value})) for number, value in enumerate(outside)
     ]
-    told = ranges_to_search(table, schema, not_in_files)
-    assert told == () or (writer == "deltalake" and key in (WIDE, WHOLE)), "deltalake tells wide decimals as doubles"
+    ranges = ranges_to_search(table, schema, not_in_files)
+    assert ranges == () or (writer == "deltalake" and key in (WIDE, WHOLE)), "deltalake tells wide decimals as doubles"
 
 
 def our_lake(path: Path, schema: TableSchema, *data_files: Sequence[Row]) -> DeltaTable:
@@ -213,13 +213,13 @@ def our_lake(path: Path, schema: TableSchema, *data_files: Sequence[Row]) -> Del
     table = lake(path, schema)
     fields = pa.schema(pa.schema(table.schema()))
     for rows in data_files:
-        told = added_file(table.table_uri, pa.Table.from_pylist([{"v": 0, **row} for row in rows], schema=fields))
-        delta_actions.commit(table, str(path / "lake"), [{"add": told}])
+        added = added_file(table.table_uri, pa.Table.from_pylist([{"v": 0, **row} for row in rows], schema=fields))
+        delta_actions.commit(table, str(path / "lake"), [{"add": added}])
     return DeltaTable(str(path / "lake"))
 
 
 @pytest.mark.parametrize(
-    ("key", "told", "value"),
+    ("key", "stored", "value"),
     [
         (NTZ, "1999-12-31T23:59:05.123", at(5, 123999)),
         (MOMENT, "1999-12-31T23:59:05.123Z", at(5, 123999).replace(tzinfo=UTC)),
@@ -229,7 +229,7 @@ def our_lake(path: Path, schema: TableSchema, *data_files: Sequence[Row]) -> Del
         (WIDE, 1.2345678901234568e17, d("123456789012345678.9")),
     ],
 )
-def test_what_sparks_writer_cut_off_hides_no_row(tmp_path: Path, key: Column, told: object, value: object) -> None:
+def test_what_sparks_writer_cut_off_hides_no_row(tmp_path: Path, key: Column, stored: object, value: object) -> None:
     """Of a file with the one row. Spark tells a moment's milliseconds, of which the greatest isn't rounded up."""
     schema = shape(key)
     table = lake(tmp_path, schema)
@@ -237,7 +237,7 @@ def test_what_sparks_writer_cut_off_hides_no_row(tmp_path: Path, key: Column, to
     fields = pa.schema(pa.schema(table.schema()))
     add = added_file(path, pa.Table.from_pylist([{"id": value, "v": 0}], schema=fields))
     least = json.loads(add["stats"])["minValues"]["id"]
-    stats = {"numRecords": 1, "minValues": {"id": least}, "maxValues": {"id": told}, "nullCount": {"id": 0}}
+    stats = {"numRecords": 1, "minValues": {"id": least}, "maxValues": {"id": stored}, "nullCount": {"id": 0}}
     delta_actions.commit(table, path, [{"add": {**add, "stats": json.dumps(stats)}}])
     file = staged(tmp_path, schema, *inserted({"id": value}))
     assert ranges_to_search(DeltaTable(path), schema, [file])
@@ -248,20 +248,20 @@ def test_mariadbs_uuids_are_looked_for_by_their_text(tmp_path: Path) -> None:
     schema = shape(Column("id", "uuid"))
     table = our_lake(tmp_path, schema, ids(str(first)))
     in_log = shape(Column("id", "binary", length=16))
-    for value, found in ((first, True), (second, False)):
+    for value, is_searched in ((first, True), (second, False)):
         stored = STORED["uuid"][1](str(value))
         file = staged(tmp_path, in_log, *inserted({"id": stored}))
-        told = ranges_to_search(table, schema, [file])
-        assert told == (({"id": (str(value), str(value))},) if found else ())
+        ranges = ranges_to_search(table, schema, [file])
+        assert ranges == (({"id": (str(value), str(value))},) if is_searched else ())
 
 
 def test_the_nearest_texts_become_one_range(tmp_path: Path) -> None:
     keys = [f"customer-{number:06}" for number in (*range(0, MOST_RANGES * 10, 10), 500_000, 500_001)]
     table = lake(tmp_path, shape(NAME), *(ids(key) for key in keys))
-    found = ranges_to_search(table, shape(NAME), [staged(tmp_path, shape(NAME), *inserted(*ids(*keys)))])
-    assert found is not None
-    assert len(found) == MOST_RANGES
-    assert {"id": ("customer-500000", "customer-500001")} in found or {"id": (keys[-1], keys[-1])} in found
+    ranges = ranges_to_search(table, shape(NAME), [staged(tmp_path, shape(NAME), *inserted(*ids(*keys)))])
+    assert ranges is not None
+    assert len(ranges) == MOST_RANGES
+    assert {"id": ("customer-500000", "customer-500001")} in ranges or {"id": (keys[-1], keys[-1])} in ranges
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_in_sparks_words(key: Column, value: Any, literal: str) -> None:
 
 def test_all_columns_of_a_key_tell_where_it_isnt(tmp_path: Path) -> None:
     schema = shape(TENANT, ID)
-    table = lake(tmp_path, schema, [{"tenant": one, "id": key} for one in (1, 2) for key in (1, 100)])
+    table = lake(tmp_path, schema, [{"tenant": number, "id": key} for number in (1, 2) for key in (1, 100)])
     later = staged(tmp_path, schema, *inserted({"tenant": 1, "id": 101}, {"tenant": 2, "id": 102}))
     assert ranges_to_search(table, schema, [later]) == ()
     both = staged(tmp_path, schema, *inserted({"tenant": 1, "id": 101}, {"tenant": 2, "id": 50}))
@@ -293,22 +293,22 @@ def test_all_columns_of_a_key_tell_where_it_isnt(tmp_path: Path) -> None:
 def test_of_many_ranges_the_nearest_become_one(tmp_path: Path) -> None:
     firsts = [number * 10 for number in range(MOST_RANGES)] + [10_000, 10_001]
     table = lake(tmp_path, shape(ID), *(ids(first) for first in firsts))
-    found = ranges_to_search(table, shape(ID), [staged(tmp_path, shape(ID), *updated(*firsts))])
-    assert found is not None
-    assert len(found) == MOST_RANGES
-    assert {"id": (10_000, 10_001)} in found
-    assert all(any(one["id"][0] <= first <= one["id"][1] for one in found) for first in firsts)
+    ranges = ranges_to_search(table, shape(ID), [staged(tmp_path, shape(ID), *updated(*firsts))])
+    assert ranges is not None
+    assert len(ranges) == MOST_RANGES
+    assert {"id": (10_000, 10_001)} in ranges
+    assert all(any(span["id"][0] <= first <= span["id"][1] for span in ranges) for first in firsts)
 
 
 def test_each_key_once(tmp_path: Path) -> None:
     def once(schema: TableSchema, *mutations: tuple[int, Row | None, Row | None]) -> bool:
         return each_once(schema, [staged(tmp_path, schema, *mutations)])
 
-    one, pair = shape(ID), shape(TENANT, ID)
-    assert once(one, *inserted(*ids(1, 2)), *updated(3), (DELETE, {"id": 4}, None))
-    assert not once(one, *inserted({"id": 1}), *updated(1))
-    assert not once(one, *inserted({"id": 1}), (DELETE, {"id": 1}, None))
-    assert not once(one, (UPDATE, {"id": 1}, {"id": 2}))
+    single, pair = shape(ID), shape(TENANT, ID)
+    assert once(single, *inserted(*ids(1, 2)), *updated(3), (DELETE, {"id": 4}, None))
+    assert not once(single, *inserted({"id": 1}), *updated(1))
+    assert not once(single, *inserted({"id": 1}), (DELETE, {"id": 1}, None))
+    assert not once(single, (UPDATE, {"id": 1}, {"id": 2}))
     assert once(pair, *inserted({"tenant": 1, "id": 1}, {"tenant": 1, "id": 2}, {"tenant": 2, "id": 1}))
     assert once(shape(NAME), *inserted(*ids("a", "A", "a ")))
 

@@ -38,21 +38,21 @@ def test_a_few_small_files_wait_for_more() -> None:
 
 def test_small_files_at_the_end_become_one_and_what_is_whole_stays() -> None:
     appended = [small(n, n + 9) for n in range(100, 150, 10)]
-    (one,) = chosen(whole(0, 49), whole(50, 99), *appended)
-    assert (set(one.files), one.into) == (set(appended), 1)
+    (group,) = chosen(whole(0, 49), whole(50, 99), *appended)
+    assert (set(group.files), group.into) == (set(appended), 1)
 
 
 def test_small_files_fill_files_up_to_the_target() -> None:
-    found = chosen(*(small(n, n) for n in range(24)))
-    assert [len(one.files) for one in found] == [10, 10, 4]
-    assert [(one.low, one.high) for one in found] == [((0,), (9,)), ((10,), (19,)), ((20,), (23,))]
+    groups = chosen(*(small(n, n) for n in range(24)))
+    assert [len(group.files) for group in groups] == [10, 10, 4]
+    assert [(group.low, group.high) for group in groups] == [((0,), (9,)), ((10,), (19,)), ((20,), (23,))]
 
 
 def test_small_files_aren_t_put_together_over_a_whole_one_between() -> None:
     """The file that came of it would be looked into for every key of the one between."""
     left, right = [small(n, n) for n in range(4)], [small(n, n) for n in range(200, 204)]
-    found = chosen(*left, whole(50, 99), *right)
-    assert [set(one.files) for one in found] == [set(left), set(right)]
+    groups = chosen(*left, whole(50, 99), *right)
+    assert [set(group.files) for group in groups] == [set(left), set(right)]
     assert len(chosen(*left, *right)) == 1
 
 
@@ -66,8 +66,8 @@ def test_wide_files_are_sorted_among_themselves_and_narrow_ones_stay() -> None:
     narrow = [whole(n, n + 9) for n in range(0, 1000, 10)]
     wide = [whole(n, 990 + n) for n in range(4)]
     assert chosen(*narrow, *wide[:3]) == []
-    (one,) = chosen(*narrow, *wide)
-    assert (set(one.files), one.into) == (set(wide), 4)
+    (group,) = chosen(*narrow, *wide)
+    assert (set(group.files), group.into) == (set(wide), 4)
 
 
 def test_without_sorting_wide_files_stay() -> None:
@@ -77,15 +77,15 @@ def test_without_sorting_wide_files_stay() -> None:
 def test_small_wide_files_become_one_wide_file_first() -> None:
     narrow = [whole(n, n + 9) for n in range(0, 100, 10)]
     wide = [small(0, 99, number) for number in range(8)]
-    (one,) = chosen(*narrow, *wide)
-    assert (set(one.files), one.into) == (set(wide), 1)
+    (group,) = chosen(*narrow, *wide)
+    assert (set(group.files), group.into) == (set(wide), 1)
 
 
 @pytest.mark.parametrize("overlap", [None, 4])
 def test_files_without_statistics_are_put_together_by_size(overlap: int | None) -> None:
     unknown = [TableFile(f"f{number}", SMALL, 10) for number in range(12)]
-    found = chosen(*unknown, overlap=overlap)
-    assert [len(one.files) for one in found] == [10]
+    groups = chosen(*unknown, overlap=overlap)
+    assert [len(group.files) for group in groups] == [10]
 
 
 def test_a_key_of_two_columns_is_ordered_by_both() -> None:
@@ -93,17 +93,17 @@ def test_a_key_of_two_columns_is_ordered_by_both() -> None:
     files = [TableFile(f"f{n}", WHOLE, 10, (1, n * 10), (1, n * 10 + 9)) for n in range(20)]
     assert chosen(*files) == []
     over = [TableFile(f"g{n}", WHOLE, 10, (1, 0), (1, 199)) for n in range(6)]
-    (one,) = chosen(*files, *over)
-    assert set(one.files) == set(over)
+    (group,) = chosen(*files, *over)
+    assert set(group.files) == set(over)
 
 
 def test_the_files_of_a_table(tmp_path: Path) -> None:
     schema = TableSchema((Column("id", "int"), Column("v", "int")), ("id",), "primary")
     for low in (10, 1):
         write_deltalake(str(tmp_path), pa.table({"id": [low, low + 5], "v": [1, 2]}), mode="append")
-    found = sorted(data_files(DeltaTable(str(tmp_path)), schema), key=lambda file: file.low)
-    assert [(file.low, file.high, file.rows, file.deleted) for file in found] == [
+    in_order = sorted(data_files(DeltaTable(str(tmp_path)), schema), key=lambda file: file.low)
+    assert [(file.low, file.high, file.rows, file.deleted) for file in in_order] == [
         ((1,), (6,), 2, 0),
         ((10,), (15,), 2, 0),
     ]
-    assert all((tmp_path / file.path).stat().st_size == file.bytes for file in found)
+    assert all((tmp_path / file.path).stat().st_size == file.bytes for file in in_order)

@@ -81,10 +81,10 @@ def test_cascades_are_in_the_log_from_9_6_on(version: str, native: str | None, l
     assert (unlogged_cascades(source, []) is None) == logged
 
 
-@pytest.mark.parametrize(("version", "told"), [("8.0.29", False), ("8.0.30", True), ("8.4.0", True)])
-def test_generated_invisible_keys_are_shown_where_a_session_can_ask_for_it(version: str, told: bool) -> None:
+@pytest.mark.parametrize(("version", "shown"), [("8.0.29", False), ("8.0.30", True), ("8.4.0", True)])
+def test_generated_invisible_keys_are_shown_where_a_session_can_ask_for_it(version: str, shown: bool) -> None:
     asked = RecordedServer(version).asked
-    assert ("SET SESSION show_gipk_in_create_table_and_information_schema = ON" in asked) == told
+    assert ("SET SESSION show_gipk_in_create_table_and_information_schema = ON" in asked) == shown
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_shapes_are_the_same_however_a_release_spells_them() -> None:
 
 def test_a_type_that_is_new_is_refused_by_its_name() -> None:
     """XMLTYPE came with MariaDB 12.3; statements with it stop their table (tests/unit/ddl/test_statements.py)."""
-    found = shape("12.3.3-MariaDB", {"name": "x", "type": "xmltype", "declared": "xmltype", "table": "utf8mb4_bin"})
+    xml_shape = shape("12.3.3-MariaDB", {"name": "x", "type": "xmltype", "declared": "xmltype", "table": "utf8mb4_bin"})
     with pytest.raises(UnsupportedColumn, match="'x' has the type XMLTYPE") as refused:
-        arrow_type(found.column("x"))
+        arrow_type(xml_shape.column("x"))
     assert "exclude the table" in refused.value.remedy
 
 
@@ -223,12 +223,12 @@ def test_doctor_says_so_of_the_server_that_wrote_a_folder_of_files(tmp_path: Pat
 
 
 def test_every_series_has_a_name_and_a_reason_of_its_own_place() -> None:
-    assert len({(one.flavour, one.since) for one in SERIES}) == len(SERIES)
+    assert len({(series.flavour, series.since) for series in SERIES}) == len(SERIES)
     for flavour in ("mysql", "mariadb"):
-        ordered = [one.since for one in SERIES if one.flavour == flavour]
+        ordered = [series.since for series in SERIES if series.flavour == flavour]
         assert ordered == sorted(ordered)
         assert ordered[0] == (0, 0)
-    assert all(one.why for one in SERIES)
+    assert all(series.why for series in SERIES)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_where_amazon_doesnt_tell_the_account_nothing_is_promised() -> None:
     assert headroom_seconds(subject.source, Any) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("service", releases.SERVICES, ids=lambda one: one.name)
+@pytest.mark.parametrize("service", releases.SERVICES, ids=lambda service: service.name)
 def test_settings_of_a_service_are_made_where_it_has_them(service: releases.Service, monkeypatch: Any) -> None:
     """Nobody may SET GLOBAL there, nor flush tables with a read lock."""
     monkeypatch.setattr(Examined, "service", service)
@@ -344,15 +344,15 @@ def rows_below(heading: str, page: str) -> list[str]:
 
 
 def test_the_readme_has_the_table_of_releases() -> None:
-    told = [f"| {one.name} | {one.verdict} | {one.why} |" for one in SERIES]
-    assert rows_below("| server | | why |", "README.md") == told
+    rows = [f"| {series.name} | {series.verdict} | {series.why} |" for series in SERIES]
+    assert rows_below("| server | | why |", "README.md") == rows
 
 
 def test_the_page_of_servers_has_the_table_of_services() -> None:
-    told = [
-        f"| {one.name} | {one.log_bin} | {one.settings} "
-        f"| {'`' + one.retention.format(hours=168) + '`' if one.retention else '`binlog_expire_logs_seconds`'} "
-        f"| {one.remark} |"
-        for one in releases.SERVICES
+    rows = [
+        f"| {service.name} | {service.log_bin} | {service.settings} "
+        f"| {'`' + service.retention.format(hours=168) + '`' if service.retention else '`binlog_expire_logs_seconds`'} "
+        f"| {service.remark} |"
+        for service in releases.SERVICES
     ]
-    assert rows_below("| service | the log | variables are set |", "jobs/binlake/source/README.md") == told
+    assert rows_below("| service | the log | variables are set |", "jobs/binlake/source/README.md") == rows

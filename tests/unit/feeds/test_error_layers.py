@@ -31,13 +31,13 @@ LISTENER, EVENT = {"quit-on-listener-failure": False}, {"quit_on_event_handler_f
 EMPTY = {"quit_on_empty_mutation_commit_failure": False}
 
 
-def feed(**told: Any) -> FeedConfig:
-    return FeedConfig.model_validate({"name": "out", "format": "text", "sink": "file:///tmp/x", **told})
+def feed(**settings: Any) -> FeedConfig:
+    return FeedConfig.model_validate({"name": "out", "format": "text", "sink": "file:///tmp/x", **settings})
 
 
 def rows(*ids: int) -> FeedChanges:
     staged = [
-        {"op": 1, "file": 1, "offset": 100 + one, "row": 0, "committed_us": 1, "after": {"id": one}} for one in ids
+        {"op": 1, "file": 1, "offset": 100 + id_, "row": 0, "committed_us": 1, "after": {"id": id_}} for id_ in ids
     ]
     return FeedChanges(TABLE, pa.RecordBatch.from_pylist(staged, staged_schema(TABLE.columns, FAIL)), "binlog.000001")
 
@@ -49,7 +49,7 @@ class Numbers(Format):
         ids = changes.rows.column("after").field("id").to_pylist()
         if 13 in ids:
             raise FeedError("13 is no number", remedy="take another")
-        return [[Message("t", None, b"%d" % one)] for one in ids]
+        return [[Message("t", None, b"%d" % id_)] for id_ in ids]
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         if "13" in change.text:
@@ -89,8 +89,8 @@ class Carried:
 
 
 def statement(text: str, kind: str = "ALTER TABLE") -> SchemaChange:
-    told = Statement("binlog.000001", 500, 0, 1, None, "shop", 0, text)
-    return SchemaChange(told, text, kind, ((TABLE.name, None),))
+    ddl = Statement("binlog.000001", 500, 0, 1, None, "shop", 0, text)
+    return SchemaChange(ddl, text, kind, ((TABLE.name, None),))
 
 
 def test_without_a_word_in_the_yaml_everything_stops() -> None:
@@ -103,9 +103,11 @@ def test_without_a_word_in_the_yaml_everything_stops() -> None:
 
 def test_what_is_left_out_is_counted_and_all_else_goes_on() -> None:
     carried = Carried(feed(errors=LISTENER))
-    told = carried(rows(1, 2), rows(3, 13), rows(4, 7, 5, 17, 6), statement("13"), statement("a"), rows(13))
-    assert told == ["1", "2", "4", "5", "6", "a"]
-    assert [(one.layer, one.table, one.place, one.events, one.mutations) for one in carried.written] == [
+    run = carried(rows(1, 2), rows(3, 13), rows(4, 7, 5, 17, 6), statement("13"), statement("a"), rows(13))
+    assert run == ["1", "2", "4", "5", "6", "a"]
+    assert [
+        (message.layer, message.table, message.place, message.events, message.mutations) for message in carried.written
+    ] == [
         ("mutation", "shop.orders", "binlog.000001:103, 2 rows of shop.orders", 2, 3),
         ("mutation", "", "batch 5, a message to t", 2, 2),
         ("alter", "shop.orders", "binlog.000001:500, ALTER TABLE of shop.orders", 1, 0),
@@ -133,12 +135,12 @@ def test_each_flag_is_of_its_own_layer_and_the_global_one_is_asked_last() -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "goes_on"),
+    ("settings", "goes_on"),
     [({}, False), ({"on_error": "skip"}, True), ({"errors": {"quit-on-event-decode-failure": False}}, True)],
 )
-def test_on_error_keeps_its_meaning(told: dict[str, Any], goes_on: bool) -> None:
+def test_on_error_keeps_its_meaning(settings: dict[str, Any], goes_on: bool) -> None:
     failure = FeedFailure("decode", TABLE.name, "binlog.000001:4", 0, "why", "how")
-    assert FlagErrors(feed(**told)).decode(failure) is goes_on
+    assert FlagErrors(feed(**settings)).decode(failure) is goes_on
 
 
 @pytest.mark.parametrize(
@@ -154,9 +156,9 @@ def test_on_error_keeps_its_meaning(told: dict[str, Any], goes_on: bool) -> None
     ],
 )
 def test_what_contradicts_is_refused(on_error: str | None, errors: dict[str, bool]) -> None:
-    told = {} if on_error is None else {"on_error": on_error}
+    settings = {} if on_error is None else {"on_error": on_error}
     with pytest.raises(ValidationError, match="contradict each other; take one of them away"):
-        feed(**told, errors=errors)
+        feed(**settings, errors=errors)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +243,8 @@ def test_what_was_written_down_before_a_commit_that_was_refused_is_not_counted_a
     errors.commit()
     left_out("e")
     errors.record()
-    assert sum(one.events for one in written) == 5
-    assert sum(one.mutations for one in written) == 10
+    assert sum(message.events for message in written) == 5
+    assert sum(message.mutations for message in written) == 10
 
 
 def test_the_status_tells_what_was_left_out(tmp_path: Path) -> None:

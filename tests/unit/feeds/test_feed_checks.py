@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def source(folder: Path, **feed: Any) -> dict[str, Any]:
     made = {"name": "out", "format": "text", "sink": f"file://{folder}/out", **feed}
-    told = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
-    return {**told, "tables": {"include": ["a.*"]}, "feeds": [made]}
+    settings = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
+    return {**settings, "tables": {"include": ["a.*"]}, "feeds": [made]}
 
 
 def said(folder: Path, **feed: Any) -> dict[str, tuple[object, str]]:
@@ -39,11 +39,11 @@ def test_a_file_of_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """Its feeds are tried with each of their sources; the staging waits for them from the first run of any on."""
     own = source(tmp_path)
     (tmp_path / "shop.yaml").write_text(json.dumps({**own, "feeds": []}))
-    told = [{**own["feeds"][0], "name": name, "sources": ["shop.yaml"]} for name in ("one", "two")]
+    feeds = [{**own["feeds"][0], "name": name, "sources": ["shop.yaml"]} for name in ("one", "two")]
     file = tmp_path / "feeds.yaml"
 
     def write(**more: Any) -> None:
-        file.write_text(json.dumps({"feeds": [told[0], {**told[1], **more}]}))
+        file.write_text(json.dumps({"feeds": [feeds[0], {**feeds[1], **more}]}))
 
     write(where="op =")
     assert command_line.run(["doctor", "--config", str(file)]) == 1
@@ -70,8 +70,8 @@ def test_each_part_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     }  # fmt: skip
     assert not (tmp_path / "out").exists()
     assert said(tmp_path, where="sleep(1) = 2")["where"][0] is False
-    ok, found = said(tmp_path, sink="kafka://127.0.0.1:1")["sink"]
-    assert (ok, found.startswith("Kafka at 127.0.0.1:1 didn't answer")) == (False, True)
+    ok, shown = said(tmp_path, sink="kafka://127.0.0.1:1")["sink"]
+    assert (ok, shown.startswith("Kafka at 127.0.0.1:1 didn't answer")) == (False, True)
     unknown = {"url": "kafka://127.0.0.1:1", "settings": {"no.such": "1"}}
     assert "no.such" in said(tmp_path, sink=unknown)["sink"][1]
     assert said(tmp_path, sink="http://127.0.0.1:1/x")["sink"][0] is False
@@ -83,32 +83,32 @@ def test_each_part_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     webhook = f"http://{address}/x"
     assert said(tmp_path, position="no_such_module:Class", sink=webhook)["position"][0] is False
     with FakeRegistry("Bearer x") as registry:
-        told = {"type": "specific", "registry": registry.url}
-        assert "401" in said(tmp_path, format=told)["registry"][1]
+        encoding = {"type": "specific", "registry": registry.url}
+        assert "401" in said(tmp_path, format=encoding)["registry"][1]
         monkeypatch.setenv("AIRFLOW_CONN_R", '{"extra": {"token": "x"}}')
-        told["registry_connection"] = "r"
-        assert said(tmp_path, format=told)["registry"] == (True, f"{registry.url} has 0 subjects")
+        encoding["registry_connection"] = "r"
+        assert said(tmp_path, format=encoding)["registry"] == (True, f"{registry.url} has 0 subjects")
 
 
 def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = source(tmp_path, where="1 +")
-    config = PipelineConfig.model_validate(told)
+    file = source(tmp_path, where="1 +")
+    config = PipelineConfig.model_validate(file)
     with pytest.raises(ConfigurationError):
         carry(config, config.feeds[0], PARTS)
-    (found,) = feed_watermarks.statuses(config, metadata_of(config))
-    assert (found.status, bool(found.reason), bool(found.remedy), found.in_yaml) == ("stopped", True, True, True)
+    (status,) = feed_watermarks.statuses(config, metadata_of(config))
+    assert (status.status, bool(status.reason), bool(status.remedy), status.in_yaml) == ("stopped", True, True, True)
     disabled = [config.feeds[0].model_copy(update={"enabled": False})]
     (resting,) = feed_watermarks.statuses(config.model_copy(update={"feeds": disabled}), metadata_of(config))
-    assert resting == replace(found, status="disabled")
+    assert resting == replace(status, status="disabled")
     path = tmp_path / "shop.yaml"
-    path.write_text(json.dumps({**told, "feeds": [{**told["feeds"][0], "where": None, "enabled": False}]}))
+    path.write_text(json.dumps({**file, "feeds": [{**file["feeds"][0], "where": None, "enabled": False}]}))
     assert command_line.run(["feed", "--config", str(path)]) == 0
     assert "feed out stays where it stands on shop" in capsys.readouterr().err
     (taken_out,) = feed_watermarks.statuses(config.model_copy(update={"feeds": []}), metadata_of(config))
-    assert taken_out == replace(found, in_yaml=False)
-    path.write_text(json.dumps({**told, "feeds": []}))
+    assert taken_out == replace(status, in_yaml=False)
+    path.write_text(json.dumps({**file, "feeds": []}))
     assert command_line.run(["feed", "--config", str(path), "--forget", "out"]) == 0
     assert "feed out is forgotten on shop" in capsys.readouterr().err
     assert feed_watermarks.read(metadata_of(config), "out") is None

@@ -71,8 +71,8 @@ def rows() -> pa.RecordBatch:
     ],
 )
 def test_what_passes(where: str, passes: str) -> None:
-    found = condition.parse(where).passing(TABLE, rows()).to_pylist()
-    assert "".join(letter for letter, passed in zip("iud", found, strict=True) if passed) == passes
+    passing = condition.parse(where).passing(TABLE, rows()).to_pylist()
+    assert "".join(letter for letter, passed in zip("iud", passing, strict=True) if passed) == passes
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ WORDS = st.sampled_from([*"()=<>'`,.-%*;!@ \n", "id", "name", " AND ", " OR ", "
 @settings(max_examples=300, deadline=None)
 def test_any_text_is_a_condition_or_refused(where: str) -> None:
     try:
-        found = condition.parse(where)
-        assert len(found.passing(TABLE, rows())) == 3
+        parsed = condition.parse(where)
+        assert len(parsed.passing(TABLE, rows())) == 3
     except (ConfigurationError, FeedError):
         pass

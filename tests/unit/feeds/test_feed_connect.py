@@ -53,7 +53,7 @@ def test_pieces_are_the_rows_in_order_and_none_is_large() -> None:
     numbered = [("gtid", number, number) for number in range(rows.num_rows)]
     pieces = [*FeedChanges(table, rows, "binlog.000001", numbered).pieces()]
     assert pa.concat_batches([piece.rows for piece in pieces]) == rows
-    assert [one for piece in pieces for one in piece.transactions] == numbered
+    assert [transaction for piece in pieces for transaction in piece.transactions] == numbered
     assert all(piece.rows.nbytes <= 64 << 20 or piece.rows.num_rows == 1 for piece in pieces)
     assert len(pieces) < rows.num_rows
 
@@ -61,12 +61,14 @@ def test_pieces_are_the_rows_in_order_and_none_is_large() -> None:
 def test_decimals_of_a_slice_with_nulls() -> None:
     numbers = [Decimal("1.25"), None, Decimal("-99999999.99"), Decimal("0.00"), None]
     column = Column("d", "decimal", precision=10, scale=2)
-    told = type_of(column, DebeziumFormat(type="debezium"))
-    schema = told.schema(column, optional=True)
+    kind = type_of(column, DebeziumFormat(type="debezium"))
+    schema = kind.schema(column, optional=True)
     for start in range(len(numbers)):
-        values = told.values(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3))
+        values = kind.values(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3))
         made = JsonWriter().column(schema, values).to_pylist()
-        assert made == ["null" if one is None else encoded(unscaled(one, 2)) for one in numbers[start : start + 3]]
+        assert made == [
+            "null" if number is None else encoded(unscaled(number, 2)) for number in numbers[start : start + 3]
+        ]
 
 
 def test_all_digits_of_a_decimal_are_kept() -> None:
@@ -87,14 +89,14 @@ def test_the_servers_id_of_mariadb_stands_in_its_gtid_and_mysqls_is_that_of_its_
     of_mysql = batch.set_column(5, "gtid", gtids)
     settings = DebeziumFormat(type="debezium")
 
-    def told(flavour: Flavour, changes: FeedChanges = changes) -> list[int]:
+    def server_ids(flavour: Flavour, changes: FeedChanges = changes) -> list[int]:
         form = Debezium(settings, FeedContext("f", "s", "server", flavour), JsonWriter())
-        return [json.loads(one.value or b"")["source"]["server_id"] for (one,) in form.changes(changes)]
+        return [json.loads(message.value or b"")["source"]["server_id"] for (message,) in form.changes(changes)]
 
-    assert (told("mariadb"), told("mysql")) == ([42, 0], [0, 0])
+    assert (server_ids("mariadb"), server_ids("mysql")) == ([42, 0], [0, 0])
     two = dict(zip(uuids, (11, 12), strict=False))
     for servers, wanted in (({uuids[0]: 11}, [11, 11]), (two, [11, 12]), ({uuids[0]: 11, uuids[2]: 13}, [11, 0])):
-        assert told("mysql", replace(changes, rows=of_mysql, servers=servers)) == wanted
+        assert server_ids("mysql", replace(changes, rows=of_mysql, servers=servers)) == wanted
 
 
 def test_the_namespace_of_topics_schemas_and_sources_is_the_feeds_own() -> None:
@@ -104,16 +106,16 @@ def test_the_namespace_of_topics_schemas_and_sources_is_the_feeds_own() -> None:
     changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ("id",)), batch, "binlog.000001")
     end = TransactionEnd("uuid:1", 1, {TableName("a", "t"): 1})
 
-    def told(**made: Any) -> list[str]:
+    def names(**made: Any) -> list[str]:
         config = DebeziumFormat(type="debezium", schemas=True, **made)
         form = Debezium(config, FeedContext("f", "shop", "server", "mysql"), JsonWriter(schemas=True))
         ((message,),) = form.changes(changes)
         value = json.loads(message.value or b"")
-        topics = [one.topic for one in (message, *form.heartbeat(1), *form.transaction_ended(end))]
+        topics = [sent.topic for sent in (message, *form.heartbeat(1), *form.transaction_ended(end))]
         return [*topics, value["payload"]["source"]["name"], value["schema"]["name"]]
 
-    assert told() == ["shop.a.t", "__debezium-heartbeat.shop", "shop.transaction", "shop", "shop.a.t.Envelope"]
-    assert told(topic_prefix="acme.${source}-${feed}", topic="${prefix}.${source}.${table}") == [
+    assert names() == ["shop.a.t", "__debezium-heartbeat.shop", "shop.transaction", "shop", "shop.a.t.Envelope"]
+    assert names(topic_prefix="acme.${source}-${feed}", topic="${prefix}.${source}.${table}") == [
         "acme.shop-f.shop.t", "__debezium-heartbeat.acme.shop-f", "acme.shop-f.transaction", "acme.shop-f",
         "acme.shop_f.a.t.Envelope",
     ]  # fmt: skip

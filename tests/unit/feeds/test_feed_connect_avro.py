@@ -36,13 +36,13 @@ def read_back(column: Column, staged: pa.Array) -> list[Any]:
     schema = row_of(column)
     written = WRITER.column(schema["fields"][0], type_of(column, PLAIN).values(staged))
     parsed = fastavro.parse_schema(avro_schema(schema))
-    found = []
+    values = []
     for data in WRITER.struct(schema, [written]).to_pylist():
         rest = io.BytesIO(data)
         (value,) = fastavro.schemaless_reader(rest, parsed, None).values()  # type: ignore[union-attr]
         assert not rest.read()
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)

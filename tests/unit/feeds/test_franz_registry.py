@@ -53,39 +53,39 @@ def inserted(columns: tuple[Column, ...]) -> FeedChanges:
 
 def read(registry: FranzRegistry, data: bytes | None) -> Any:
     assert data is not None
-    schema = json.loads(registry.told("schemas", "ids", int.from_bytes(data[1:5], "big"))["schema"])
+    schema = json.loads(registry.get("schemas", "ids", int.from_bytes(data[1:5], "big"))["schema"])
     rest = io.BytesIO(data[5:])
-    found = fastavro.schemaless_reader(rest, fastavro.parse_schema(schema), None)
+    row = fastavro.schemaless_reader(rest, fastavro.parse_schema(schema), None)
     assert not rest.read()
-    return found
+    return row
 
 
 def test_each_shape_is_a_version_there_and_reads_back(registry: FranzRegistry) -> None:
     client = SchemaRegistry(registry.url, "BACKWARD")
-    told = SpecificFormat(type="specific", registry=registry.url)
+    format_ = SpecificFormat(type="specific", registry=registry.url)
     for columns in (COLUMNS[:2], COLUMNS):
-        ((message,),) = Specific(told, CONTEXT, client.register).changes(inserted(columns))
-        found = read(registry, message.value)
-        assert {name: found[name] for name in (column.name for column in columns)} == {
+        ((message,),) = Specific(format_, CONTEXT, client.register).changes(inserted(columns))
+        row = read(registry, message.value)
+        assert {name: row[name] for name in (column.name for column in columns)} == {
             column.name: ROW[column.name] for column in columns
         }
-    assert registry.told("subjects") == client.subjects() == ["shop_orders_insert"]
-    assert registry.told("subjects", "shop_orders_insert", "versions") == [1, 2]
-    assert registry.told("config", "shop_orders_insert") == {"compatibilityLevel": "BACKWARD"}
+    assert registry.get("subjects") == client.subjects() == ["shop_orders_insert"]
+    assert registry.get("subjects", "shop_orders_insert", "versions") == [1, 2]
+    assert registry.get("config", "shop_orders_insert") == {"compatibilityLevel": "BACKWARD"}
     again = SchemaRegistry(registry.url)
-    ((message,),) = Specific(told, CONTEXT, again.register).changes(inserted(COLUMNS))
-    assert registry.told("subjects", "shop_orders_insert", "versions") == [1, 2], "what is there has its id"
+    ((message,),) = Specific(format_, CONTEXT, again.register).changes(inserted(COLUMNS))
+    assert registry.get("subjects", "shop_orders_insert", "versions") == [1, 2], "what is there has its id"
     assert again.schema(int.from_bytes((message.value or b"")[1:5], "big"))["name"]
     assert again.schema(99) is None
 
 
 def test_debeziums_keys_and_envelopes(registry: FranzRegistry) -> None:
-    told = DebeziumFormat(type="debezium", encoding="avro", registry=registry.url)
-    writer = AvroWriter(SchemaRegistry(registry.url).register, told.subjects)
-    ((message,),) = Debezium(told, CONTEXT, writer).changes(inserted(COLUMNS))
+    format_ = DebeziumFormat(type="debezium", encoding="avro", registry=registry.url)
+    writer = AvroWriter(SchemaRegistry(registry.url).register, format_.subjects)
+    ((message,),) = Debezium(format_, CONTEXT, writer).changes(inserted(COLUMNS))
     assert read(registry, message.key) == {"id": 7}
     assert read(registry, message.value)["after"] == ROW
-    assert registry.told("subjects") == ["shop.shop.orders-key", "shop.shop.orders-value"]
+    assert registry.get("subjects") == ["shop.shop.orders-key", "shop.shop.orders-value"]
 
 
 def test_who_isnt_let_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ def schema() -> TableSchema:
 @pytest.fixture
 def staged(schema: TableSchema) -> StagedFile:
     place = (1, 4, 0)
-    found = StagedFile("f", TableName("d", "t"), schema.columns, ("id",), 0, 0, 0, 1, 0, place, place, 1, "", {})
-    return replace(found, absent=("hex", "twice"))
+    file = StagedFile("f", TableName("d", "t"), schema.columns, ("id",), 0, 0, 0, 1, 0, place, place, 1, "", {})
+    return replace(file, absent=("hex", "twice"))
 
 
 def test_what_is_plain_arithmetic_is_computed_and_the_rest_left_out(schema: TableSchema, staged: StagedFile) -> None:
@@ -41,7 +41,7 @@ def test_what_is_plain_arithmetic_is_computed_and_the_rest_left_out(schema: Tabl
         [("id", pa.int32()), ("p", pa.decimal128(6, 2)), ("twice", pa.decimal128(7, 1)), ("hex", pa.string())]
     )
     images = [{"id": 1, "p": Decimal(p), "twice": None, "hex": None} for p in ("1.50", "-0.13")]
-    rows = pa.record_batch([pa.array([one], image) for one in images], names=["before", "after"])
+    rows = pa.record_batch([pa.array([values], image) for values in images], names=["before", "after"])
     shown = shapes.shown(table, rows)
     assert shown.column("before").to_pylist() == [{"id": 1, "p": Decimal("1.50"), "twice": Decimal("3.0")}]
     assert shown.column("after").to_pylist() == [{"id": 1, "p": Decimal("-0.13"), "twice": Decimal("-0.3")}]

@@ -50,28 +50,28 @@ def messages(*rows: tuple[int, dict[str, Any] | None, dict[str, Any] | None], gt
     ]
     batch = pa.RecordBatch.from_pylist(staged, schema=staged_schema(COLUMNS, FAIL))
     form = generic.Generic(GenericFormat(type="generic"), FeedContext("f", "s", "server", "mysql"))
-    return [one for (one,) in form.changes(FeedChanges(TABLE, batch, "binlog.000001"))]
+    return [message for (message,) in form.changes(FeedChanges(TABLE, batch, "binlog.000001"))]
 
 
 def read(value: bytes) -> dict[str, Any]:
     """By the schema of the message's type, to its last byte."""
     assert (value[0], value[2:4]) == (0, b"\x00\x00")
     rest = io.BytesIO(value[4:])
-    found = fastavro.schemaless_reader(rest, fastavro.parse_schema(generic.schema(value[1])), None)
+    row = fastavro.schemaless_reader(rest, fastavro.parse_schema(generic.schema(value[1])), None)
     assert not rest.read()
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(row, dict)
+    return row
 
 
 def test_an_insert_an_update_and_a_delete() -> None:
     insert, update, delete = messages((1, None, OLD), (2, OLD, NEW), (3, NEW, None), gtid="u:1")
-    found = read(insert.value)
+    row = read(insert.value)
     assert (insert.topic, insert.key, insert.value[1]) == ("shop_orders_generic", b"[-1]", 1)
-    assert (found["database"], found["table"]) == ("shop", "orders")
-    assert found["integers"] == {"id": -1, "flag": 1}
-    assert found["longs"] == {"big": 2**62}
-    assert found["bytes"] == {"raw": b"\x00\xff"}
-    assert found["strings"] == {
+    assert (row["database"], row["table"]) == ("shop", "orders")
+    assert row["integers"] == {"id": -1, "flag": 1}
+    assert row["longs"] == {"big": 2**62}
+    assert row["bytes"] == {"raw": b"\x00\xff"}
+    assert row["strings"] == {
         "huge": "18446744073709551615",
         "name": "é",
         "price": "-1.50",
@@ -79,14 +79,14 @@ def test_an_insert_an_update_and_a_delete() -> None:
     }
     changed = read(update.value)
     assert {name: value for name, value in changed.items() if name.startswith("old_")} == {
-        f"old_{name}": found[name] for name in ("bytes", "integers", "strings", "longs")
+        f"old_{name}": row[name] for name in ("bytes", "integers", "strings", "longs")
     }
     assert (changed["new_integers"], changed["new_strings"], changed["new_longs"]) == ({"id": 300}, {}, {})
     gone = read(delete.value)
     assert (gone["integers"], delete.key) == ({"id": 300}, b"[300]")
-    assert found["txid"] == changed["txid"] == gone["txid"]
-    assert uuid.UUID(bytes=found["txid"])
-    assert found["tableId"] == gone["tableId"]
+    assert row["txid"] == changed["txid"] == gone["txid"]
+    assert uuid.UUID(bytes=row["txid"])
+    assert row["tableId"] == gone["tableId"]
 
 
 def test_without_a_gtid_there_is_no_txid() -> None:

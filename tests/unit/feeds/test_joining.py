@@ -26,11 +26,11 @@ def test_parts_stand_behind_each_other(data: st.DataObject, rows: int, cut: int)
     several = [
         data.draw(st.lists(TEXTS, min_size=rows, max_size=rows) | st.text(max_size=40)) for _ in range(cut % 4 + 1)
     ]
-    if all(isinstance(one, str) for one in several):
+    if all(isinstance(part, str) for part in several):
         several.append([None] * rows)
-    made = joined(*(one if isinstance(one, str) else column(one, cut) for one in several))
+    made = joined(*(part if isinstance(part, str) else column(part, cut) for part in several))
     made.validate(full=True)
-    by_row = zip(*([one] * rows if isinstance(one, str) else one for one in several), strict=True)
+    by_row = zip(*([part] * rows if isinstance(part, str) else part for part in several), strict=True)
     assert made.to_pylist() == [None if None in parts else "".join(parts) for parts in by_row]
 
 

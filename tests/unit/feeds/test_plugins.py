@@ -112,14 +112,14 @@ def settings(sink: str = "loft://attic", position: str = "loft", handler: str = 
 
 
 def source(folder: Path, **feed: str) -> PipelineConfig:
-    told = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
-    return PipelineConfig.model_validate({**told, "tables": {"include": ["a.*"]}, "feeds": [settings(**feed)]})
+    given = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
+    return PipelineConfig.model_validate({**given, "tables": {"include": ["a.*"]}, "feeds": [settings(**feed)]})
 
 
 @pytest.mark.parametrize("name", ["loft", "loft_of_feeds:"])
 def test_all_three_are_made_and_used(tmp_path: Path, name: str) -> None:
     classes = ("Sink", "Store", "Errors") if name.endswith(":") else ("://attic", "", "")
-    sink, position, handler = (name + one for one in classes)
+    sink, position, handler = (name + plugin for plugin in classes)
     config = source(tmp_path, sink=sink, position=position, handler=handler)
     metadata = metadata_of(config)
     with lease.held(metadata) as held:

@@ -68,11 +68,11 @@ def test_a_connection_that_isnt_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kafkas_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"login": "ann", "password": "x", "extra": {"security.protocol": "SASL_SSL"}}
-    monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps(told))
+    connection = {"login": "ann", "password": "x", "extra": {"security.protocol": "SASL_SSL"}}
+    monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps(connection))
     wanted = {"security.protocol": "SASL_SSL", "sasl.username": "ann", "sasl.password": "x"}
     assert kafka.credentials("k") == wanted
-    monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps({**told, "extra": json.dumps(told["extra"])}))
+    monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps({**connection, "extra": json.dumps(connection["extra"])}))
     assert kafka.credentials("k") == wanted
     assert kafka.credentials(None) == {}
     for broken in ("{", "[]", '{"login": "ann", "password": "x", "extra": "[1]"}'):

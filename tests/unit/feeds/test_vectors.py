@@ -37,9 +37,9 @@ def test_a_vector_in_bytes_has_four_for_each_number(recorded: Column, logged: Co
 
 def test_every_bit_of_a_number_stays() -> None:
     stored = [struct.pack("<2I", 0x7FA00001, 0x80000000), None, b""]
-    found = vectors(pa.array(stored, pa.binary()))
-    assert found.type == pa.list_(pa.float32())
-    bits = [None if one.as_py() is None else one.values.to_numpy().tobytes() for one in found]
+    parsed = vectors(pa.array(stored, pa.binary()))
+    assert parsed.type == pa.list_(pa.float32())
+    bits = [None if vector.as_py() is None else vector.values.to_numpy().tobytes() for vector in parsed]
     assert bits == stored
 
 
@@ -50,8 +50,8 @@ def test_a_feed_shows_numbers_for_the_vector_alone() -> None:
     row = {"v": struct.pack("<2f", 1.5, -2), "b": b"12345678"}
     image = pa.struct([("v", pa.binary()), ("b", pa.binary())])
     rows = pa.record_batch([pa.array([None], image), pa.array([row], image)], names=["before", "after"])
-    told = shapes.shown(table, rows)
-    assert told.column("after").to_pylist() == [{"v": [1.5, -2.0], "b": b"12345678"}]
-    assert told.column("before").to_pylist() == [None]
-    again = shapes.shown(table, told)
-    assert again.column("after").to_pylist() == told.column("after").to_pylist()
+    shown = shapes.shown(table, rows)
+    assert shown.column("after").to_pylist() == [{"v": [1.5, -2.0], "b": b"12345678"}]
+    assert shown.column("before").to_pylist() == [None]
+    again = shapes.shown(table, shown)
+    assert again.column("after").to_pylist() == shown.column("after").to_pylist()

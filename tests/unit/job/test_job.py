@@ -58,8 +58,8 @@ def test_an_error_is_handed_back(
         raise error
 
     assert run(outcome, work) == code
-    found = json.loads(outcome.read_text())["error"]
-    assert found == {"kind": type(error).__name__, "message": str(error), "retryable": retryable}
+    handed = json.loads(outcome.read_text())["error"]
+    assert handed == {"kind": type(error).__name__, "message": str(error), "retryable": retryable}
     assert str(error) in capsys.readouterr().err
 
 

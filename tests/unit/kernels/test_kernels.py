@@ -167,7 +167,7 @@ def test_json_is_the_plain_forms(written: list[tuple[Any, bool]]) -> None:
     offsets = np.cumsum([0, *map(len, raw)]).astype(np.int32)
     new_offsets, made = strings.json(offsets, padded(b"".join(raw)), None)
     texts = [bytes(made[a:b]).decode() for a, b in itertools.pairwise(new_offsets)]
-    assert texts == [plain_forms.json_text(one) for one in raw]
+    assert texts == [plain_forms.json_text(text) for text in raw]
 
 
 @given(finite)
@@ -237,17 +237,17 @@ def test_utf8_is_checked_as_python_does(pieces: list[bytes]) -> None:
 
 def by_tables(name: str, piece: bytes) -> str | None:
     """Code by code; None where one can't be stored."""
-    one, two, three = (charsets.tables().get(f"{name}{size}") for size in (1, 2, 3))
-    assert one is not None
+    of_one_byte, of_two_bytes, of_three_bytes = (charsets.tables().get(f"{name}{size}") for size in (1, 2, 3))
+    assert of_one_byte is not None
     text = ""
     while piece:
         lead, size = piece[0], 1
-        code = int(one[lead])
+        code = int(of_one_byte[lead])
         if not code and lead:
-            if two is not None and lead >= 0x80 and len(piece) > 1:
-                code, size = int(two[(lead - 0x80) << 8 | piece[1]]), 2
-            if not code and three is not None and lead == 0x8F and len(piece) > 2 and min(piece[1:3]) >= 0x80:
-                code, size = int(three[(piece[1] - 0x80) << 7 | piece[2] - 0x80]), 3
+            if of_two_bytes is not None and lead >= 0x80 and len(piece) > 1:
+                code, size = int(of_two_bytes[(lead - 0x80) << 8 | piece[1]]), 2
+            if not code and of_three_bytes is not None and lead == 0x8F and len(piece) > 2 and min(piece[1:3]) >= 0x80:
+                code, size = int(of_three_bytes[(piece[1] - 0x80) << 7 | piece[2] - 0x80]), 3
             if not code:
                 return None
         text, piece = text + chr(code), piece[size:]
@@ -262,16 +262,16 @@ def test_charsets(name: str) -> None:
     for piece in pieces:
         offsets = np.array([0, len(piece)], np.int32)
         try:
-            told: str | None = strict(piece)
+            decoded: str | None = strict(piece)
         except UnicodeDecodeError:
-            told = None
+            decoded = None
         try:
             ends, data = convert(offsets, padded(piece))
             got: str | None = bytes(data[: ends[1]]).decode()
         except strings.BadValue:
             got = None
-        assert got == (told if name == "gb18030" else by_tables(name, piece)), (name, piece)
-        assert told in (None, got)  # a statement's text has no ? that isn't written there
+        assert got == (decoded if name == "gb18030" else by_tables(name, piece)), (name, piece)
+        assert decoded in (None, got)  # a statement's text has no ? that isn't written there
 
 
 def test_damaged_json_is_refused_not_read() -> None:

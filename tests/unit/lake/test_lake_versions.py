@@ -35,11 +35,23 @@ def life(table: str, begins: int = 100) -> Life:
     return Life(f"{table} from {begins}", TableName("shop", table), SCHEMA, at(begins), at(begins))
 
 
-def after(one: Life, version: int | None, status: Status = "following", name: str | None = None) -> LifeOutcome:
+def after(
+    life_of_table: Life, version: int | None, status: Status = "following", name: str | None = None
+) -> LifeOutcome:
     """What a batch makes of a life."""
-    called = TableName("shop", name) if name else one.name
+    called = TableName("shop", name) if name else life_of_table.name
     still = Standstill("why") if status == "stopped" else None
-    return LifeOutcome(one.id, called, one.low, one.high, status, still, "", version is not None, delta_version=version)
+    return LifeOutcome(
+        life_of_table.id,
+        called,
+        life_of_table.low,
+        life_of_table.high,
+        status,
+        still,
+        "",
+        version is not None,
+        delta_version=version,
+    )
 
 
 class Recorder:
@@ -51,7 +63,7 @@ class Recorder:
 
     def snapshot(self, *lives: Life, version: int = 0) -> None:
         with lease.held(self.metadata) as held:
-            versions = {one.id: version for one in lives}
+            versions = {life_of_table.id: version for life_of_table in lives}
             watermarks.started(held.metadata, list(lives), batch=self.batch, versions=versions, began_us=self.hour())
             if not self.batch:
                 held.stand(RecordedState(0, at(100)))
@@ -156,10 +168,10 @@ def test_a_new_snapshot_leaves_earlier_batches_what_they_had(lake: Recorder) -> 
 
 
 def test_renamed_and_dropped_tables_keep_the_names_that_they_had(lake: Recorder) -> None:
-    one, other, scratch = life("one"), life("other"), life("scratch")
-    lake.snapshot(one, other, scratch)
-    lake.record(after(one, 1))
-    lake.record(after(one, 5, name="other"), after(other, 6, name="one"))  # they swap their names
+    first, other, scratch = life("one"), life("other"), life("scratch")
+    lake.snapshot(first, other, scratch)
+    lake.record(after(first, 1))
+    lake.record(after(first, 5, name="other"), after(other, 6, name="one"))  # they swap their names
     lake.record(after(scratch, 0, "dropped"))
     assert lake.tables() == {
         1: {"one": 1, "other": 0, "scratch": 0},
@@ -195,8 +207,8 @@ def test_upkeep_and_repairs_give_the_newest_batch_another_version(lake: Recorder
     lake.snapshot(orders)
     lake.record(after(orders, 1))
     lake.snapshot(fresh, version=3)
-    for one, version in ((orders, 2), (fresh, 4)):
-        watermarks.at_version(lake.metadata, one.id, version, began_us=0)
+    for life_of_table, version in ((orders, 2), (fresh, 4)):
+        watermarks.at_version(lake.metadata, life_of_table.id, version, began_us=0)
     assert lake.tables() == {1: {"orders": 2}}
     lake.record()
     assert lake.tables() == {1: {"orders": 2}, 2: {"orders": 2, "fresh": 4}}
@@ -308,8 +320,8 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     number, table = [row[0] for row in rows], [row[1] for row in rows]
     columns: dict[str, list[Any]] = {
         "batch": number + list(range(1, batches + 1)),
-        "table_id": [f"{one:036}" for one in table] + [None] * batches,
-        "table": [f"table_{one}" for one in table] + [None] * batches,
+        "table_id": [f"{row:036}" for row in table] + [None] * batches,
+        "table": [f"table_{row}" for row in table] + [None] * batches,
         "delta_version": number + [None] * batches,
         "position": [None] * len(rows) + [str(at(batch * 1000)) for batch in range(1, batches + 1)],
     }

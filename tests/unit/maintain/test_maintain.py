@@ -85,15 +85,15 @@ def status(config: PipelineConfig, table: str, **changed: Any) -> None:
 
 def rows(config: PipelineConfig, table: str, version: int | None = None) -> list[int]:
     path = config.table_path(TableName("d", table))
-    found: list[int] = DeltaTable(path, version=version).to_pyarrow_table()["id"].to_pylist()
-    return found
+    ids: list[int] = DeltaTable(path, version=version).to_pyarrow_table()["id"].to_pylist()
+    return ids
 
 
 def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: PipelineConfig) -> None:
     """The second version was replaced two hours ago, and four are promised; the first six hours ago."""
     assert not wants_spark(config, metadata_of(config))
-    found = kept(config)
-    assert [(table.table, table.removed_files, table.left) for table in found.tables] == [
+    report = kept(config)
+    assert [(table.table, table.removed_files, table.left) for table in report.tables] == [
         ("d.a", 1, ""),
         ("d.b", 1, ""),
     ]
@@ -144,13 +144,13 @@ def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monk
         return noted(metadata, name, version)
 
     monkeypatch.setattr(table_versions, "note_readable_since", note)
-    found = kept(config)
-    assert {table.table: (table.removed_files, table.pinned_bytes > 0) for table in found.tables} == {
+    report = kept(config)
+    assert {table.table: (table.removed_files, table.pinned_bytes > 0) for table in report.tables} == {
         "d.a": (0, True),
         "d.b": (1, False),
     }
     assert rows(config, "a", 0) == [0]
-    assert "1 pinned version keeps 0.0 MB of files" in found.headline
+    assert "1 pinned version keeps 0.0 MB of files" in report.headline
 
 
 def test_of_batches_of_seconds_one_of_each_hour_is_kept_with_what_it_needs(config: PipelineConfig) -> None:
@@ -172,8 +172,8 @@ def test_of_batches_of_seconds_one_of_each_hour_is_kept_with_what_it_needs(confi
             aged(path, at)
     metadata.append("lake_versions", noted)
     status(config, "a", delta_version=29)
-    found = {table.table: table for table in kept(config, "d.a").tables}["d.a"]
-    assert (found.removed_files, found.left) == (30 - 4, "")
+    table = {table.table: table for table in kept(config, "d.a").tables}["d.a"]
+    assert (table.removed_files, table.left) == (30 - 4, "")
     staying = [version for version in lake_versions(metadata) if version.readable]
     assert [version.batch for version in staying] == [13, 27, 28, 29]
     for version in staying:
@@ -216,9 +216,9 @@ def test_a_clock_a_week_ahead_costs_former_versions_alone(
 
 
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
-    found = kept(config, "d.b")
-    told = json.loads(json.dumps(found.to_json()))
-    assert set(told) == {
+    report = kept(config, "d.b")
+    stored = json.loads(json.dumps(report.to_json()))
+    assert set(stored) == {
         "tables",
         "metadata",
         "staging_removed",
@@ -228,7 +228,7 @@ def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
         "why_spark",
     }
     (row,) = metadata_of(config).read("runs")
-    assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
+    assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", stored["tables"], report.headline)
     assert rows(config, "a", 0) == [0], "it wasn't asked for"
 
 
@@ -299,9 +299,9 @@ def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: Pipe
     ]
     shutil.rmtree(config.table_path(TableName("d", "b")))
     alive.append(unborn(config.table_path(TableName("d", "b"))))
-    found = kept(config)
-    assert sorted(found.folders_removed) == sorted(map(str, dead))
-    assert "2 of tables that nobody needs" in found.headline
+    report = kept(config)
+    assert sorted(report.folders_removed) == sorted(map(str, dead))
+    assert "2 of tables that nobody needs" in report.headline
     assert not any(folder.exists() for folder in dead)
     assert all(folder.exists() for folder in alive)
 

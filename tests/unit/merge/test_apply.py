@@ -19,11 +19,11 @@ def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_bega
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tables: Any = [SimpleNamespace(life=SimpleNamespace(id=name, name=name), steps=[]) for name in ("shop.a", "shop.b")]
-    said, told = io.StringIO(), []
+    said, progress = io.StringIO(), []
     at_work = apply._AtWork(tables, Report(said))
 
     def tell() -> None:
-        at_work.tell(lambda done, total, detail="": told.append((done, total, detail)))
+        at_work.tell(lambda done, total, detail="": progress.append((done, total, detail)))
 
     with at_work.on(tables[:1]):
         tell()
@@ -36,8 +36,8 @@ def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_bega
         "shop.b: merging 0 mutations",
         "shop.b: 0 mutations merged in 0.0 s, no table left",
     ]
-    assert told[0] == (0, 2, "0 of 2 tables; now shop.a")
-    assert told[-1] == (1, 2, "1 of 2 tables; now shop.b")
+    assert progress[0] == (0, 2, "0 of 2 tables; now shop.a")
+    assert progress[-1] == (1, 2, "1 of 2 tables; now shop.b")
 
 
 def test_two_lives_of_one_name_are_told_of_one_after_the_other() -> None:

@@ -57,7 +57,8 @@ def _us(time: Any) -> int | None:
 
 def played(versions: list[Version]) -> list[str]:
     return sorted(
-        repr((tuple(one.row[name] for name in ROW.names), *one.began, *(one.ended or (None, None)))) for one in versions
+        repr((tuple(version.row[name] for name in ROW.names), *version.began, *(version.ended or (None, None))))
+        for version in versions
     )
 
 

@@ -164,8 +164,8 @@ def of_data_files(answer: Callable[[pa.Table], pa.Table | None]) -> Patch:
     read = parquet_files.read_within
 
     def rows(path: str, *options: Any, **named: Any) -> pa.Table | None:
-        found = read(path, *options, **named)
-        return found if "staged" in path or found is None else answer(found)
+        table = read(path, *options, **named)
+        return table if "staged" in path or table is None else answer(table)
 
     return lambda patch: patch.setattr(parquet_files, "read_within", rows)
 
@@ -178,8 +178,8 @@ def uncounted(patch: pytest.MonkeyPatch) -> None:
     """Files that are large, in a table with deletion vectors, of which the log counts no rows."""
     large_files(patch)
     patch.setattr(in_process, "_MARKS", CLEANED)
-    found = plain_tables.actions_of
-    patch.setattr(plain_tables, "actions_of", lambda *log: [{**add, "stats": "{}"} for add in found(*log)])
+    actions_of = plain_tables.actions_of
+    patch.setattr(plain_tables, "actions_of", lambda *log: [{**add, "stats": "{}"} for add in actions_of(*log)])
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def newest_tables(
     step: Any = SimpleNamespace(schema=schema, files=files, xa=())
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
     config: Any = SimpleNamespace(invalid=FAIL)
-    found = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, most)
-    assert found is not None
-    return found
+    newest = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, most)
+    assert newest is not None
+    return newest
 
 
 def newest(files: list[Any], key: tuple[str, ...], low: tuple[int, int] = (0, 0)) -> tuple[set[Any], list[Row]]:
@@ -162,14 +162,14 @@ def test_deleted_rows_stand_with_their_last_values_where_they_stay(tmp_path: Pat
             gone[tuple(before[name] for name in key)] = before
         if after is not None:
             gone.pop(tuple(after[name] for name in key), None)
-    changed, found = newest_tables([staged(tmp_path / "a", 1, mutations)], key, soft_delete=True)
-    assert changed.num_rows == found.num_rows == len(touched)
-    told = found.to_pylist()
-    live = [{name: row[name] for name in ("id", "name", "v")} for row in told if not row["_deleted"]]
-    left = [{name: row[name] for name in ("id", "name", "v")} for row in told if row["_deleted"]]
+    changed, newest = newest_tables([staged(tmp_path / "a", 1, mutations)], key, soft_delete=True)
+    assert changed.num_rows == newest.num_rows == len(touched)
+    standing = newest.to_pylist()
+    live = [{name: row[name] for name in ("id", "name", "v")} for row in standing if not row["_deleted"]]
+    left = [{name: row[name] for name in ("id", "name", "v")} for row in standing if row["_deleted"]]
     assert sorted(live, key=str) == sorted(rows.values(), key=str)
     assert sorted(left, key=str) == sorted(gone.values(), key=str)
-    assert all(row["_deleted"] == (row["_deleted_at"] is not None) for row in told)
+    assert all(row["_deleted"] == (row["_deleted_at"] is not None) for row in standing)
 
 
 def chance_key(seed: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def ago(days: float) -> int:
 
 
 def keep(metadata: Metadata, **promised: Any) -> dict[str, MetadataUpkeep]:
-    return {one.table: one for one in keep_metadata(metadata, MaintainConfig(**promised))}
+    return {expired.table: expired for expired in keep_metadata(metadata, MaintainConfig(**promised))}
 
 
 def left(metadata: Metadata, name: str, column: str) -> list[Any]:
@@ -121,8 +121,8 @@ def test_what_is_known_of_former_lives_goes(metadata: Metadata) -> None:
 
 def test_the_ddl_history_stays_for_ever_or_as_long_as_shapes_are_promised(metadata: Metadata) -> None:
     for table, offset, days in (("t", 1, 900), ("t", 2, 800), ("t", 3, 10), ("u", 4, 700)):
-        told = {"batch": offset, "offset": offset, "committed_us": ago(days), "database": "d", "table": table}
-        metadata.append("ddl_history", [told])
+        statement = {"batch": offset, "offset": offset, "committed_us": ago(days), "database": "d", "table": table}
+        metadata.append("ddl_history", [statement])
     keep(metadata)
     assert left(metadata, "ddl_history", "offset") == [1, 2, 3, 4]
     assert keep(metadata, ddl_history_days=100)["ddl_history"].rows_expired == 1
@@ -138,8 +138,8 @@ def test_a_table_has_few_files_and_what_was_replaced_goes_after_its_time(metadat
     assert len(DeltaTable(str(folder)).file_uris()) == 20
     assert keep(metadata)["runs"] == MetadataUpkeep("runs", 20, 1, 0, 0, 0)
     assert len(list(folder.glob("*.parquet"))) == 21, "a run that sleeps may still come to commit"
-    found = keep(metadata, metadata_hours=0)["runs"]
-    assert (found.files_before, found.files_after, found.removed_files) == (1, 1, 20)
+    expired = keep(metadata, metadata_hours=0)["runs"]
+    assert (expired.files_before, expired.files_after, expired.removed_files) == (1, 1, 20)
     assert len(list(folder.glob("*.parquet"))) == 1
     assert len(metadata.read("runs")) == 20
     metadata.append("runs", [{"run": "more", "kind": "sync", "ended_us": ago(0)}])

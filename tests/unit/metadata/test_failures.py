@@ -86,8 +86,10 @@ def test_a_server_without_a_log_is_noted_whichever_step_saw_it(past: Past) -> No
     past.write()
     attempt(past.config, NoBinlog("no log", remedy="restart it", server="db", at_us=7_000_000))
     assert noted(past) == [("inner", "no log\n  → restart it")]
-    found = [missing_log.last_seen(past.metadata, *asked) for asked in (("db", 7_000_000), ("db", 7_000_001), ("d", 0))]
-    assert found == [7_000_000, None, None]
+    last_seen = [
+        missing_log.last_seen(past.metadata, *asked) for asked in (("db", 7_000_000), ("db", 7_000_001), ("d", 0))
+    ]
+    assert last_seen == [7_000_000, None, None]
 
 
 def test_a_run_that_lost_its_lease_writes_nothing_down(past: Past) -> None:
@@ -107,12 +109,12 @@ def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
     server = endpoint(host="127.0.0.1", port=free_port(), user="u", password="topsecret", extra={})
     with pytest.raises(BinlakeError):
         pipeline.sync(past.config, server, no_session, Report())
-    found = read_status(past.config)
-    assert found.failed is not None
-    assert (found.failed.phase, "topsecret" in found.failed.message) == ("plan", False)
-    assert found.last_run is not None
-    assert found.last_run["batch"] == 3, "the last that succeeded"
-    assert any(line.startswith("the last run failed in plan") for line in printing.status_lines(found, "?"))
+    status = read_status(past.config)
+    assert status.failed is not None
+    assert (status.failed.phase, "topsecret" in status.failed.message) == ("plan", False)
+    assert status.last_run is not None
+    assert status.last_run["batch"] == 3, "the last that succeeded"
+    assert any(line.startswith("the last run failed in plan") for line in printing.status_lines(status, "?"))
     assert [run.kind for run in runs.newest(past.metadata, 2)] == ["failed", "sync"]
     past.metadata.append("source_log", [{"at_us": now_us(), "head": "b.1:4", "files": 1, "bytes": 4}])
     assert read_status(past.config).failed is None, "a run found nothing new since"
@@ -123,7 +125,7 @@ def test_a_batch_tells_the_attempts_that_failed_while_it_was_open(past: Past) ->
     failures.note(past.metadata, "stage", "of no batch", now_us())
     row = {"run": "r", "kind": "failed", "batch": 3, "ended_us": 5, "outcome": "failed", "tables": "[]"}
     past.metadata.append("runs", [{**row, "phases": '{"merge": 1.5}', "message": "no space"}])
-    found = runs.of_batch(past.metadata, 3)
-    assert found is not None
-    assert found.run is not None
-    assert [(one.message, one.phases) for one in found.failures] == [("no space", {"merge": 1.5})]
+    batch = runs.of_batch(past.metadata, 3)
+    assert batch is not None
+    assert batch.run is not None
+    assert [(failure.message, failure.phases) for failure in batch.failures] == [("no space", {"merge": 1.5})]

@@ -119,7 +119,9 @@ def test_an_older_merged_batch_is_read(tmp_path: Path) -> None:
         UnsnapshottedOutcome(of("unknown"), "missing", "included, but never snapshotted"),
     )
     assert merged.outcome.charsets == (DefaultCharset("shop", "latin1"), DefaultCharset("other", "latin1"))
-    assert [(one.xid, one.batch, len(one.files)) for one in merged.outcome.prepared] == [
+    assert [
+        (transaction.xid, transaction.batch, len(transaction.files)) for transaction in merged.outcome.prepared
+    ] == [
         ("X'62',X'',1", 5, 1),
         ("X'61',X'',1", 8, 1),
     ]
@@ -139,13 +141,13 @@ def test_an_older_merged_batch_is_recorded_as_its_own_version_would(tmp_path: Pa
         row["tables"] = json.dumps([{**table, "why_spark": ""} for table in json.loads(row["tables"])])
     for name in ("watermarks", "quarantine", "runs", "batches"):
         rows = watermarks.read(metadata) if name == "watermarks" else metadata.read(name)
-        found = [{key: row[key] for key in expected[name][0]} for row in rows]
-        assert sorted(map(told, found), key=str) == sorted(map(told, expected[name]), key=str), name
+        recorded = [{key: row[key] for key in expected[name][0]} for row in rows]
+        assert sorted(map(parsed, recorded), key=str) == sorted(map(parsed, expected[name]), key=str), name
     control = lease.read(metadata)
     assert (control.open, control.position) == (None, at(9000, "1-20"))
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
+def parsed(row: dict[str, Any]) -> dict[str, Any]:
     """With its JSON as values: how that is spaced doesn't matter."""
     return {key: json.loads(value) if str(value)[:1] in ("{", "[") else value for key, value in row.items()}
 

@@ -51,17 +51,17 @@ def gone() -> Holder:
 
 @pytest.fixture
 def config(tmp_path: Path) -> PipelineConfig:
-    found = PipelineConfig.model_validate(
+    config = PipelineConfig.model_validate(
         {
             "source": {"name": "shop", "connection": "shop", "server_id": 4001},
             "tables": {"include": ["shop.*"]},
             "lake": {"path": str(tmp_path)},
         }
     )
-    metadata = metadata_of(found)
+    metadata = metadata_of(config)
     with lease.held(metadata):
         feed_watermarks.register(metadata, "out", LIMITS)
-    return found
+    return config
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def metadata(config: PipelineConfig) -> Metadata:
 
 
 def own() -> Holder:
-    found = Holder.parse(this_process())
-    assert found is not None
-    return found
+    holder = Holder.parse(this_process())
+    assert holder is not None
+    return holder
 
 
 def test_a_process_is_read_as_it_was_written() -> None:

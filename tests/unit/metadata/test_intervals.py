@@ -27,16 +27,16 @@ def stop(batch: int) -> Position:
 @pytest.fixture
 def metadata(tmp_path: Path) -> Metadata:
     """A snapshot at eight, then a batch up to nine, one up to the head at half past ten, and one that is open."""
-    found = Metadata(str(tmp_path))
-    found.append("runs", [{"run": "first", "kind": "bootstrap", "started_us": microseconds(8)}])
+    metadata = Metadata(str(tmp_path))
+    metadata.append("runs", [{"run": "first", "kind": "bootstrap", "started_us": microseconds(8)}])
     batches: list[dict[str, Any]] = [
         {"batch": 1, "until_us": microseconds(9), "planned_us": microseconds(9.1)},
         {"batch": 2, "until_us": None, "planned_us": microseconds(10.5)},
         {"batch": 3, "until_us": microseconds(20), "planned_us": microseconds(20), "state": "planned"},
     ]
     for row in batches:
-        found.append("batches", [{"state": "recorded", "stop": str(stop(row["batch"])), **row}])
-    return found
+        metadata.append("batches", [{"state": "recorded", "stop": str(stop(row["batch"])), **row}])
+    return metadata
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ NOWHERE = Endpoint("127.0.0.1", 1, "u", "p")
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A source's YAML, whose lake stands at a position and lies on a disk of its own."""
-    found = tmp_path / "shop.yaml"
-    found.write_text(
+    file = tmp_path / "shop.yaml"
+    file.write_text(
         "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
         f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}/disk/lake}}\n"
     )
-    Past(config.load(found), now_us()).write()
-    return found
+    Past(config.load(file), now_us()).write()
+    return file
 
 
 @pytest.fixture

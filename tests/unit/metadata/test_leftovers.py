@@ -35,9 +35,9 @@ def aged(path: Path, hours: float) -> None:
             os.utime(file, (time.time() - hours * HOUR,) * 2)
 
 
-def versions_of(log: LakeLog, found: Unneeded) -> set[int]:
+def versions_of(log: LakeLog, leftovers: Unneeded) -> set[int]:
     """Whose only file it was."""
-    names = {file.name for file in found.files}
+    names = {file.name for file in leftovers.files}
     made = {DeltaTable(log.path, version=version).file_uris()[0].rpartition("/")[2]: version for version in range(4)}
     assert names <= made.keys()
     return {made[name] for name in names}
@@ -46,9 +46,9 @@ def versions_of(log: LakeLog, found: Unneeded) -> set[int]:
 @pytest.mark.parametrize(("hours", "gone"), [(50, set()), (35, set()), (25, {0}), (15, {0, 1}), (5, {0, 1, 2})])
 def test_a_version_stays_readable_for_its_hours_after_it_was_replaced(log: LakeLog, hours: int, gone: set[int]) -> None:
     """Version 0 was replaced 30 hours ago: for whoever is promised 35 it is still to be read."""
-    found = unneeded(log, time.time() - hours * HOUR)
-    assert versions_of(log, found) == gone
-    remove_data(log, found.files)
+    leftovers = unneeded(log, time.time() - hours * HOUR)
+    assert versions_of(log, leftovers) == gone
+    remove_data(log, leftovers.files)
     for version in {0, 1, 2, 3} - gone:
         assert DeltaTable(log.path, version=version).to_pyarrow_table()["version"].to_pylist() == [version]
 

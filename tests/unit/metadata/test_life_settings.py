@@ -47,13 +47,13 @@ def recorded_state_of(held: lease.Lease) -> lease.RecordedState:
 
 
 def row(metadata: Metadata, table: str = "table_0001") -> tuple[str, int, str]:
-    (found,) = [found for found in watermarks.read(metadata) if found["table"] == table]
-    return found["status"], found["batch"], found["position"]
+    (life,) = [watermark for watermark in watermarks.read(metadata) if watermark["table"] == table]
+    return life["status"], life["batch"], life["position"]
 
 
 def test_a_table_that_leaves_keeps_its_place(past: Past, tmp_path: Path) -> None:
     out, here = config(tmp_path, "table_0001"), str(past.position(BATCH))
-    assert {one["table"]: one["status"] for one in read_status(out).tables}["shop.table_0001"] == "excluded"
+    assert {row["table"]: row["status"] for row in read_status(out).tables}["shop.table_0001"] == "excluded"
     assert compared(past.metadata, out) == [("table_0001", "excluded")]
     assert row(past.metadata) == ("excluded", BATCH + 1, here)  # the first batch that it misses
     assert row(past.metadata, "table_0000") == ("following", BATCH, here)
@@ -98,7 +98,7 @@ def test_a_table_that_never_began_is_forgotten_when_it_leaves(past: Past, tmp_pa
 
 
 def test_a_table_that_is_left_out_is_not_resumed(past: Past, tmp_path: Path) -> None:
-    (paused,) = [found for found in past.metadata.read("watermarks") if found["table"] == "table_0001"]
+    (paused,) = [watermark for watermark in past.metadata.read("watermarks") if watermark["table"] == "table_0001"]
     watermarks.write(past.metadata, [{**paused, "status": "paused"}])
     out = config(tmp_path, "table_0001")
     assert compared(past.metadata, out) == []

@@ -53,7 +53,7 @@ def planned(start: Position, stop: Position) -> OpenBatch:
 def steps_of(lives: list[Life], plan: OpenBatch, *items: StagedFile | Statement) -> BatchSteps:
     files = tuple(item for item in items if isinstance(item, StagedFile))
     statements = tuple(item for item in items if isinstance(item, Statement))
-    lives = [rebased(one, at(100), plan.range.start) for one in lives]
+    lives = [rebased(life_of_table, at(100), plan.range.start) for life_of_table in lives]
     inputs = BatchInputs("s", Rules(lambda name: True), plan.range, lives)
     return split(Manifest(1, "a", (StagedSlice(0, files, statements, ()),)), inputs)
 
@@ -66,7 +66,7 @@ def merged(lives: list[Life], steps: BatchSteps) -> BatchOutcome:
 @contextmanager
 def open_batch(metadata: Metadata, lives: list[Life], plan: OpenBatch) -> Iterator[lease.Lease]:
     with lease.held(metadata) as held:
-        watermarks.started(metadata, lives, batch=0, versions={one.id: 3 for one in lives})
+        watermarks.started(metadata, lives, batch=0, versions={life_of_table.id: 3 for life_of_table in lives})
         held.stand(RecordedState(0, at(100)))
         held.open(plan)
         yield held
@@ -104,7 +104,8 @@ def test_the_leases_row_holds_what_the_batch_changed_and_no_more(metadata: Metad
     assert max(map(len, texts)) < 64_000
     assert [table.table for table in report.tables] == [f"shop.{table}" for table in changed]
     assert marks(metadata) == {
-        one.name.table: ("following", 1, str(at(900)), 4 if one.name.table in changed else 3) for one in lives
+        life_of_table.name.table: ("following", 1, str(at(900)), 4 if life_of_table.name.table in changed else 3)
+        for life_of_table in lives
     }
 
 
@@ -164,15 +165,15 @@ def test_lives_that_the_batch_left_alone_stand_where_they_stood_or_at_its_stop(m
         "ahead": ("following", 1, str(at(2000)), 3),
         "halted": ("stopped", 0, str(at(100)), 3),
     }
-    (told,) = report.tables
-    assert (told.table, told.status, told.reason, told.remedy) == ("shop.halted", "stopped", "why", "what to do")
-    assert not told.newly_stopped
+    (table,) = report.tables
+    assert (table.table, table.status, table.reason, table.remedy) == ("shop.halted", "stopped", "why", "what to do")
+    assert not table.newly_stopped
 
 
 def test_a_range_of_another_server_changes_every_life_that_follows(metadata: Metadata) -> None:
     run(metadata, [life("quiet"), life("busy")], staged("busy"), server="other")
-    lives = {one.name.table: one for one in watermarks.read_lives(metadata)}
-    assert {one.low for one in lives.values()} == {at(100, "other")}
+    lives = {life_of_table.name.table: life_of_table for life_of_table in watermarks.read_lives(metadata)}
+    assert {life_of_table.low for life_of_table in lives.values()} == {at(100, "other")}
     assert marks(metadata)["quiet"] == ("following", 1, str(at(900, "other")), 3)
 
 
@@ -180,9 +181,9 @@ def test_a_shape_that_needs_no_step_is_told(metadata: Metadata) -> None:
     alter = Statement(FILE, 300, 0, 1, None, "shop", 0, "ALTER TABLE quiet ALTER column_1 SET DEFAULT 5")
     run(metadata, [life("quiet")], alter)
     (row,) = metadata.read("watermarks")
-    (found,) = watermarks.read_lives(metadata)
-    assert found.schema.column("column_1").default == "5"
-    assert row["fingerprint"] == found.fingerprint != SCHEMA.fingerprint
+    (recorded,) = watermarks.read_lives(metadata)
+    assert recorded.schema.column("column_1").default == "5"
+    assert row["fingerprint"] == recorded.fingerprint != SCHEMA.fingerprint
 
 
 def test_what_began_after_the_merge_is_left_as_it_is(metadata: Metadata) -> None:

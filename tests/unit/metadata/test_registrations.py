@@ -46,13 +46,19 @@ class Catalogued:
 
     def take(self) -> tuple[list[str], list[str]]:
         """Names that the catalog drops and takes."""
-        found, catalog = self.changes(), self.config.catalog
+        changes, catalog = self.changes(), self.config.catalog
         assert catalog is not None
-        known = [one for one in registrations.read(self.metadata) if one.catalog == catalog.identity]
+        known = [
+            registration
+            for registration in registrations.read(self.metadata)
+            if registration.catalog == catalog.identity
+        ]
         registrations.note(
-            self.metadata, catalog.identity, [*(one for one in known if one not in found.drop), *found.put]
+            self.metadata,
+            catalog.identity,
+            [*(registration for registration in known if registration not in changes.drop), *changes.put],
         )
-        return list(map(str, found.drop)), list(map(str, found.put))
+        return list(map(str, changes.drop)), list(map(str, changes.put))
 
 
 @pytest.fixture

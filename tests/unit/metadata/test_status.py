@@ -28,16 +28,16 @@ ELSEWHERE = "it isn't asked"
 @pytest.fixture
 def config(tmp_path: Path) -> PipelineConfig:
     """A source with a position."""
-    found = PipelineConfig.model_validate(
+    config = PipelineConfig.model_validate(
         {
             "source": {"name": "shop", "connection": "shop", "server_id": 4001},
             "tables": {"include": ["shop.*"]},
             "lake": {"path": str(tmp_path)},
         }
     )
-    with lease.held(metadata_of(found)) as held:
+    with lease.held(metadata_of(config)) as held:
         held.stand(RecordedState(1, HERE))
-    return found
+    return config
 
 
 def plan_a_batch(config: PipelineConfig, planned_us: int = 60) -> None:
@@ -61,27 +61,27 @@ def hold(config: PipelineConfig, holder: str) -> None:
 
 
 def this_holder() -> Holder:
-    found = Holder.parse(this_process())
-    assert found is not None
-    return found
+    holder = Holder.parse(this_process())
+    assert holder is not None
+    return holder
 
 
 def test_a_holder_at_work(config: PipelineConfig) -> None:
     with lease.held(metadata_of(config)):
-        found = read_status(config)
-    assert found.to_json()["holder_died"] is False
-    assert f"held by {found.holder}" in status_lines(found, ELSEWHERE)
-    assert f"pid {os.getpid()}" in str(found.holder)
+        status = read_status(config)
+    assert status.to_json()["holder_died"] is False
+    assert f"held by {status.holder}" in status_lines(status, ELSEWHERE)
+    assert f"pid {os.getpid()}" in str(status.holder)
 
 
 def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     hold(config, str(replace(this_holder(), pid=gone.pid, started=12345)))
-    found = read_status(config)
-    assert found.to_json()["holder_died"] is True
+    status = read_status(config)
+    assert status.to_json()["holder_died"] is True
     said = f"pid {gone.pid} started 12345, which is dead: the next run takes over at once"
-    assert any(line.endswith(said) for line in status_lines(found, ELSEWHERE))
+    assert any(line.endswith(said) for line in status_lines(status, ELSEWHERE))
 
 
 def test_a_pid_that_another_process_has_by_now(config: PipelineConfig) -> None:
@@ -91,9 +91,9 @@ def test_a_pid_that_another_process_has_by_now(config: PipelineConfig) -> None:
 
 def test_of_a_holder_elsewhere_nobody_can_tell(config: PipelineConfig) -> None:
     hold(config, "other-host pid 1 started 1")
-    found = read_status(config)
-    assert found.to_json()["holder_died"] is False
-    assert "dead" not in "".join(status_lines(found, ELSEWHERE))
+    status = read_status(config)
+    assert status.to_json()["holder_died"] is False
+    assert "dead" not in "".join(status_lines(status, ELSEWHERE))
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest
     stopped = {"status": "stopped", "reason": "it holds what nobody follows, " * 9, "remedy": "mend it and " * 12}
     plain = {"batch": 7, "delta_version": 3, "position": None, "reason": None, "remedy": None}
     rows = [{**plain, "table": f"shop.table_{n:04}", "status": "following"} for n in range(1000)]
-    found = replace(
+    status = replace(
         read_status(config),
         tables=(*rows, {**plain, **stopped, "table": "shop.odd"}),
         holder="a-host-with-a-long-name.example.org pid 1234567 started 123456789, by an airflow task",
     )
-    printing.status(found, "x " * 90, all_tables=False)
+    printing.status(status, "x " * 90, all_tables=False)
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
     assert "table_0" not in said
     assert "tables: 1,000 following, 1 stopped" in said
     assert "--state following lists the 1,000" in " ".join(said.split())
     assert " ".join(stopped["reason"].split()) in " ".join(said.split())
-    printing.status(found, "x", all_tables=True)
+    printing.status(status, "x", all_tables=True)
     assert "table_0999" in capsys.readouterr().out
 
 
@@ -180,9 +180,9 @@ def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
     chunks("a2", 2, "committed")
     chunks("b1", 1, "committed")
     chunks("b2", 2, "staged", "staged", "planned")
-    found = read_status(config)
-    assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20, 2),)
-    assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(found, ELSEWHERE)
+    status = read_status(config)
+    assert status.snapshots == (SnapshotStatus("shop.b", 3, 2, 20, 2),)
+    assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(status, ELSEWHERE)
 
 
 def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(config: PipelineConfig) -> None:
@@ -195,12 +195,12 @@ def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(confi
         assert f"followed every 0.5 s, by {this_process()}" in status_lines(read_status(config), ELSEWHERE)
         follower.carried(now_us() - 1_800_000, 1)
         follower.update()
-        found = read_status(config)
-        assert found.follower is not None
-        assert f"followed every 0.5 s, 1.8 s behind, by {this_process()}" in status_lines(found, ELSEWHERE)
-        assert found.to_json()["follower"]["batch"] == 1
-        assert found.carried_us is not None
-        assert 1.8 <= (now_us() - found.carried_us) / 1e6 < 60, "though no batch was recorded"
+        status = read_status(config)
+        assert status.follower is not None
+        assert f"followed every 0.5 s, 1.8 s behind, by {this_process()}" in status_lines(status, ELSEWHERE)
+        assert status.to_json()["follower"]["batch"] == 1
+        assert status.carried_us is not None
+        assert 1.8 <= (now_us() - status.carried_us) / 1e6 < 60, "though no batch was recorded"
         follower.waits("the server is away")
         follower.update()
         assert "  it waits: the server is away" in status_lines(read_status(config), ELSEWHERE)

@@ -26,20 +26,20 @@ lake: {path: ./lake}
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> config.PipelineConfig:
     (tmp_path / "shop.yaml").write_text(YAML)
     monkeypatch.setattr(step_progress, "_EVERY", 0.01)
-    found = config.load(tmp_path / "shop.yaml")
-    Path(found.metadata_path("")).mkdir(parents=True)
-    return found
+    loaded = config.load(tmp_path / "shop.yaml")
+    Path(loaded.metadata_path("")).mkdir(parents=True)
+    return loaded
 
 
 def seen(source: config.PipelineConfig, done: float) -> StepProgress:
     """The only step, once it is that far."""
     deadline = time.monotonic() + 60
     while True:
-        found = step_progress.read(source)
-        if found and found[0].done == done:
-            (step,) = found
+        progress = step_progress.read(source)
+        if progress and progress[0].done == done:
+            (step,) = progress
             return step
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, progress
         time.sleep(0.01)
 
 

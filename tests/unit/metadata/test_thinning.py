@@ -99,9 +99,13 @@ def test_a_batch_that_is_pinned_while_others_go_stays(metadata: Metadata, monkey
 def test_runs_of_an_hour_become_one_that_tells_what_all_did(metadata: Metadata) -> None:
     def run(batch: int, **what: Any) -> dict[str, Any]:
         counts = {"table": "d.busy", "inserted": 1, "updated": 2, "deleted": 0, "seconds": 0.5, "delta_version": batch}
-        told = {"tables": json.dumps([counts]), "phases": json.dumps({"merge": 0.25}), "why_spark": what.get("why", "")}
+        contents = {
+            "tables": json.dumps([counts]),
+            "phases": json.dumps({"merge": 0.25}),
+            "why_spark": what.get("why", ""),
+        }
         ended = {"started_us": recorded(batch) - 5, "ended_us": recorded(batch)}
-        return {"run": f"{batch}", "kind": "sync", "batch": batch, "bytes": 7, "mutations": 3, **ended, **told}
+        return {"run": f"{batch}", "kind": "sync", "batch": batch, "bytes": 7, "mutations": 3, **ended, **contents}
 
     metadata.append("runs", [run(batch, why="merge: x" if batch in (3, 4) else "") for batch in range(130)])
     metadata.append("runs", [{"run": "v", "kind": "verify", "batch": 3, "ended_us": recorded(3)}])

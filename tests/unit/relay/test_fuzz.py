@@ -172,7 +172,13 @@ def test_packets_are_as_described() -> None:
     assert (header.command, header.payload_size, header.client_id, header.client_token) == (4, 2, 7, 9)
     assert header.sum == header.checksum
     assert authentication(bytes(16) + b"\x03\0\0\0ab\0") == (0, "ab")
-    told = filter_fields(b"\x03\x01\x0a\0\0\0\x02\0\0\0s\0\x02\0\0\0t\0")
-    assert (told.operations, told.discard, told.queue_limit, told.database, told.table) == (3, 1, 10, "s", "t")
+    fields = filter_fields(b"\x03\x01\x0a\0\0\0\x02\0\0\0s\0\x02\0\0\0t\0")
+    assert (fields.operations, fields.discard, fields.queue_limit, fields.database, fields.table) == (
+        3,
+        1,
+        10,
+        "s",
+        "t",
+    )
     made = event_of(event(2, 1 << 40, 5, ("s", "t"), [("c", b"old", None)]))
     assert (made.type, made.position, made.queue_size, made.values) == (2, 1 << 40, 5, {"c": ("old", "NULL")})

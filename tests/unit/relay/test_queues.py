@@ -22,12 +22,12 @@ def queue(*filters: TableFilter, arriving: list[list[int]]) -> Queue:
 
 def drained(made: Queue) -> list[tuple[int, int]]:
     """(batch, number) of all that wait, in order."""
-    found: list[tuple[int, int]] = []
+    events: list[tuple[int, int]] = []
     while (head := made.head()) is not None:
-        found.append((head[0].batch, head[1]))
+        events.append((head[0].batch, head[1]))
         made.deliver()
         made.acknowledge()
-    return found
+    return events
 
 
 def counts(made: Queue) -> tuple[int, int, int, int]:

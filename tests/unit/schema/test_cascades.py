@@ -18,8 +18,8 @@ def test_children_change_where_the_action_fits() -> None:
 
 
 def test_what_changed_unlogged_acts_on_its_own_children() -> None:
-    found = touched(CASCADES, deleted=[], updated=[GRANDPARENT])
-    assert {child: one.key for child, one in found.items()} == {PARENT: "p", CHILD: "c"}
+    by_child = touched(CASCADES, deleted=[], updated=[GRANDPARENT])
+    assert {child: how.key for child, how in by_child.items()} == {PARENT: "p", CHILD: "c"}
 
 
 def test_a_table_may_refer_to_itself() -> None:

@@ -62,7 +62,7 @@ def column_of(sample: Sample) -> Column:
     return change.schema.column("v")
 
 
-DECLARED = [(column_of(one), flavour_of(one)) for one in SAMPLES]
+DECLARED = [(column_of(sample), flavour_of(sample)) for sample in SAMPLES]
 each_type = pytest.mark.parametrize("kind", sorted(datatypes.REGISTRY))
 
 
@@ -168,7 +168,7 @@ def test_a_binlog_file_is_decoded_to_what_was_written(kind: str, tmp_path: Path)
         path.write_bytes(written_anew([Mutations(NAME, (ID, column), ("id",), 1, staged(column))], flavour))
         part = Slice(path.name, FIRST_OFFSET, path.stat().st_size, 0, True)
         emitted = read(FileTransport(path), part, lambda database, table: True, invalid=KEEP_ALL)
-        (mutations,) = [one for one in emitted if isinstance(one, Mutations)]
+        (mutations,) = [item for item in emitted if isinstance(item, Mutations)]
         value = mutations.batch.column("after")[0].as_py()["v"]
         if kind in render.RENDERERS:
             value = render.RENDERERS[kind](value)
@@ -242,8 +242,8 @@ def messages(name: str, changes: FeedChanges, flavour: Flavour) -> Any:
     if name == "debezium avro":
         return Debezium(DebeziumFormat(type="debezium"), context, AvroWriter(registered, "TopicName")).changes(changes)
     sink = "binlog:///feed" if name == "binlog" else "file:///feed"
-    told = {"type": name} | ({"registry": "http://127.0.0.1:1"} if name == "specific" else {})
-    feed = FeedConfig.model_validate({"name": "f", "include": ["shop.*"], "format": told, "sink": sink})
+    encoding = {"type": name} | ({"registry": "http://127.0.0.1:1"} if name == "specific" else {})
+    feed = FeedConfig.model_validate({"name": "f", "include": ["shop.*"], "format": encoding, "sink": sink})
     if name == "specific":
         return Specific(feed.format, context, registered).changes(changes)  # type: ignore[arg-type]
     return make_format(feed, context).changes(changes)

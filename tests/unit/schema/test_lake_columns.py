@@ -37,9 +37,9 @@ def test_a_side_column_stands_behind_its_own(invalid: InvalidValues, expected: l
 
 
 def test_each_tells_what_it_holds_and_of_which_column() -> None:
-    found = [(one.source.name, one.holds, one.delta) for one in lake_columns(SCHEMA, KEEP_ALL)]
-    assert found[1:3] == [("day", "value", "DATE"), ("day", "text", "STRING")]
-    assert found[-2:] == [("name", "value", "STRING"), ("name", "bytes", "BINARY")]
+    columns = [(column.source.name, column.holds, column.delta) for column in lake_columns(SCHEMA, KEEP_ALL)]
+    assert columns[1:3] == [("day", "value", "DATE"), ("day", "text", "STRING")]
+    assert columns[-2:] == [("name", "value", "STRING"), ("name", "bytes", "BINARY")]
 
 
 @pytest.mark.parametrize(

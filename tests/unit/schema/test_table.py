@@ -29,10 +29,10 @@ COLUMN_BEFORE = {
 
 
 def test_shapes_come_back_from_json() -> None:
-    found = loads(TableSchema, dumps(SHAPE))
-    assert found == SHAPE
-    assert (found.indexes, found.kept) == (SHAPE.indexes, SHAPE.kept)
-    assert found.column("v").virtual == SHAPE.column("v").virtual
+    loaded = loads(TableSchema, dumps(SHAPE))
+    assert loaded == SHAPE
+    assert (loaded.indexes, loaded.kept) == (SHAPE.indexes, SHAPE.kept)
+    assert loaded.column("v").virtual == SHAPE.column("v").virtual
 
 
 COMMENTED = replace(
@@ -46,8 +46,8 @@ COMMENTED = replace(
 def test_comments_are_kept_and_not_compared() -> None:
     assert COMMENTED == SHAPE
     assert COMMENTED.fingerprint == SHAPE.fingerprint
-    found = loads(TableSchema, dumps(COMMENTED))
-    assert (found.comment, found.lake_comments) == ("of all", {"id": "of id", "kind": "of kind", "gone": "it was"})
+    loaded = loads(TableSchema, dumps(COMMENTED))
+    assert (loaded.comment, loaded.lake_comments) == ("of all", {"id": "of id", "kind": "of kind", "gone": "it was"})
     assert SHAPE.commented_as(COMMENTED).comment == "of all"
     assert COMMENTED.commented_as(SHAPE).lake_comments == {"gone": "it was"}
 
@@ -59,13 +59,13 @@ def test_comments_of_excluded_columns_are_recorded_nowhere() -> None:
 
 
 def test_shapes_of_older_metadata_can_be_read() -> None:
-    told: dict[str, Any] = dump(SHAPE)
-    older = {key: told[key] for key in ("key", "key_kind", "excluded", "charset")}
+    dumped: dict[str, Any] = dump(SHAPE)
+    older = {key: dumped[key] for key in ("key", "key_kind", "excluded", "charset")}
     for part in ("columns", "kept"):
-        older[part] = [{key: column[key] for key in COLUMN_BEFORE} for column in told[part]]
+        older[part] = [{key: column[key] for key in COLUMN_BEFORE} for column in dumped[part]]
     older["indexes"] = [
-        {key: index[key] for key in ("name", "columns", "prefixes", "unique")} for index in told["indexes"]
+        {key: index[key] for key in ("name", "columns", "prefixes", "unique")} for index in dumped["indexes"]
     ]
-    found = load(TableSchema, older)
-    assert [column.name for column in found.mirrored] == ["id", "kind", "v"]
-    assert found.indexes == (Index("kind", ("kind", None), (None, None), unique=True),)
+    loaded = load(TableSchema, older)
+    assert [column.name for column in loaded.mirrored] == ["id", "kind", "v"]
+    assert loaded.indexes == (Index("kind", ("kind", None), (None, None), unique=True),)

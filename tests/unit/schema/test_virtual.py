@@ -23,20 +23,20 @@ def shape(declared: str, flavour: Flavour = "mariadb", columns: str = COLUMNS) -
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 @pytest.mark.parametrize("declared", TOLD)
 def test_told(declared: str, flavour: Flavour) -> None:
-    found = shape(declared, flavour)
-    assert found.untold == ()
-    assert found.mirrored[-1].name == "v"
-    assert not generated_columns(found).computed
+    schema = shape(declared, flavour)
+    assert schema.untold == ()
+    assert schema.mirrored[-1].name == "v"
+    assert not generated_columns(schema).computed
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 @pytest.mark.parametrize(("declared", "why"), UNTOLD)
 def test_untold(declared: str, why: str, flavour: Flavour) -> None:
-    found = shape(declared, flavour)
-    assert found.untold == ("v",)
-    assert found.logged[-1].name == "v"
-    assert found.mirrored[-1].name != "v"
-    assert why in generated_columns(found).left_out["v"]
+    schema = shape(declared, flavour)
+    assert schema.untold == ("v",)
+    assert schema.logged[-1].name == "v"
+    assert schema.mirrored[-1].name != "v"
+    assert why in generated_columns(schema).left_out["v"]
 
 
 @pytest.mark.parametrize("declared", OFFSETS)
@@ -56,37 +56,37 @@ def test_what_is_stored_is_as_logged(declared: str) -> None:
 
 
 def test_a_column_over_one_that_is_not_told_is_not_told() -> None:
-    found = shape("INT AS (YEAR(w) + 1)", columns=f"{COLUMNS}, w DATETIME AS (FROM_UNIXTIME(n))")
-    assert found.untold == ("w", "v")
+    schema = shape("INT AS (YEAR(w) + 1)", columns=f"{COLUMNS}, w DATETIME AS (FROM_UNIXTIME(n))")
+    assert schema.untold == ("w", "v")
 
 
 def test_columns_that_are_not_told_are_no_key() -> None:
-    found = shape(
+    schema = shape(
         "BIGINT AS (UNIX_TIMESTAMP(dt)) NOT NULL UNIQUE, UNIQUE KEY (n)", "mysql", "n INT NOT NULL, dt DATETIME"
     )
-    assert found.key == ("n",)
+    assert schema.key == ("n",)
 
 
 def test_columns_the_lake_computes_are_no_key() -> None:
-    found = shape("INT AS (pk + 1) NOT NULL UNIQUE", columns="pk INT NOT NULL AUTO_INCREMENT, KEY (pk)")
-    assert found.key == ()
+    schema = shape("INT AS (pk + 1) NOT NULL UNIQUE", columns="pk INT NOT NULL AUTO_INCREMENT, KEY (pk)")
+    assert schema.key == ()
 
 
 def test_arithmetic_over_auto_increment_is_computed() -> None:
-    found = shape("INT AS (pk + n * -2)")
-    assert generated_columns(found).computed == {"v"}
+    schema = shape("INT AS (pk + n * -2)")
+    assert generated_columns(schema).computed == {"v"}
     product = "CAST(CAST(CAST(after.`n` AS DECIMAL(10,0)) AS DECIMAL(38,0)) * CAST((-CAST(2 AS DECIMAL(1,0))) AS"
     product += " DECIMAL(38,0)) AS DECIMAL(38,0))"
     total = f"CAST(CAST(CAST(after.`pk` AS DECIMAL(10,0)) AS DECIMAL(38,0)) + CAST({product} AS DECIMAL(38,0))"
     total += " AS DECIMAL(38,0))"
-    assert arithmetic.sql(arithmetic.parsed(found.column("v"), found), "after") == (
+    assert arithmetic.sql(arithmetic.parsed(schema.column("v"), schema), "after") == (
         f"IF({total} IS NULL, NULL, GREATEST(LEAST({total}, 2147483647BD), -2147483648BD))"
     )
 
 
 def test_arithmetic_over_a_column_that_never_leaves_the_server_is_not_told() -> None:
-    found = leaving_out(shape("INT AS (pk + n)").excluding(frozenset({"n"})))
-    assert found.untold == ("v",)
+    schema = leaving_out(shape("INT AS (pk + n)").excluding(frozenset({"n"})))
+    assert schema.untold == ("v",)
 
 
 def test_the_expression_is_kept_as_the_default_sql_mode_reads_it() -> None:
@@ -115,5 +115,5 @@ def test_shapes_are_equal_however_an_expression_is_written() -> None:
 
 
 def test_shapes_come_back_from_json() -> None:
-    found = shape("DATETIME AS (FROM_UNIXTIME(n))")
-    assert loads(TableSchema, dumps(found)) == found
+    schema = shape("DATETIME AS (FROM_UNIXTIME(n))")
+    assert loads(TableSchema, dumps(schema)) == schema

@@ -18,7 +18,10 @@ COLLATIONS = [number for number in range(1, 4096) if charsets.charset(number) no
 
 
 def forgiven(column: Column, ours: Any, theirs: Any) -> bool:
-    return any(one.columns(column) and (one.values is None or one.values(column, ours, theirs)) for one in MISREADINGS)
+    return any(
+        misreading.columns(column) and (misreading.values is None or misreading.values(column, ours, theirs))
+        for misreading in MISREADINGS
+    )
 
 
 def codes(charset: str) -> Iterator[bytes]:
@@ -28,7 +31,7 @@ def codes(charset: str) -> Iterator[bytes]:
         for point in (*range(0, 0xD800, 101), 0xE7C7, 0x1E3F, 0x0800, 0x0700):
             yield chr(point).encode(codec.get(charset, "gb18030" if charset == "gb18030" else "utf-8"))
         return
-    yield from (bytes([one]) for one in range(256))
+    yield from (bytes([byte]) for byte in range(256))
     if charsets.bytes_per_character(charset) > 1:
         yield from (bytes([a, b]) for a in range(0x80, 256) for b in range(256))
     if charsets.bytes_per_character(charset) > 2:

@@ -90,10 +90,10 @@ def test_a_proxy_is_told_to_java_by_a_file(home: Path, tmp_path: Path) -> None:
     (home / ".m2" / "settings.xml").write_text(SETTINGS.format(url="http://127.0.0.1:1/", more=PROXY))
     java, _ = maven.downloads(home).write(tmp_path)
     assert java == [f"@{tmp_path / 'java.options'}"]
-    told = (tmp_path / "java.options").read_text().splitlines()
-    assert {'"-Dhttps.proxyHost=proxy"', '"-Dhttps.proxyPort=3128"', '"-Dhttp.nonProxyHosts=a|b"'} <= set(told)
-    assert r'"-Dhttp.proxyPassword=not told & \"quoted\""' in told
-    assert not any("off" in line for line in told)
+    options = (tmp_path / "java.options").read_text().splitlines()
+    assert {'"-Dhttps.proxyHost=proxy"', '"-Dhttps.proxyPort=3128"', '"-Dhttp.nonProxyHosts=a|b"'} <= set(options)
+    assert r'"-Dhttp.proxyPassword=not told & \"quoted\""' in options
+    assert not any("off" in line for line in options)
 
 
 def test_what_maven_alone_can_read_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

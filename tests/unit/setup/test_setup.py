@@ -66,11 +66,11 @@ def test_what_a_folder_lacks_is_named(jars: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "refusal"),
     [('openjdk version "11.0.2" 2019-01-15', "11.0.2"), ("no JVM here", "no JVM here"), (None, "no Java is found")],
 )
 def test_java_must_be_there_and_new_enough(
-    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, told: str
+    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, refusal: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     if said is not None:
@@ -78,7 +78,7 @@ def test_java_must_be_there_and_new_enough(
         program.parent.mkdir(parents=True)
         program.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
         program.chmod(0o755)
-    with pytest.raises(SetupFailed, match=told):
+    with pytest.raises(SetupFailed, match=refusal):
         installation.set_up(Report(), archive=False)
 
 

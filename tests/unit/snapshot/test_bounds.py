@@ -75,8 +75,8 @@ def test_a_number_alone_is_of_the_first_column() -> None:
     ],
 )
 def test_literals(column: Column, value: Any, literal: str | None) -> None:
-    found = bounds.of_row([KeyPart(column, collation="sjis_bin")], {"k0": value})
-    assert found == (None if literal is None else (Edge("k", literal),))
+    bound = bounds.of_row([KeyPart(column, collation="sjis_bin")], {"k0": value})
+    assert bound == (None if literal is None else (Edge("k", literal),))
 
 
 @pytest.mark.parametrize(

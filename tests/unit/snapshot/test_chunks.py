@@ -46,7 +46,7 @@ def table(rows: int, schema: TableSchema = KEYED, engine: str = "InnoDB") -> Sou
 
 
 @pytest.mark.parametrize(
-    "found",
+    "source_table",
     [
         table(5),
         table(10),
@@ -55,8 +55,8 @@ def table(rows: int, schema: TableSchema = KEYED, engine: str = "InnoDB") -> Sou
         table(1000, engine="MyISAM"),
     ],
 )
-def test_one_chunk(found: SourceTable) -> None:
-    assert plan(Unasked(), found, chunk_rows=10).chunks == [Chunk(0)]
+def test_one_chunk(source_table: SourceTable) -> None:
+    assert plan(Unasked(), source_table, chunk_rows=10).chunks == [Chunk(0)]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def begun(config: PipelineConfig, schema: TableSchema = KEYED) -> TableSnapshot:
 
 def test_a_dead_snapshot_is_taken_up(config: PipelineConfig) -> None:
     made = begun(config)
-    found = records(config).unfinished(table(100), lambda position: position == P1)
-    assert found is not None
-    assert (found.id, found.chunks, found.schema) == (made.id, made.chunks, made.schema)
-    assert [chunk.number for chunk in found.pending] == [1]
+    unfinished = records(config).unfinished(table(100), lambda position: position == P1)
+    assert unfinished is not None
+    assert (unfinished.id, unfinished.chunks, unfinished.schema) == (made.id, made.chunks, made.schema)
+    assert [chunk.number for chunk in unfinished.pending] == [1]
 
 
 def test_bounds_that_are_numbers_alone_are_taken_up(config: PipelineConfig) -> None:
@@ -118,11 +118,11 @@ def test_bounds_that_are_numbers_alone_are_taken_up(config: PipelineConfig) -> N
     metadata = Metadata(f"{config.root}/_binlake")
     metadata.swap("snapshots", "chunk = 0", {"upper": "-7"})
     metadata.swap("snapshots", "chunk = 1", {"lower": "-7"})
-    found = records(config).unfinished(table(100, pair), lambda position: True)
-    assert found is not None
+    unfinished = records(config).unfinished(table(100, pair), lambda position: True)
+    assert unfinished is not None
     bound = (Edge("id", "-7"),)
-    assert [(chunk.lower, chunk.upper) for chunk in found.chunks] == [(None, bound), (bound, None)]
-    assert found.chunks[0].low == P1
+    assert [(chunk.lower, chunk.upper) for chunk in unfinished.chunks] == [(None, bound), (bound, None)]
+    assert unfinished.chunks[0].low == P1
 
 
 def test_a_committed_snapshot_keeps_no_values_of_keys(config: PipelineConfig) -> None:
@@ -159,9 +159,9 @@ def test_many_tables_are_saved_in_one_commit(config: PipelineConfig) -> None:
 def test_what_one_thread_fails_to_save_fails_for_all_that_wait(
     config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (plan(Unasked(), replace(table(1), name=TableName("d", name))) for name in ("one", "other"))
+    planned, other = (plan(Unasked(), replace(table(1), name=TableName("d", name))) for name in ("one", "other"))
     metadata = Metadata(f"{config.root}/_binlake")
-    found = Records(config, metadata)
+    recorded = Records(config, metadata)
     replacing, waiting = threading.Event(), threading.Event()
 
     def failing(name: str, predicate: str, rows: list[dict[str, Any]]) -> None:
@@ -171,13 +171,13 @@ def test_what_one_thread_fails_to_save_fails_for_all_that_wait(
 
     with monkeypatch.context() as full, ThreadPoolExecutor(2) as pool:
         full.setattr(metadata, "replace", failing)
-        first = pool.submit(found.save, one)
+        first = pool.submit(recorded.save, planned)
         replacing.wait(10)
-        second = pool.submit(found.save, other)
+        second = pool.submit(recorded.save, other)
         waiting.set()
         assert isinstance(first.exception(), LakeError)
         assert isinstance(second.exception(), LakeError)
-    found.save()
+    recorded.save()
     assert {row["table"] for row in metadata.read("snapshots")} == {"one", "other"}
 
 
@@ -234,9 +234,9 @@ def test_what_is_copied_again_goes(config: PipelineConfig) -> None:
     _, file = copied(config, made)
     records(config).copy_again(made, made.chunks[:1])
     assert not file.exists()
-    found = records(config).unfinished(table(100), lambda position: True)
-    assert found is not None
-    assert [chunk.number for chunk in found.pending] == [0, 1]
+    unfinished = records(config).unfinished(table(100), lambda position: True)
+    assert unfinished is not None
+    assert [chunk.number for chunk in unfinished.pending] == [0, 1]
 
 
 def test_of_a_committed_snapshot_only_staging_is_removed(config: PipelineConfig) -> None:
@@ -309,9 +309,9 @@ def test_only_the_newest_committed_one_counts(config: PipelineConfig) -> None:
     made = begun(config)
     made.table_id = "id"
     records(config).save(made, committed=True)
-    found = records(config).committed(table(100))
-    assert found is not None
-    assert (found.table_id, found.low, found.high, found.rows) == ("id", P1, P2, 7)
+    committed = records(config).committed(table(100))
+    assert committed is not None
+    assert (committed.table_id, committed.low, committed.high, committed.rows) == ("id", P1, P2, 7)
     time.sleep(0.01)
     begun(config)
     assert records(config).committed(table(100)) is None

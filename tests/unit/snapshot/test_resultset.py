@@ -53,15 +53,15 @@ def arriving(wire: bytes, piece: int) -> Callable[[memoryview], int]:
 
 def read(wire: bytes, kinds: Sequence[pa.DataType], piece: int = 1 << 16) -> pa.Table:
     schema = pa.schema([pa.field(f"c{number}", kind) for number, kind in enumerate(kinds)])
-    found = resultset.columns(arriving(wire, piece), len(schema))
-    return pa.Table.from_batches([resultset.as_batch(columns, schema) for columns in found], schema)
+    pieces = resultset.columns(arriving(wire, piece), len(schema))
+    return pa.Table.from_batches([resultset.as_batch(columns, schema) for columns in pieces], schema)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 16])
 def test_texts_become_the_columns_types(piece: int) -> None:
     wire = packets(row(b"-5", b"1.50", "ä".encode(), b"\xff\x00", b"0.1"), row(None, None, None, None, None), EOF)
-    found = read(wire, [pa.int64(), pa.decimal128(10, 2), pa.string(), pa.binary(), pa.float64()], piece)
-    assert [list(one.values()) for one in found.to_pylist()] == [
+    table = read(wire, [pa.int64(), pa.decimal128(10, 2), pa.string(), pa.binary(), pa.float64()], piece)
+    assert [list(values.values()) for values in table.to_pylist()] == [
         [-5, pa.scalar("1.50").cast(pa.decimal128(10, 2)).as_py(), "ä", b"\xff\x00", 0.1],
         [None, None, None, None, None],
     ]
@@ -74,15 +74,15 @@ def test_a_result_without_rows() -> None:
 @pytest.mark.parametrize("size", [0, 250, 251, 0xFFFF, 1 << 16, 0xFFFFFF - 4, 0xFFFFFF, 1 << 24, 2 * 0xFFFFFF + 5])
 def test_values_of_each_length(size: int) -> None:
     text = bytes(number % 251 for number in range(1000)) * (size // 1000 + 1)
-    found = read(packets(row(text[:size], b"behind"), row(b"next", None), EOF), [pa.binary(), pa.binary()], 1 << 20)
-    assert found.to_pylist() == [{"c0": text[:size], "c1": b"behind"}, {"c0": b"next", "c1": None}]
+    table = read(packets(row(text[:size], b"behind"), row(b"next", None), EOF), [pa.binary(), pa.binary()], 1 << 20)
+    assert table.to_pylist() == [{"c0": text[:size], "c1": b"behind"}, {"c0": b"next", "c1": None}]
 
 
 def test_many_rows_come_in_batches() -> None:
     rows = 3 * resultset.ROWS + 7
-    found = read(packets(*(row(str(number).encode()) for number in range(rows)), EOF), [pa.int64()])
-    assert found["c0"].to_pylist() == list(range(rows))
-    assert found["c0"].num_chunks == 4
+    table = read(packets(*(row(str(number).encode()) for number in range(rows)), EOF), [pa.int64()])
+    assert table["c0"].to_pylist() == list(range(rows))
+    assert table["c0"].num_chunks == 4
 
 
 def test_what_the_server_says_within_the_rows_is_told() -> None:

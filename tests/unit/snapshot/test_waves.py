@@ -21,9 +21,9 @@ def test_who_interrupts_a_snapshot_does_not_wait_for_its_wave(monkeypatch: pytes
         raise KeyboardInterrupt
 
     copying: Any = SimpleNamespace(watch=interrupted)
-    copies: Any = [SimpleNamespace(cancel=one.set, folder=str(tmp_path)) for one in cancelled.values()]
+    copies: Any = [SimpleNamespace(cancel=event.set, folder=str(tmp_path)) for event in cancelled.values()]
     with ThreadPoolExecutor(2) as pool:
-        copied: Any = [pool.submit(one.wait, 30) for one in cancelled.values()]
+        copied: Any = [pool.submit(event.wait, 30) for event in cancelled.values()]
         with pytest.raises(KeyboardInterrupt):
             waves._wait(copying, copies, copied)
-    assert all(one.result() for one in copied)
+    assert all(chunk.result() for chunk in copied)

@@ -12,37 +12,37 @@ from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environmen
 
 
 def test_uri() -> None:
-    found = parse_airflow_connection("mysql://u%40x:p%2Fw%3A@db.example:3307/", name="X")
-    assert (found.host, found.port, found.user, found.password) == ("db.example", 3307, "u@x", "p/w:")
+    endpoint = parse_airflow_connection("mysql://u%40x:p%2Fw%3A@db.example:3307/", name="X")
+    assert (endpoint.host, endpoint.port, endpoint.user, endpoint.password) == ("db.example", 3307, "u@x", "p/w:")
 
 
 def test_json_with_tls() -> None:
     text = '{"conn_type": "mysql", "host": "h", "login": "u", "password": "p", "extra": {"ssl": {"ca": "/ca.pem"}}}'
-    found = parse_airflow_connection(text, name="X")
-    assert (found.port, dict(found.tls)) == (3306, {"ca": "/ca.pem"})
+    endpoint = parse_airflow_connection(text, name="X")
+    assert (endpoint.port, dict(endpoint.tls)) == (3306, {"ca": "/ca.pem"})
 
 
 def test_tls_in_fields_of_their_own_as_airflow_s_form_has_them() -> None:
     text = "mysql://u:p@h/?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem&ssl_verify_mode=none&ssl_check_hostname="
-    found = parse_airflow_connection(text, name="X")
-    assert dict(found.tls) == {"ca": "/ca.pem", "cert": "/c.pem", "key": "/k.pem", "verify_mode": "none"}
-    assert found.encryption is not None
-    assert not found.encryption.verified
+    endpoint = parse_airflow_connection(text, name="X")
+    assert dict(endpoint.tls) == {"ca": "/ca.pem", "cert": "/c.pem", "key": "/k.pem", "verify_mode": "none"}
+    assert endpoint.encryption is not None
+    assert not endpoint.encryption.verified
     with pytest.raises(ConfigurationError, match="ssl_capath"):
         parse_airflow_connection("mysql://u:p@h/?ssl_capath=/certs", name="X")
 
 
 @pytest.mark.parametrize("password", ["p@s3cret", "p:@s3cret", "@", "%40s3cret", "s3cret@:"])
 def test_a_password_may_have_an_at(password: str) -> None:
-    found = parse_airflow_connection(f"mysql://u:{password}@h/", name="X")
-    assert (found.host, found.user, found.password) == ("h", "u", password.replace("%40", "@"))
+    endpoint = parse_airflow_connection(f"mysql://u:{password}@h/", name="X")
+    assert (endpoint.host, endpoint.user, endpoint.password) == ("h", "u", password.replace("%40", "@"))
 
 
 @pytest.mark.parametrize("uri", ["http://x", "https://u:s3cret@h/", "postgres://u:s3cret@h:5432/db"])
 def test_another_service_is_no_source(uri: str) -> None:
-    with pytest.raises(ConfigurationError, match="a source's is a MySQL or MariaDB server") as found:
+    with pytest.raises(ConfigurationError, match="a source's is a MySQL or MariaDB server") as caught:
         parse_airflow_connection(uri, name="X")
-    assert "s3cret" not in str(found.value)
+    assert "s3cret" not in str(caught.value)
 
 
 NO_URIS = [
@@ -53,10 +53,10 @@ NO_URIS = [
 
 @pytest.mark.parametrize("text", NO_URIS)
 def test_errors_do_not_repeat_the_text(text: str) -> None:
-    with pytest.raises(ConfigurationError) as found:
+    with pytest.raises(ConfigurationError) as caught:
         parse_airflow_connection(text, name="AIRFLOW_CONN_X")
-    assert "s3cret" not in str(found.value)
-    assert "AIRFLOW_CONN_X" in str(found.value)
+    assert "s3cret" not in str(caught.value)
+    assert "AIRFLOW_CONN_X" in str(caught.value)
 
 
 def test_repr_hides_the_password() -> None:
@@ -71,10 +71,10 @@ def test_who_unpickles_an_endpoint_needs_none_of_its_files(tmp_path: Path) -> No
     handed = pickle.dumps(endpoint)
     for path in files.values():
         path.unlink()
-    found = pickle.loads(handed)
-    assert found.encryption.context().get_ca_certs()
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert "PRIVATE KEY" not in repr(found) + repr(found.encryption)
+    unpickled = pickle.loads(handed)
+    assert unpickled.encryption.context().get_ca_certs()
+    assert pickle.loads(pickle.dumps(unpickled)) == unpickled
+    assert "PRIVATE KEY" not in repr(unpickled) + repr(unpickled.encryption)
 
 
 def test_an_undefined_connection_says_what_to_export(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,9 @@ def test_a_host_that_does_not_share_the_folder_is_named(tmp_path: Path, monkeypa
     unread = executors._unread
     elsewhere = LakeProbe(str(tmp_path / "elsewhere" / "probe"), "x")
     monkeypatch.setattr(executors, "_unread", lambda probe: unread(elsewhere))
-    with pytest.raises(SetupFailed, match=r"executors on 10\.0\.0\.7 can't read the lake") as told:
+    with pytest.raises(SetupFailed, match=r"executors on 10\.0\.0\.7 can't read the lake") as caught:
         tried(str(tmp_path / "lake"), monkeypatch)
-    assert "a folder that all hosts share" in told.value.remedy
+    assert "a folder that all hosts share" in caught.value.remedy
     config = PipelineConfig.model_validate(
         {
             "source": {"name": "s", "connection": "c", "server_id": 1},
@@ -74,12 +74,12 @@ def test_a_host_that_does_not_share_the_folder_is_named(tmp_path: Path, monkeypa
     )
 
     def session(why: str) -> Any:
-        raise told.value
+        raise caught.value
 
     folder, hosts = lake_checks(config, session)
     assert (folder.ok, hosts) == (
         True,
-        Check("lake by Spark's executors", False, told.value.message, told.value.remedy),
+        Check("lake by Spark's executors", False, caught.value.message, caught.value.remedy),
     )
 
 
@@ -87,18 +87,18 @@ def test_a_host_that_does_not_reach_the_store_is_named(monkeypatch: pytest.Monke
     probe = LakeProbe("s3a://bucket/lake/_binlake/probe", "x")
     monkeypatch.setattr(executors, "_unread", lambda probe: "could not connect")
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
-    with pytest.raises(SetupFailed, match=r"10\.0\.0\.7 can't read the lake: could not connect") as told:
+    with pytest.raises(SetupFailed, match=r"10\.0\.0\.7 can't read the lake: could not connect") as caught:
         cluster._try(OneExecutor(), 1, probe)  # type: ignore[arg-type]
-    assert "let these hosts reach the store" in told.value.remedy
+    assert "let these hosts reach the store" in caught.value.remedy
 
 
 def test_another_spark_and_another_java_are_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert executors.lack({}, driver={"Spark": pyspark.__version__, "Java": "17"}) is None
-    found = executors.lack({}, driver={"Spark": "0.1"})
-    assert found is not None
-    assert (found.problems, found.others) == ((), (f"Spark {pyspark.__version__}, not 0.1",))
+    lacking = executors.lack({}, driver={"Spark": "0.1"})
+    assert lacking is not None
+    assert (lacking.problems, lacking.others) == ((), (f"Spark {pyspark.__version__}, not 0.1",))
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
     cluster._try(OneExecutor("0.1"), 1, None)  # type: ignore[arg-type]
     assert f"executors on 10.0.0.7 have Spark {pyspark.__version__}, not 0.1" in caplog.text

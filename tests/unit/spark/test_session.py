@@ -19,14 +19,14 @@ def test_connections_that_wait_for_the_server_need_no_core() -> None:
 
 def test_what_each_start_of_spark_says_is_passed_over_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
     reading, writing = os.pipe()
-    told = [
+    lines = [
         "WARNING: Using incubator modules: jdk.incubator.vector",
         "26/11/25 ERROR TaskSchedulerImpl: Lost executor 1",
     ]
-    os.write(writing, "\n".join(told).encode())
+    os.write(writing, "\n".join(lines).encode())
     os.close(writing)
     starting._relay(reading)
-    assert capfd.readouterr().err == told[1]
+    assert capfd.readouterr().err == lines[1]
 
 
 def test_who_interrupts_a_jvm_at_its_start_is_heard_once_it_is_there() -> None:

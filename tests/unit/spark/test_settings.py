@@ -15,10 +15,10 @@ from binlake.spark import settings
 @pytest.mark.parametrize("tuned", ["-XX:+TieredCompilation", "-XX:TieredStopAtLevel=1"])
 def test_room_for_compiled_code_doesnt_depend_on_the_compilers(tuned: str) -> None:
     command = ["java", tuned, *settings.jvm_options().split(), "-XX:+PrintFlagsFinal", "-version"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\bReservedCodeCacheSize\s*=\s*(\d+)", told)
-    assert found
-    assert int(found[1]) == 240 << 20
+    flags = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    size = re.search(r"\bReservedCodeCacheSize\s*=\s*(\d+)", flags)
+    assert size
+    assert int(size[1]) == 240 << 20
 
 
 def test_an_archive_that_doesnt_fit_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,13 +67,13 @@ def test_other_settings_are_and_go_beside_ours(monkeypatch: pytest.MonkeyPatch) 
         "spark.driver.extraClassPath": "/jars/*",
     }
     given = SparkConfig(driver_memory="9g", executor_memory="5g", jars=["/a.jar", "/b.jar"], conf=conf)
-    found = settings.launch_settings(given)
-    assert found["spark.driver.memory"] == "9g"
-    assert found["spark.executor.memory"] == "5g"
-    assert found["spark.jars"] == "/a.jar,/b.jar"
-    assert found["spark.executor.cores"] == "3"
-    assert found["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Xss4m"
-    assert found["spark.driver.extraClassPath"] == f"{settings.JARS}/*:/jars/*"
+    launched = settings.launch_settings(given)
+    assert launched["spark.driver.memory"] == "9g"
+    assert launched["spark.executor.memory"] == "5g"
+    assert launched["spark.jars"] == "/a.jar,/b.jar"
+    assert launched["spark.executor.cores"] == "3"
+    assert launched["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Xss4m"
+    assert launched["spark.driver.extraClassPath"] == f"{settings.JARS}/*:/jars/*"
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_each_library_is_told_the_account_and_no_repr_shows_it(monkeypatch: pyte
     monkeypatch.setenv("AWS_PROFILE", "of the process")
     connection(monkeypatch, "one", login="key-1", password=SECRET, extra=json.dumps(EXTRA))
     connection(monkeypatch, "two", login="key-2", password="b", extra={"aws_session_token": "t"})
-    one, two, none = (config_of(name, name if name != "none" else None) for name in ("one", "two", "none"))
-    s3 = stores.S3.at(one.metadata_path("runs"))
+    first, second, none = (config_of(name, name if name != "none" else None) for name in ("one", "two", "none"))
+    s3 = stores.S3.at(first.metadata_path("runs"))
     assert s3.storage_options() == {
         "aws_endpoint_url": "http://127.0.0.1:7070",
         "aws_region": "eu-west-1",
@@ -61,11 +61,11 @@ def test_each_library_is_told_the_account_and_no_repr_shows_it(monkeypatch: pyte
     assert s3.obstore_arguments()["config"]["secret_access_key"] == SECRET
     assert s3.hadoop_account()["fs.s3a.secret.key"] == SECRET
     assert s3.variables()["AWS_SECRET_ACCESS_KEY"] == SECRET
-    assert SECRET not in str([s3, s3.spark_settings(), one])
-    stores.check(one.root)  # allow_http stands in the connection
-    assert not stores.has_profile(accounts.environment_of(one.root))
-    assert stores.S3.at(two.root).arrow_arguments()["session_token"] == "t"
-    assert "Temporary" in stores.S3.at(two.root).hadoop_account()["fs.s3a.aws.credentials.provider"]
+    assert SECRET not in str([s3, s3.spark_settings(), first])
+    stores.check(first.root)  # allow_http stands in the connection
+    assert not stores.has_profile(accounts.environment_of(first.root))
+    assert stores.S3.at(second.root).arrow_arguments()["session_token"] == "t"
+    assert "Temporary" in stores.S3.at(second.root).hadoop_account()["fs.s3a.aws.credentials.provider"]
     assert stores.S3.at(none.root).account is None
     assert not stores.S3.at(none.root).hadoop_account()
 
@@ -91,15 +91,15 @@ def test_a_lake_in_the_folder_of_another_has_its_own_account(monkeypatch: pytest
     outer, inner, innermost = config_of("b", "one"), config_of("b/lake/s", "two"), config_of("b/lake/s/lake/s", None)
     assert innermost.root.startswith(f"{inner.root}/")
     assert inner.root.startswith(f"{outer.root}/")
-    found = [accounts.environment_of(f"{lake.root}/x")["AWS_ACCESS_KEY_ID"] for lake in (outer, inner, innermost)]
-    assert found == ["key of one", "key of two", "of the process"]
+    keys = [accounts.environment_of(f"{lake.root}/x")["AWS_ACCESS_KEY_ID"] for lake in (outer, inner, innermost)]
+    assert keys == ["key of one", "key of two", "of the process"]
 
 
 def test_a_connection_without_a_key_tells_the_place_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the process")
     connection(monkeypatch, "one", extra={"region_name": "eu-west-1"})
-    found = stores.S3.at(config_of("one", "one").root)
-    assert (found.region, found.account) == ("eu-west-1", None)
+    store = stores.S3.at(config_of("one", "one").root)
+    assert (store.region, store.account) == ("eu-west-1", None)
     assert accounts.environment_of("s3a://one/lake/s")["AWS_ACCESS_KEY_ID"] == "of the process"
 
 

@@ -49,12 +49,12 @@ def by_obstore() -> None:
 
 def asked_by(store: FakeS3) -> list[set[str]]:
     """Whose requests those of each library are."""
-    found = []
+    roles = []
     for attempt in (by_pyarrow, by_deltalake, by_obstore):
         store.accounts.clear()
         attempt()
-        found.append(set(store.accounts))
-    return found
+        roles.append(set(store.accounts))
+    return roles
 
 
 @pytest.mark.parametrize("kept", ["variable", "file", "nowhere"])
@@ -83,9 +83,9 @@ def test_a_role_stands_behind_what_else_tells_an_account() -> None:
         "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1/role",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN": "secret",
     }
-    found = ContainerRole.of(role)
-    assert found is not None
-    assert "secret" not in repr(found)
+    container = ContainerRole.of(role)
+    assert container is not None
+    assert "secret" not in repr(container)
     assert ContainerRole.of({}) is None
     for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
         assert ContainerRole.of({**role, name: "x"}) is None

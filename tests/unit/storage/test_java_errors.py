@@ -47,7 +47,7 @@ LOST = "Lost task 0.0 in stage 3.0 (TID 9) (10.0.0.7 executor 3): "
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "told"),
+    ("kind", "message", "cause"),
     [
         (
             "org.apache.spark.SparkNumberFormatException",
@@ -82,10 +82,10 @@ LOST = "Lost task 0.0 in stage 3.0 (TID 9) (10.0.0.7 executor 3): "
         ("java.lang.OutOfMemoryError", "Java heap space\nat X", "OutOfMemoryError: Java heap space"),
     ],
 )
-def test_the_last_cause_is_told_without_values(kind: str, message: str | None, told: str) -> None:
+def test_the_last_cause_is_told_without_values(kind: str, message: str | None, cause: str) -> None:
     error = raised((SPARK, ABORTED + LOST + "x: y\n\tat z"), (SPARK, "[FAILED_EXECUTE_UDF] no"), (kind, message))
-    assert storage_errors.cause_of(error) == told
-    assert str(storage_errors.failed("merging t failed", error)).startswith(f"merging t failed: {told}\n")
+    assert storage_errors.cause_of(error) == cause
+    assert str(storage_errors.failed("merging t failed", error)).startswith(f"merging t failed: {cause}\n")
 
 
 def test_where_memory_is_spent_the_remedy_names_the_setting() -> None:
@@ -101,7 +101,7 @@ def test_what_the_storage_says_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told", "lost"),
+    ("reason", "cause", "lost"),
     [
         (
             "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Command exited with "
@@ -114,9 +114,9 @@ def test_what_the_storage_says_comes_first() -> None:
         ("TaskKilled (another attempt succeeded)", "SparkException: TaskKilled (another attempt succeeded)", False),
     ],
 )
-def test_a_task_of_which_spark_only_tells(reason: str, told: str, lost: bool) -> None:
+def test_a_task_of_which_spark_only_tells(reason: str, cause: str, lost: bool) -> None:
     error = raised((SPARK, ABORTED + LOST + reason))
-    assert (storage_errors.cause_of(error), java_errors.executor_lost(error)) == (told, lost)
+    assert (storage_errors.cause_of(error), java_errors.executor_lost(error)) == (cause, lost)
     assert java_errors.place(java_errors.causes(error)) == "executor 3 on 10.0.0.7"
 
 

@@ -32,9 +32,9 @@ def test_all_libraries_are_told_one_server_and_no_account() -> None:
     spark = s3.spark_settings()
     assert spark["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:7070"
     assert spark["spark.hadoop.fs.s3a.path.style.access"] == "true"
-    told = str([s3, s3.storage_options(), s3.arrow_arguments(), spark])
-    assert "key-id" not in told
-    assert "not told" not in told
+    shown = str([s3, s3.storage_options(), s3.arrow_arguments(), spark])
+    assert "key-id" not in shown
+    assert "not told" not in shown
 
 
 def test_amazons_own_is_left_to_each_librarys_chain() -> None:
@@ -114,7 +114,7 @@ def test_azure_s_account_is_told_to_hadoop_s_configuration_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "kind", "told"),
+    ("environment", "kind", "credential"),
     [
         ({"AZURE_STORAGE_ACCOUNT_KEY": "k", "AZURE_STORAGE_SAS_TOKEN": "s"}, "SharedKey", ("key", "k")),
         ({**PRINCIPAL, "AZURE_CLIENT_SECRET": "s"}, "ClientCreds", ("oauth2.client.secret", "s")),
@@ -122,10 +122,12 @@ def test_azure_s_account_is_told_to_hadoop_s_configuration_alone() -> None:
         ({}, "Msi", ("auth.type", "OAuth")),
     ],
 )
-def test_azure_s_accounts_are_taken_in_one_order(environment: dict[str, str], kind: str, told: tuple[str, str]) -> None:
+def test_azure_s_accounts_are_taken_in_one_order(
+    environment: dict[str, str], kind: str, credential: tuple[str, str]
+) -> None:
     account = stores.Azure.of("account", environment).hadoop_account()
     assert any(kind in value for value in account.values())
-    assert [value for key, value in account.items() if key.endswith(told[0])] == [told[1]]
+    assert [value for key, value in account.items() if key.endswith(credential[0])] == [credential[1]]
     stores.check(AZURE, environment)
 
 

@@ -52,8 +52,8 @@ def test_named_rows_are_bounded() -> None:
 
 
 def test_columns_of_a_changed_row() -> None:
-    found = {"2": DifferingRow("changed", (("id", "2"),))}
-    named = differences.name_columns(found, ["id", "v", "w"], {"2": ["2", "x", "N"]}, {"2": ["2", "x", ""]})
+    differing = {"2": DifferingRow("changed", (("id", "2"),))}
+    named = differences.name_columns(differing, ["id", "v", "w"], {"2": ["2", "x", "N"]}, {"2": ["2", "x", ""]})
     assert named == (DifferingRow("changed", (("id", "2"),), columns=("w",)),)
 
 
