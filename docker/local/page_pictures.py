@@ -2,12 +2,14 @@
 
     .venv/bin/python docker/local/page_pictures.py
 
-Airflow's API server runs in this process, as for bench_page, and a browser looks at it.
+Airflow's API server runs in this process, as for bench_page, and a browser looks at it. The form for a new source looks
+at a MariaDB of this script's own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,22 +18,21 @@ from dataclasses import replace
 from typing import Any
 
 from bench_page import FOLDER, prepare
-from servers import ROOT, free_port
+from servers import ROOT, Server, free_port
 
 PICTURES = ROOT / "plugins" / "pictures"
 CHROMIUM = "/usr/bin/chromium"
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 WIDTH, HEIGHT = 1200, 760
 VIEWS = {
-    "sources": ("", "Sources, the worst first"),
-    "over-time": ("?source=shop#charts", "A source over a day"),
-    "tables": ("?source=shop#tables", "Its tables"),
-    "table": ("?source=shop&table=shop.orders#schema", "A table's columns and history"),
-    "happened": ("?source=shop&events=all", "All that happened"),
+    "sources": ("", "Sources, the worst first", 620),
+    "over-time": ("?source=shop", "A source over a day", 1430),
+    "tables": ("?source=shop#tables", "Its tables", HEIGHT),
+    "table": ("?source=shop&table=shop.orders#schema", "A table's columns and history", HEIGHT),
+    "happened": ("?source=shop&events=all", "All that happened", HEIGHT),
 }
-"""The pictures: each one's address below the page, and what it shows."""
-
-
+"""The pictures: each one's address below the page, what it shows, and its height in pixels."""
+ACCOUNT, PASSWORD = "binlake", "of-this-script"
 TABLES = (
     "addresses", "baskets", "brands", "categories", "customers", "deliveries", "invoices", "order_items", "orders",
     "payments", "prices", "products", "returns", "reviews", "stock", "suppliers",
@@ -65,10 +66,10 @@ def make_tables(past: Any) -> None:
         write_deltalake(past.config.table_path(name), pa.table({"id": range(rows)}))
     orders = past.names[TABLES.index("orders")]
     columns = (
-        Column("id", "bigint", unsigned=True, nullable=False),
+        Column("id", "bigint", unsigned=True, nullable=False, comment="counts up, with gaps"),
         Column("customer_id", "bigint", unsigned=True, nullable=False),
         Column("status", "enum", values=("new", "paid", "sent", "delivered", "returned"), charset="utf8mb4"),
-        Column("total", "decimal", precision=12, scale=2, nullable=False),
+        Column("total", "decimal", precision=12, scale=2, nullable=False, comment="with tax, in euros"),
         Column("note", "varchar", length=200, charset="utf8mb4"),
         Column("ordered_at", "datetime", fraction=3),
     )
@@ -105,6 +106,13 @@ def make_past(shared: Any) -> None:
         {**compared, "table": str(name.table), "at_us": now - (day * 24 + 1) * HOUR, "batch": 239 - day, "seconds": 2.0}
         for day in range(20) for name in past.names
     ])  # fmt: skip
+    metadata.append("lake_sizes", [
+        {
+            "at_us": now - (day * 24 + 3) * HOUR, "database": "shop", "table": str(name.table),
+            "bytes": (20 + number) * (40 - day) * 25_000, "files": 3 + number * day % 5,
+        }
+        for day in range(20) for number, name in enumerate(past.names)
+    ])  # fmt: skip
     metadata.append("ddl_history", [{
         "batch": 233, "file": "binlog.000001", "offset": 9, "position": str(past.position(233)), "database": "shop",
         "table": "orders", "statement": "ALTER TABLE orders ADD COLUMN ordered_at DATETIME(3)",
@@ -119,9 +127,21 @@ def make_past(shared: Any) -> None:
         "reason": "a column's new type isn't followed", "remedy": "exclude the table, or snapshot it again",
         "at_us": now - 4 * HOUR,
     }])  # fmt: skip
-    for name in ("bank", "stock", "web"):
+    for name in ("bank", "crm", "stock"):
         shared.add(FOLDER / "pipelines", name)
     shared.add_dags(FOLDER / "pipelines")
+    unpause("binlake_shop_")
+
+
+def unpause(prefix: str) -> None:
+    """Unpause the DAGs whose ids begin with this."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        for dag in session.scalars(select(DagModel).where(DagModel.dag_id.startswith(prefix))):
+            dag.is_paused = False
 
 
 @contextmanager
@@ -139,7 +159,18 @@ def served(app: Any) -> Iterator[str]:
     thread.join(30)
 
 
-def take(url: str, token: str) -> None:
+def fill_in(page: Any, port: int) -> None:
+    """Fill in the form for a new source; its preview isn't asked for, as that shows the folder of this checkout."""
+    for label, text in (("Host", "127.0.0.1"), ("Port", str(port)), ("Login", ACCOUNT), ("Password", PASSWORD)):
+        page.get_by_label(label).fill(text)
+    page.get_by_role("button", name="Look at the server").click()
+    page.get_by_label("pick shop.*").check()
+    page.get_by_label("Name of the source").fill("web")
+    page.get_by_label("Lake").fill("s3://lakes/web")
+
+
+def take(url: str, token: str, port: int) -> None:
+    """Take the pictures. port: of the server that the form for a new source looks at."""
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(exist_ok=True)
@@ -148,24 +179,38 @@ def take(url: str, token: str) -> None:
         context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT})
         context.add_cookies([{"name": "_token", "value": token, "url": url}])
         page = context.new_page()
-        for name, (query, words) in VIEWS.items():
+        for name, (query, words, height) in VIEWS.items():
+            page.set_viewport_size({"width": WIDTH, "height": height})
             page.goto(f"{url}/binlake/{query}")
             page.locator("#main :is(.card, table, .events)").first.wait_for()
             page.wait_for_timeout(2000)  # sizes are measured beside the first answer
             if "#" in query:
                 page.locator(f"#{query.partition('#')[2]}").evaluate("part => part.scrollIntoView()")
-            path = PICTURES / f"{name}.png"
-            page.screenshot(path=path)
-            print(f"{words}: {path.relative_to(ROOT)}, {path.stat().st_size / 1000:.0f} kB")
+            keep(page, name, words)
+        page.goto(f"{url}/binlake/?create=source")
+        fill_in(page, port)
+        keep(page, "new-source", "The form for a new source", whole=True)
         browser.close()
+
+
+def keep(page: Any, name: str, words: str, *, whole: bool = False) -> None:
+    """Write a picture of what the browser shows, or of the whole page."""
+    path = PICTURES / f"{name}.png"
+    page.screenshot(path=path, full_page=whole)
+    print(f"{words}: {path.relative_to(ROOT)}, {path.stat().st_size / 1000:.0f} kB")
 
 
 def main() -> None:
     shared = prepare()
-    with shared.airflow_server() as app:
+    os.environ["AIRFLOW__CORE__TEST_CONNECTION"] = "Enabled"  # without it the form asks no server
+    with Server("mariadb") as server, shared.airflow_server() as app:
+        server.create_account(ACCOUNT, PASSWORD, ["ALL PRIVILEGES ON *.*"])
+        server.execute(
+            "CREATE DATABASE shop", *(f"CREATE TABLE shop.{name} (id INT PRIMARY KEY)" for name in TABLES[:6])
+        )
         make_past(shared)
         with served(app) as url:
-            take(url, shared.token("ada", "ADMIN"))
+            take(url, shared.token("ada", "ADMIN"), server.port)
 
 
 if __name__ == "__main__":
