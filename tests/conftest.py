@@ -210,8 +210,11 @@ def first_merge(request: pytest.FixtureRequest) -> Merge:
 
 
 @pytest.fixture
-def mirror(server: Server, database: str, lake: Path, spark: SparkSession, first_merge: Merge) -> Mirror:
+def mirror(
+    request: pytest.FixtureRequest, server: Server, database: str, lake: Path, spark: SparkSession, first_merge: Merge
+) -> Mirror:
     """One fresh database of each server, and its lake."""
     from mirror import Mirror, merges_from
 
-    return Mirror(server, database, lake, spark, merges=merges_from(first_merge))
+    reader = selection.reader(request.path, first_merge)
+    return Mirror(server, database, lake, spark, reader=reader, merges=merges_from(first_merge))

@@ -112,6 +112,8 @@ class Mirror:
     """The lake's address in the place of the folder."""
     files: Path | None = None
     """Read the log from this folder instead of the server."""
+    reader: Literal["jdbc", "direct"] = "jdbc"
+    """Who copies its snapshots: Spark, or the process by itself."""
     merges: tuple[Merge, ...] = MERGES
     """How the rows of its syncs are merged, in turn."""
     turns: int = 0
@@ -132,6 +134,7 @@ class Mirror:
                     "modes": self.modes,
                 },
                 "lake": {"path": self.url or str(self.folder)},
+                "snapshot": {"reader": self.reader},
                 **self.options,
             }
         )

@@ -7,6 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -35,6 +36,14 @@ FIRST_MERGES = ("rewrite", "spark", "mark")
 IN_EVERY_ORDER = frozenset({"test_swapped_keys_and_several_tables_in_one_transaction"})
 """Tests that begin with each way of merging; others begin with one that their name decides."""
 
+COPIED_ALONE = frozenset(
+    {
+        "test_bank", "test_cascades", "test_changed_settings", "test_engines", "test_history_mode", "test_key_range",
+        "test_log_mode", "test_policies", "test_rewrite",
+    }
+)  # fmt: skip
+"""Files that are about what follows a snapshot. The process copies it by itself, unless the test begins with Spark."""
+
 NEWEST_MARIADB = "11.8"
 ON_NEWEST_MARIADB = frozenset(
     {
@@ -60,6 +69,11 @@ def first_merges(test: str) -> tuple[str, ...]:
     if test.rpartition("::")[2] in IN_EVERY_ORDER:
         return FIRST_MERGES
     return (FIRST_MERGES[zlib.crc32(test.encode()) % len(FIRST_MERGES)],)
+
+
+def reader(path: Path, first_merge: str) -> Literal["jdbc", "direct"]:
+    """Return who copies the snapshots of a file's tests of ``mirror`` that begin with a way of merging."""
+    return "direct" if path.stem in COPIED_ALONE and first_merge != "spark" else "jdbc"
 
 
 def needs(item: pytest.Item) -> list[str]:
