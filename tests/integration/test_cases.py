@@ -18,7 +18,7 @@ The selected cases of a server are mirrored together, each in a database of its 
 one alone. A case whose statement the server refuses is left where it stands, and its test alone fails. Merges are cut
 off after some of their Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else
 once for each sync, each table after one of three. So each case proves as well that a kill between two of its epochs
-does no harm.
+does no harm. On MySQL Spark copies the cases and has its turn to merge; on MariaDB the process does both by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pymysql
 import pytest
@@ -41,9 +41,9 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source import catalog
 from binlake.source.server import Source
-from mirror import Mirror
+from mirror import MERGES, Merge, Mirror
 from server_shape import read_schema
-from servers import Server
+from servers import Kind, Server
 from shared_servers import SharedServers
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ CASES = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("
 REPORTS = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("reports/**/*.sql"))}
 SHARE, MOST = (float(os.environ["BINLAKE_CUT_OFF"]), None) if "BINLAKE_CUT_OFF" in os.environ else (0.34, 1)
 """Which part of the Delta commits ends a run, and how many runs of a sync are ended."""
+
+READERS: dict[Kind, Literal["jdbc", "direct"]] = {"mysql": "jdbc", "mariadb": "direct"}
+ORDERS: dict[Kind, tuple[Merge, ...]] = {"mysql": MERGES, "mariadb": ("rewrite", "mark") if MOST else MERGES}
+"""How the runs of a server's cases merge, in turn. On MariaDB Spark does what the process leaves to it, in the soak as
+much as on MySQL."""
 
 Version = tuple[int, ...]
 
@@ -178,6 +183,7 @@ def mirrored(
     by_name = {case.name: case for case in cases(selected(request.session.items, request.param), server)}
     folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
     mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])
+    mirror.reader, mirror.merges = READERS[server.kind], ORDERS[server.kind]
     _run(server, list(by_name.values()), 0)
     mirror.follow_from_here()
     if any(case.has_snapshot for case in by_name.values()):
