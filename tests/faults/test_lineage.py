@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,6 @@ from binlake.source import lineage
 from mirror import Mirror
 from replication import catch_up, replicate
 from servers import KINDS, Server
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DATABASE = "d"
 
@@ -40,10 +37,11 @@ def primary(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterato
 
 
 @pytest.fixture
-def followed(primary: Server, lake: Path, spark: SparkSession) -> Mirror:
-    """A table with a key and one without, followed on the primary."""
+def followed(primary: Server, lake: Path) -> Mirror:
+    """A table with a key and one without, followed on the primary. The process copies and merges by itself."""
     primary.execute(f"CREATE DATABASE {DATABASE}")
-    mirror = Mirror(primary, DATABASE, lake, spark)
+    mirror = Mirror(primary, DATABASE, lake, spark=None, reader="direct")  # type: ignore[arg-type]
+    mirror.options = {"merge": {"without_spark_mb": 16}}
     mirror.follow_from_here()
     mirror.execute(
         "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(30))",
@@ -71,7 +69,7 @@ def promote(replica: Server) -> None:
 
 def on(mirror: Mirror, server: Server) -> Mirror:
     """The same lake, with another server behind the connection."""
-    return Mirror(server, mirror.database, mirror.folder, mirror.spark)
+    return replace(mirror, server=server)
 
 
 def refused(mirror: Mirror) -> str:
@@ -236,9 +234,7 @@ def test_a_server_that_ran_without_its_log(followed: Mirror, primary: Server, se
 
 
 @pytest.mark.parametrize("with_its_identity", [True, False], ids=["as_the_old_server", "as_a_new_server"])
-def test_a_restored_backup(
-    followed: Mirror, primary: Server, tmp_path: Path, spark: SparkSession, with_its_identity: bool
-) -> None:
+def test_a_restored_backup(followed: Mirror, primary: Server, tmp_path: Path, with_its_identity: bool) -> None:
     """As a new server it goes on where it has all that the lake holds; with the identity of the old one it can't be
     told from a server whose transactions of the same names were others."""
     primary.stop()
