@@ -470,7 +470,7 @@ def test_the_command(
     assert code == 0
     assert f"ok    second opinion {database}.t: 1 row event, 1 row, 3 values equal" in out
     planted(monkeypatch, lambda rows: replace(rows, rows=[(None, {**after, "n": None}) for _, after in rows.rows]))
-    code, out = command("--second-opinion", "--json")
+    code, out = command("--second-opinion", "--minutes", "2", "--json")
     lines = {line["name"]: line for line in json.loads(out)}
     assert code == 1
     assert lines[f"second opinion {database}.t"]["detail"]["differences"][0]["column"] == "n"
