@@ -42,6 +42,9 @@ _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
 """Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't mend."""
 _SNAPSHOT_EVERY, _MOST_SNAPSHOT_WAIT = 60.0, 3600.0
 """Seconds between two looks for tables to be snapshotted anew, and at most after snapshots that failed."""
+_LOG_KEPT = 60.0
+"""Seconds for which the connection to the log stays open: behind the same name there may be another server by then,
+while the one before it still runs, and gets no changes any more."""
 _SUMMED_EVERY = 60.0
 """Seconds for which batches are summed up in one line."""
 
@@ -129,6 +132,7 @@ class Following:
         self._ends = time.monotonic() + pace.duration
         self._watch = Watch()  # of the lease
         self._log: Log | None = None
+        self._log_opened_at = 0.0
         self._carried: tuple[str, str, int] | None = None  # server, file and offset
         self._batch: int | None = None
         self._trouble = ""
@@ -220,9 +224,9 @@ class Following:
     def _look(self, follower: Follower) -> bool:
         """Carry what the log has beyond what was carried; return False where that is nothing."""
         looked_us = now_us()
-        self._log = self._log or open_log(self._origin)
-        file, offset, _ = self._log.head()
-        head = self._log.server_identity, file, offset
+        log = self._opened_log()
+        file, offset, _ = log.head()
+        head = log.server_identity, file, offset
         if isinstance(self._origin, Folder):
             self._close()  # an open one stays as it was listed
         if head == self._carried:
@@ -240,6 +244,13 @@ class Following:
         for run in (*recorded.earlier, recorded):
             self._note(run)
         return True
+
+    def _opened_log(self) -> Log:
+        if time.monotonic() - self._log_opened_at >= _LOG_KEPT:
+            self._close()
+        if self._log is None:
+            self._log, self._log_opened_at = open_log(self._origin), time.monotonic()
+        return self._log
 
     def _newest_commit_us(self) -> int:
         """Return when the newest transaction of the lake committed, in microseconds since 1970."""

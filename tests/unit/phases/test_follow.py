@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from binlake.phases import follow
 from binlake.phases.follow import Followed, Following, FollowPace
 from binlake.position import FIRST_OFFSET, Position
 from binlake.report import Report
+from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder, FolderLog
+from binlake.source.log import Origin
 from no_session import NoSession
 
 LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
@@ -68,10 +71,16 @@ class Rig:
         shutil.copy(LOG, whole)
         whole.rename(self.log / file)
 
-    def follow(self, pace: FollowPace = BRISK, settings: Callable[[], PipelineConfig] | None = None) -> Followed:
-        report, origin = Report(self.said), Folder(self.log)
+    def follow(
+        self,
+        pace: FollowPace = BRISK,
+        settings: Callable[[], PipelineConfig] | None = None,
+        origin: Origin | None = None,
+    ) -> Followed:
+        """origin: without one the folder."""
+        report, log = Report(self.said), origin or Folder(self.log)
         return Following(
-            settings or (lambda: self.config), origin, NoSession(), report, pace, self.ending, self.carry
+            settings or (lambda: self.config), log, NoSession(), report, pace, self.ending, self.carry
         ).run()
 
     def once(self, is_so: Callable[[], bool], do: Callable[[], object]) -> threading.Thread:
@@ -139,6 +148,44 @@ def test_a_batch_that_ends_before_the_log_does_says_no_more_than_it_has(
     watching.join()
     assert carried[0] == 0
     assert carried[1] >= began
+
+
+@dataclass
+class ServersLog:
+    """A log whose server gets no changes."""
+
+    server_identity: str
+    is_closed: bool = False
+
+    def head(self) -> tuple[str, int, str]:
+        return LOG.name, 1000, ""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_another_server_behind_the_same_name_is_seen_though_the_one_before_it_still_runs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, behind = ServersLog("mysql-1"), ServersLog("mysql-2")
+    served = [before]
+    monkeypatch.setattr(follow, "_LOG_KEPT", 0.3)
+    monkeypatch.setattr(follow, "open_log", lambda origin: served[-1])
+    monkeypatch.setattr(follow, "note_seen", lambda metadata, log: None)
+
+    def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
+        position = str(Position(served[-1].server_identity, LOG.name, 1000, 0))  # before the batch counts
+        rig.batches += 1
+        return RunReport(rig.batches, position, "", 3, 0, (), ())
+
+    monkeypatch.setattr(rig, "carry", carry)
+    switching = rig.once(lambda: rig.batches == 1, lambda: served.append(behind))
+    watching = rig.end_once(lambda: rig.batches == 2)
+    rig.follow(origin=Endpoint("shop.example", 3306, "binlake", ""))
+    switching.join()
+    watching.join()
+    assert rig.batches == 2
+    assert before.is_closed
 
 
 def test_what_fails_is_said_once_and_tried_after_growing_waits(rig: Rig) -> None:
