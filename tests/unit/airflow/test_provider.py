@@ -85,7 +85,7 @@ def test_the_range_of_airflows_is_what_is_declared_and_said() -> None:
     (version,) = (line.removeprefix("apache-airflow==") for line in declared if line.startswith("apache-airflow=="))
     assert supported.OLDEST <= tuple(int(part) for part in version.split(".")[:2]) <= supported.NEWEST
     minor = ".".join(map(str, supported.OLDEST))
-    said = f"It works with Airflow {minor}: all tests run on {version}."
+    said = f"binlake works with Airflow {minor}; all tests run on {version}."
     assert said in (ROOT / "plugins" / "README.md").read_text()
 
 
