@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from threading import Event
 from typing import Any, Protocol
 
 from binlake.snapshot.chunks import TableSnapshot
@@ -51,6 +52,7 @@ class FewRows(ABC):
     def __init__(self, copying: Copying, wave: Sequence[Member]) -> None:
         self._copying = copying
         self._wave = wave
+        self._view_seen = Event()
         self.gate = Gate(tuple(member.table.name for member in wave))
 
     @abstractmethod
@@ -63,14 +65,20 @@ class FewRows(ABC):
 
     def run(self) -> list[Selected | None]:
         """Read each table's rows, in the wave's order; None for a table that has more than a few. Runs in its own
-        thread.
+        thread, until ``end`` is called.
 
         A table that can't be read raises when its rows are asked for; an error before the view is open is raised here.
         """
         with self._reader() as reader:
             queries = [self._prepared(reader, member) for member in self._wave]
             self._open_view(reader)
-            return [self._read(reader, member, query) for member, query in zip(self._wave, queries, strict=True)]
+            rows = [self._read(reader, member, query) for member, query in zip(self._wave, queries, strict=True)]
+            self._view_seen.wait()  # its lock goes with the connection
+            return rows
+
+    def end(self) -> None:
+        """Let the connection end once its rows are read: its view was seen, or the wave failed."""
+        self._view_seen.set()
 
     @contextmanager
     def _translating(self, member: Member) -> Iterator[None]:

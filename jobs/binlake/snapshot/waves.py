@@ -127,6 +127,7 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
             gates.abort()
             raise
         finally:
+            reader.end()
             wait(reading)
             gates.forget()
     rows_by_table = reading[0].result()
