@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -195,6 +196,61 @@ def test_a_worker_that_is_lost_while_it_copies(
     assert len({row["position"] for row in mirror.metadata.read("snapshots")}) >= 2
     run.run("sync", "--config", str(mirror.folder / "source.yaml"))
     mirror.assert_equal("a", "b")
+
+
+def verified(run: Driver, mirror: Mirror, **settings: int) -> tuple[dict[str, Any], str]:
+    """What is told of the table, and what else is said."""
+    mirror.options["verify"] = settings
+    run.begin("verify", "--json", "--config", str(mirror.write_yaml()))
+    assert run.answer() in "01"
+    said = run.said()
+    (table,) = json.JSONDecoder().raw_decode(said, said.index("{"))[0]["tables"]
+    return table, said
+
+
+def test_a_large_table_that_is_verified_by_executors_also_when_one_is_lost(
+    mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster
+) -> None:
+    mirror.execute(
+        "CREATE TABLE large (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO large WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000)"
+        " SELECT n, CONCAT('v', n) FROM s",
+        *(f"INSERT INTO large SELECT id + {1000 << power}, v FROM large" for power in range(8)),
+        "ANALYZE TABLE large",
+    )
+    run.run("snapshot", "--config", str(mirror.write_yaml()))
+    mirror.execute("UPDATE large SET v = 'later' WHERE id % 1000 = 7")
+    equal, said = verified(run, mirror, without_spark_rows=100_000)
+    assert "1 connections of Spark's executors read" in said
+    assert "this process reads" not in said
+    assert (equal["equal"], equal["source_rows"], equal["lake_rows"]) == (True, 256_000, 256_000)
+
+    mirror.execute(
+        "SET sql_log_bin = 0",
+        "UPDATE large SET v = NULL WHERE id = 77",
+        "DELETE FROM large WHERE id = 150000",
+        "INSERT INTO large VALUES (-1, 'more')",
+    )
+    differing, said = verified(run, mirror, without_spark_rows=100_000)
+    assert "this process reads" not in said
+    alone, said = verified(run, mirror)
+    assert "executors" not in said
+    assert differing == alone
+    assert {row["kind"] for row in differing["rows"]} == {"changed", "missing", "extra"}
+
+    before, proxy.stall_after = len(proxy.connections), 1 << 20
+    mirror.options["verify"] = {"without_spark_rows": 100_000}
+    run.begin("verify", "--json", "--config", str(mirror.write_yaml()))
+    wait_until(lambda: 1 << 20 in proxy.connections[before:], "no executor reads")
+    mirror.execute("UPDATE large SET v = 'later still' WHERE id % 100 = 3")
+    for executor in [*workers.executors(2), *workers.executors(3)]:
+        os.kill(executor, signal.SIGKILL)
+    proxy.stall_after = None
+    assert run.answer() == "1"
+    said = run.said()
+    assert "this process reads" in said
+    (lost,) = json.JSONDecoder().raw_decode(said, said.index("{"))[0]["tables"]
+    assert lost == alone
 
 
 @pytest.mark.soak

@@ -27,6 +27,7 @@ class VerifyConfig(Section):
     by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
     at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
     limit. max_threads_running: nothing begins to be read while more other threads run on the server; None for no limit.
+    without_spark_rows: where Spark's executors are on a cluster, they read the tables with more rows than these.
     schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
     compare only what may have changed since it was compared, and a share of the rest. share: of all rows, in percent.
     repair: whether the verify DAG puts differing rows right: when somebody asks for it, by itself, or never.
@@ -37,6 +38,7 @@ class VerifyConfig(Section):
     connections: Annotated[int, Field(ge=1, le=64)] | None = None
     rows_per_second: Annotated[int, Field(ge=1)] | None = None
     max_threads_running: Annotated[int, Field(ge=1)] | None = None
+    without_spark_rows: Annotated[int, Field(ge=0)] = 20_000_000
     schedule: Schedule | None = "@daily"
     changed: bool = True
     share: Annotated[str, AfterValidator(_is_share)] = "5%"

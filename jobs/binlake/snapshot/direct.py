@@ -5,6 +5,7 @@ It sends the same queries as ``jdbc``, in sessions with the same settings.
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -22,11 +23,14 @@ from binlake.errors import BinlakeError
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import COPIED, own_columns
 from binlake.schema.table import TableSchema
+from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, resultset
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import Restored
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect
+
+_REFUSAL = re.compile(r"binlake server error (\{.*\})")
 
 SEEN_SECONDS = 60
 """How long a connection that has read all rows waits for the driver to see its read view."""
@@ -38,6 +42,17 @@ class SqlError:
 
     code: int
     text: str
+
+
+def task_error(error: SqlError) -> RuntimeError:
+    """Return what a task of Spark's raises for the server's error: it passes on only text."""
+    return RuntimeError(f"binlake server error {dumps(error)}")
+
+
+def sql_error(message: str) -> SqlError | None:
+    """Return the server's error from the message of a task's exception, None if it has none."""
+    match = _REFUSAL.search(message)
+    return loads(SqlError, match[1]) if match else None
 
 
 class ServerFailed(Exception):
@@ -97,7 +112,7 @@ class QueriedRows:
                     while cursor.nextset():
                         pass
             yield from resultset.answer(connection, self._query.text, count)
-            _wait_until_seen(connection, self._query.seen)
+            wait_until_seen(connection, self._query.seen)
 
     def cancel(self) -> None:
         """End the connection, if it is made by now: whoever waits for its rows fails at once."""
@@ -108,7 +123,7 @@ class QueriedRows:
                 socket.socket.shutdown(stream, socket.SHUT_RDWR)
 
 
-def _wait_until_seen(connection: Any, lock: str) -> None:
+def wait_until_seen(connection: Any, lock: str) -> None:
     """Keep the connection open until the driver has seen its read view: few rows are read sooner than it looks."""
     deadline = time.monotonic() + SEEN_SECONDS
     with connection.cursor() as cursor:

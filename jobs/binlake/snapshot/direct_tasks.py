@@ -2,7 +2,7 @@
 
 ``read`` returns frames with the same columns and types as ``jdbc.read``; ``copy`` writes the rows to data files inside
 the task that reads them, which is five times as fast. A failed task passes on only text: what the functions here raise
-in one, ``sql_error``, ``storage_error`` and ``restore.refused_text`` parse.
+in one, ``direct.sql_error``, ``storage_error`` and ``restore.refused_text`` parse.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from binlake.delta.attempts import Copied
 from binlake.errors import LakeError
 from binlake.serialization import dumps, loads
 from binlake.snapshot import direct, jdbc, restore, resultset
-from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed, SqlError
+from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed, SqlError, task_error
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import NoText, NoValue
 from binlake.storage import storage_errors
 
-_REFUSAL = re.compile(r"binlake server error (\{.*\})")
 _STORAGE = re.compile(r"binlake storage error (\{.*\})")
 
 
@@ -38,9 +37,9 @@ def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
             for columns in QueriedRows(query).columns(len(arrow)):
                 yield resultset.as_batch(columns, arrow)
         except ServerFailed as failed:
-            raise _server_error(failed.error) from None
+            raise task_error(failed.error) from None
         except resultset.Truncated as error:
-            raise _server_error(SqlError(0, str(error))) from None
+            raise task_error(SqlError(0, str(error))) from None
 
     return session.range(0, 1, 1, 1).mapInArrow(read_there, schema)
 
@@ -59,18 +58,12 @@ def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
     except NoText as error:
         raise RuntimeError(f"{restore.NOT_TEXT} {error.number}") from None
     except ServerFailed as failed:
-        raise _server_error(failed.error) from None
+        raise task_error(failed.error) from None
     except NoValue as error:
-        raise _server_error(SqlError(0, str(error))) from None
+        raise task_error(SqlError(0, str(error))) from None
     except (LakeError, OSError) as error:
         cause = error.message if isinstance(error, LakeError) else storage_errors.cause_of(error)
         raise _storage_failed(cause) from None
-
-
-def sql_error(message: str) -> SqlError | None:
-    """Return the server's error from the message of a task's exception, None if it has none."""
-    match = _REFUSAL.search(message)
-    return loads(SqlError, match[1]) if match else None
 
 
 def storage_error(message: str) -> str | None:
@@ -89,7 +82,3 @@ class _StorageMessage:
 def _storage_failed(cause: str) -> RuntimeError:
     # A function of its own, since Spark's message quotes the line that raises.
     return RuntimeError(f"binlake storage error {dumps(_StorageMessage(cause))}")
-
-
-def _server_error(error: SqlError) -> RuntimeError:
-    return RuntimeError(f"binlake server error {dumps(error)}")

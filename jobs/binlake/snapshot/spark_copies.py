@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.delta import plain_files
 from binlake.delta.attempts import Copied
 from binlake.schema.lake_columns import mirror_columns
-from binlake.snapshot import direct_tasks, few_rows, jdbc, restore
+from binlake.snapshot import direct, direct_tasks, few_rows, jdbc, restore
 from binlake.snapshot.chunks import Chunk, TableSnapshot
 from binlake.snapshot.copying import (
     ChunkCopy,
@@ -137,7 +137,7 @@ def _sql_error_of(error: Exception) -> SqlError | None:
     while cause is not None:
         if str(cause.getClass().getName()).startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
             return SqlError(int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0])
-        if server_answer := direct_tasks.sql_error(str(cause.getMessage())):
+        if server_answer := direct.sql_error(str(cause.getMessage())):
             return server_answer
         cause = cause.getCause()
     return None

@@ -143,9 +143,13 @@ class Gates:
         asked = ", ".join(f"IS_USED_LOCK(%s) AS l{number}" for number in range(len(names)))
         return list(self._source.query(f"SELECT {asked}", names)[0].values())
 
-    def _wait(self, what: str, seconds: float, poll: float) -> None:
+    def _wait(self, what: str, seconds: float, poll: float) -> list[int]:
+        """Wait until each gate's lock has a holder, and return the server's numbers of these connections."""
         deadline = time.monotonic() + seconds
-        while None in self._holders(what):
+        while True:
+            holders = [holder for holder in self._holders(what) if holder is not None]
+            if len(holders) == len(self._gates):
+                return holders
             self._check()
             if time.monotonic() > deadline:
                 raise Busy(
@@ -158,13 +162,22 @@ class Gates:
         """Wait until all connections are at their gates."""
         self._wait("ready", seconds, 0.02)
 
-    def open(self, seconds: float = _LOCK_WAIT) -> None:
-        """Let the connections open their views, and wait until all have. Each gate can be passed once only."""
+    def open(self, seconds: float = _LOCK_WAIT) -> list[int]:
+        """Let the connections open their views, and wait until all have. Each gate can be passed once only.
+
+        Returns the server's numbers of these connections.
+        """
         if any(self._holders("open")) or None in self._holders("ready"):
             raise Busy("a connection of the snapshot opened its view too early", remedy="run again")
         self._release("closed")
-        self._wait("open", seconds, _POLL)
+        opened = self._wait("open", seconds, _POLL)
         self._take("spent")
+        return opened
+
+    def are_spent(self) -> bool:
+        """Tell whether nobody else can have passed a gate by now. Raises SourceError where the control connection is
+        gone, and with it what keeps others away."""
+        return None not in self._holders("spent")
 
     def forget(self) -> None:
         """Release the locks at the end of the wave."""

@@ -27,6 +27,7 @@ from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.verify import server_rows
+from binlake.verify.by_executors import ByExecutors, ExecutorPart
 from binlake.verify.chosen_chunks import ChosenChunks
 from binlake.verify.key_cells import CELLS, ComparedColumns, KeyCells, Measured
 from binlake.verify.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
@@ -45,6 +46,9 @@ MOST_LOOKED_AT = 200_000
 
 _TOGETHER = 20
 """Chunks that are compared together: after these, what is known is noted, and the time that is left is looked at."""
+
+
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,12 @@ class TableReading:
     @property
     def cells(self) -> KeyCells:
         return self.chosen.known.cells
+
+    def add_sums(self, sums: Sums, part: Sums, cells: slice = _ALL) -> None:
+        """Add what others have summed up of one side. cells: those that ``part`` has."""
+        with self._adding:
+            sums.rows[cells] += part.rows
+            sums.sums[cells] += part.sums
 
     @property
     def futures(self) -> list[Future[None]]:
@@ -127,15 +137,24 @@ class ByRead:
         self._workers = workers
         self._files = ThreadPoolExecutor(workers)
         self._tables: dict[TableName, TableReading] = {}
+        self.executors: ByExecutors | None = None
+        """What reads large tables, and the lake's rows of them, where there is something."""
         self.notes: ChunkNotes | None = None
         """Where what was compared is noted, once the lake stands at the position."""
+
+    def use(self, executors: ByExecutors) -> None:
+        """Let executors read large tables, by their share of the rows that may be read in a second."""
+        self.executors = executors
+        if limit := self._config.verify.rows_per_second:
+            self._pace.limit(limit / (len(executors.gates) + 1))
+            executors.then(lambda: self._pace.limit(limit))
 
     def close(self) -> None:
         self._files.shutdown(cancel_futures=True)
 
     def read_under_lock(self, view: Source, table: SourceTable) -> None:
         """Read a table whose engine has no read views, while the server is locked. Raises SourceError."""
-        reading = self._reading(table, self._cut(table))
+        reading = self._reading(table, self.cut(table))
         finished: Future[None] = Future()
         try:
             for _, query in server_rows.of_wanted(table, reading.cells, reading.chosen.wanted):
@@ -152,31 +171,74 @@ class ByRead:
         """
         if table.name in self._tables:
             return self._tables[table.name].futures
-        reading = self._reading(table, chosen or self._cut(table))
-        queries = server_rows.of_wanted(table, reading.cells, reading.chosen.wanted)
+        reading = self._reading(table, chosen or self.cut(table))
+        wanted = reading.chosen.wanted.copy()
+        parts = self.executors.parts_of(table, reading.cells) if self.executors else []
+        for part in parts:
+            wanted[part.query.chunks] = False
+        queries = server_rows.of_wanted(table, reading.cells, wanted)
         count = server_rows.parts_without_ranges(table, reading.cells, self._workers) if queries else 1
         if count > 1:
             (whole, _), *_ = queries
-            parts = views.looking.submit(lambda view: server_rows.of_parts(view, table, count)).result()
-            queries = [(whole, query) for query in parts]
-
-        def part(query: str) -> Callable[[Source], None]:
-            def read(view: Source) -> None:
-                with self._load.reading():
-                    reading.add_server(view, query, self._pace)
-
-            return read
-
-        reading.parts = [ServerPart(chunks, views.reading.submit(part(query))) for chunks, query in queries]
+            texts = views.looking.submit(lambda view: server_rows.of_parts(view, table, count)).result()
+            queries = [(whole, query) for query in texts]
+        reading.parts = [
+            ServerPart(chunks, views.reading.submit(self._reader(reading, query))) for chunks, query in queries
+        ]
+        reading.parts += [self._by_executors(reading, part, views) for part in parts]
         return reading.futures
+
+    def _reader(self, reading: TableReading, query: str) -> Callable[[Source], None]:
+        def read(view: Source) -> None:
+            with self._load.reading():
+                reading.add_server(view, query, self._pace)
+
+        return read
+
+    def _by_executors(self, reading: TableReading, part: ExecutorPart, views: ReadViews) -> ServerPart:
+        """Return a part that executors read, and this process where they don't."""
+        future: Future[None] = Future()
+        chunks, text = part.query.chunks, part.query.text
+
+        read = self._reader(reading, text)
+
+        def by_this_process(view: Source) -> None:
+            if not future.cancelled():
+                read(view)
+
+        def ended(read: Future[None]) -> None:
+            if future.set_running_or_notify_cancel():
+                if error := read.exception():
+                    future.set_exception(error)
+                else:
+                    future.set_result(None)
+
+        def summed_up(sums: Future[Sums | None]) -> None:
+            part_sums = None if sums.cancelled() else sums.result()
+            if future.cancelled():
+                future.set_running_or_notify_cancel()
+            elif part_sums is None:
+                try:
+                    views.reading.submit(by_this_process).add_done_callback(ended)
+                except RuntimeError as error:  # the views are closed
+                    future.set_exception(error)
+            else:
+                reading.add_sums(reading.server, part_sums, slice(chunks.start * CELLS, chunks.stop * CELLS))
+                if future.set_running_or_notify_cancel():
+                    future.set_result(None)
+
+        part.sums.add_done_callback(summed_up)
+        return ServerPart(chunks, future)
 
     def _reading(self, table: SourceTable, chosen: ChosenChunks) -> TableReading:
         reading = TableReading(table, ComparedColumns(table.schema), chosen)
         self._tables[table.name] = reading
         return reading
 
-    def _cut(self, table: SourceTable) -> ChosenChunks:
+    def cut(self, table: SourceTable) -> ChosenChunks:
         """Return all chunks of the table that the lake has by now, if it has one."""
+        if self.executors and (planned := self.executors.cells(table.name)):
+            return ChosenChunks(KnownChunks.none(planned), np.ones(planned.chunks, np.bool_))
         path = self._config.table_path(table.name)
         cells = KeyCells()
         try:
@@ -222,10 +284,13 @@ class ByRead:
         """Sum up both sides' rows of the wanted chunks, some chunks at a time, for as long as the time allows, and note
         what is known then. Raises SourceError, Unreadable, and what LakeRows raises."""
         reach = lake.reach(reading.table.schema, reading.cells)
-        for wanted in reach.together(reading.chosen.wanted, _TOGETHER):
+        together = _TOGETHER * (self.executors.side_by_side(reading.table.name) if self.executors else 1)
+        for wanted in reach.together(reading.chosen.wanted, together):
             if not self._budget.allows():
                 for future in reading.futures:
                     future.cancel()
+                if self.executors:
+                    self.executors.give_up(reading.table.name)
                 break
             try:
                 for part in reading.parts:
@@ -288,6 +353,11 @@ class ByRead:
         self, reading: TableReading, lake: LakeRows, paths: Sequence[str] | None, wanted: Flags | None
     ) -> None:
         """Sum up rows of data files at some paths, all without any; only those in wanted chunks, where some are."""
+        if self.executors and paths is not None:
+            sums = self.executors.lake_sums(reading.table, reading.cells, lake, paths, wanted)
+            if sums is not None:
+                reading.add_sums(reading.lake, sums)
+                return
 
         def of_file(file: FileRows) -> None:
             for rows, _ in file.numbered():

@@ -9,19 +9,24 @@ import time
 class Pace:
     """A limit of rows a second for all connections together. rows_per_second: None for no limit."""
 
-    def __init__(self, rows_per_second: int | None) -> None:
+    def __init__(self, rows_per_second: float | None) -> None:
         self._limit = rows_per_second
         self._free = time.monotonic()
         self._lock = threading.Lock()
 
     def wait(self, rows: int) -> None:
         """Count rows that were read, and wait until as many more may be."""
-        if self._limit is None:
-            return
         with self._lock:
+            if self._limit is None:
+                return
             self._free = max(self._free, time.monotonic()) + rows / self._limit
             seconds = self._free - time.monotonic()
         time.sleep(max(0.0, seconds))
+
+    def limit(self, rows_per_second: float | None) -> None:
+        """Let the rows from here on come by another limit."""
+        with self._lock:
+            self._limit = rows_per_second
 
 
 class Budget:
@@ -31,6 +36,11 @@ class Budget:
         self._ends = None if seconds is None else time.monotonic() + seconds
         self._begun = False
         self._lock = threading.Lock()
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that are left; None for any number."""
+        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     @property
     def is_over(self) -> bool:

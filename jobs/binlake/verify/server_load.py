@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -13,6 +14,23 @@ from binlake.verify.pace import Budget
 
 _LOOKED_EVERY = 1.0
 """Seconds for which what the server said is taken for true."""
+
+
+@dataclass(frozen=True)
+class OtherReaders:
+    """Connections of other processes that read for the same verification: by the server's numbers of some, and the
+    user-level locks that others hold."""
+
+    connections: tuple[int, ...]
+    locks: tuple[str, ...]
+
+    def running(self, source: Source) -> int:
+        """Return how many of them run a query at this moment. Raises SourceError."""
+        asked = ", ".join(f"IS_USED_LOCK(%s) AS l{number}" for number in range(len(self.locks)))
+        holders = source.query(f"SELECT {asked}", self.locks)[0].values() if self.locks else ()
+        ours = {*self.connections, *holders}
+        # Without a grant it shows the account's own threads, as these are.
+        return sum(row["Id"] in ours and row["Command"] != "Sleep" for row in source.query("SHOW PROCESSLIST"))
 
 
 class TimeIsUp(Exception):
@@ -27,10 +45,12 @@ class ServerLoad:
     """
 
     def __init__(self, endpoint: Endpoint, most: int | None, budget: Budget, say: Callable[[str], None]) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._most = most
         self._budget = budget
         self._say = say
+        self.others: OtherReaders | None = None
+        """What reads for this verification in other processes."""
         self._source: Source | None = None
         self._reading = self._others = 0
         self._looked = float("-inf")
@@ -65,8 +85,9 @@ class ServerLoad:
             return False
         with self._lock:
             if time.monotonic() - self._looked >= _LOOKED_EVERY:
-                self._source = self._source or Source.open(self._endpoint)
+                self._source = self._source or Source.open(self.endpoint)
                 (row,) = self._source.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
-                self._others = max(0, int(row["Value"]) - 1 - self._reading)  # the one that answers runs, too
+                ours = self._reading + (self.others.running(self._source) if self.others else 0)
+                self._others = max(0, int(row["Value"]) - 1 - ours)  # the one that answers runs, too
                 self._looked = time.monotonic()
             return self._others > self._most

@@ -20,7 +20,7 @@ from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Pace
 from binlake.verify.row_checksums import Flags
 
-_CHUNKS_PER_QUERY = 5
+CHUNKS_PER_QUERY = 5
 _FEWEST_ROWS = 200_000
 """The fewest rows for which a table without ranges is read by several connections."""
 
@@ -38,9 +38,11 @@ def of_parts(source: Source, table: SourceTable, parts: int) -> list[str]:
     return [jdbc.chunk_query(table.name, table.schema, *ends) for ends in pairwise([None, *inner, None])]
 
 
-def of_wanted(table: SourceTable, cells: KeyCells, wanted: Flags) -> list[tuple[slice, str]]:
+def of_wanted(
+    table: SourceTable, cells: KeyCells, wanted: Flags, each: int = CHUNKS_PER_QUERY
+) -> list[tuple[slice, str]]:
     """Return queries that together read each row of wanted chunks once, each with the chunks that it reads: some that
-    follow each other, where chunks are ranges, else all. wanted: of each chunk, whether it is."""
+    follow each other, ``each`` at most, where chunks are ranges, else all. wanted: of each chunk, whether it is."""
     if cells.edges is None:
         whole = slice(0, cells.chunks), jdbc.chunk_query(table.name, table.schema, None, None)
         return [whole] if wanted.any() else []
@@ -48,7 +50,7 @@ def of_wanted(table: SourceTable, cells: KeyCells, wanted: Flags) -> list[tuple[
     first = 0
     while first < len(bounds):
         behind = first
-        while behind < len(bounds) and wanted[behind] and behind - first < _CHUNKS_PER_QUERY:
+        while behind < len(bounds) and wanted[behind] and behind - first < each:
             behind += 1
         if behind > first:
             ends = bounds[first][0], bounds[behind - 1][1]

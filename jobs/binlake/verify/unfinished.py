@@ -18,12 +18,16 @@ def begin(metadata: Metadata, patterns: Sequence[str] | None) -> int | None:
 
     Without one, or with one that is too old, note that one begins, and return None. Raises LakeError.
     """
-    at_us = now_us()
-    begun = [row["begun_us"] for row in metadata.read(_TABLE, where=_where(patterns))]
-    if begun and min(begun) > at_us - _FORGOTTEN_AFTER:
-        return int(min(begun))
-    metadata.replace(_TABLE, _where(patterns), [{"tables": _text(patterns), "begun_us": at_us}])
-    return None
+    since_us = begun(metadata, patterns)
+    if since_us is None:
+        metadata.replace(_TABLE, _where(patterns), [{"tables": _text(patterns), "begun_us": now_us()}])
+    return since_us
+
+
+def begun(metadata: Metadata, patterns: Sequence[str] | None) -> int | None:
+    """Return the same, None without one or with one that is too old, and note nothing. Raises LakeError."""
+    times = [row["begun_us"] for row in metadata.read(_TABLE, where=_where(patterns))]
+    return int(min(times)) if times and min(times) > now_us() - _FORGOTTEN_AFTER else None
 
 
 def end(metadata: Metadata, patterns: Sequence[str] | None) -> None:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,13 @@ from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tabl
 from binlake.source.connection import Endpoint
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source, error_code
+from binlake.spark import settings
 from binlake.spark.starting import SessionAsked, SessionFactory
 from binlake.verify import unfinished
 from binlake.verify.by_read import ByRead
 from binlake.verify.chosen_chunks import Choice, ChosenChunks, known_chunks, still_known
-from binlake.verify.known_chunks import ChunkNotes
+from binlake.verify.executor_plan import PlannedReads
+from binlake.verify.known_chunks import ChunkNotes, KnownChunks
 from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Budget
 from binlake.verify.repair import Repairs
@@ -51,6 +54,7 @@ from binlake.verify.verify_progress import ComparisonProgress
 from binlake.verify.views import ReadViews
 
 if TYPE_CHECKING:
+    from binlake.verify.by_executors import ByExecutors
     from binlake.verify.by_hash import ByHash
 
 __all__ = ["DifferingRow", "TableResult", "VerifyReport", "verify"]
@@ -100,12 +104,15 @@ def verify(
     with Source.open(endpoint) as source, comparison:
         before = chosen.on_server(source)
         known = known_chunks(metadata, chosen.lives()) if config.verify.by == "read" else {}
+        expected = partial(_expected, metadata, tables, changed=changed, repairs=repairs)
+        executors = comparison.executors(source, chosen.following(before), known, expected)
         with ReadViews(
             endpoint,
             list(before),
-            count=comparison.workers,
+            count=comparison.connections,
             under_lock=lambda view: comparison.read_under_lock(view, before),
             place=place,
+            elsewhere=executors,
         ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
             tables_now = {
@@ -133,6 +140,14 @@ def verify(
         unfinished.end(metadata, tables)
     _note(metadata, verify_report, "verify" if repairs is None else "repair", run, began_us)
     return verify_report
+
+
+def _expected(metadata: Metadata, tables: list[str] | None, *, changed: bool, repairs: Repairs | None) -> Choice | None:
+    """Return what is known beforehand of what ``_choice`` returns; None where changes tell."""
+    if changed:
+        return None
+    since_us = None if repairs else unfinished.begun(metadata, tables)
+    return Choice(since_us or now_us())
 
 
 def _choice(
@@ -226,6 +241,11 @@ class _ChosenTables:
         lives = watermarks.read_lives(self._metadata)
         return {life.name: life for life in lives if life.status == "following" and self._is_chosen(life.name)}
 
+    def following(self, tables: Mapping[TableName, SourceTable]) -> dict[TableName, SourceTable]:
+        """Return those of some tables whose lives follow the log."""
+        lives = self.lives()
+        return {name: table for name, table in tables.items() if name in lives}
+
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
         """Return each chosen table's watermark: the row of the life that follows the log, else of the newest life."""
         rows = sorted(
@@ -251,6 +271,8 @@ class _Comparison:
         self.workers = self.config.verify.connections or max(2, available_cores())
         self._by_read = ByRead(self.config, self.workers, self.budget, self.load, self.repairs)
         self._by_hash: ByHash | None = None
+        self.connections = self.workers
+        """How many connections of this process read the server."""
         self._starting = threading.Lock()
         self.versions: dict[TableName, int | None] = {}
         self._parts: dict[TableName, Sequence[Future[Any]]] = {}
@@ -280,6 +302,26 @@ class _Comparison:
             if self._by_hash is None:
                 self._by_hash = ByHash(self.config, self.session(f"a verification hashes rows: {why}"), self.load)
             return self._by_hash
+
+    def executors(
+        self,
+        source: Source,
+        tables: Mapping[TableName, SourceTable],
+        known: Mapping[TableName, KnownChunks],
+        choice: Callable[[], Choice | None],
+    ) -> ByExecutors | None:
+        """Return what reads the large ones of these tables on a cluster's executors; None without one. known, choice:
+        what is known of some tables, and which of their chunks are compared, if all of that is known by now."""
+        if self.config.verify.by != "read" or settings.works_here(self.config.spark):
+            return None
+        planned = PlannedReads(self.config, self.load.endpoint, self.budget, self.report.say, self._by_read.cut)
+        executors = planned.executors(self.session, source, planned.chosen(tables, known, choice()))
+        if executors:
+            if self.config.verify.connections:
+                self.connections -= len(executors.gates)
+            self._by_read.use(executors)
+            self.load.others = executors.others
+        return executors
 
     def read_under_lock(self, view: Source, tables: Mapping[TableName, SourceTable]) -> None:
         """Read the tables whose engine has no read views: they stay unchanged only under the lock."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from binlake.errors import SourceError
 from binlake.schema.table import TableName
@@ -18,12 +18,16 @@ from binlake.source.locks import read_lock
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source
 
+if TYPE_CHECKING:
+    from binlake.verify.by_executors import ByExecutors
+
 STATEMENT_TIMEOUT = 24 * 3600
 """The most seconds that a statement over a large table may take."""
 LOOKING = 2
 """Number of views that are kept for reading differing rows."""
 
-_SAVEPOINT = "binlake_view"
+SAVEPOINT = "binlake_view"
+"""What a view goes back to behind each query."""
 
 T = TypeVar("T")
 
@@ -50,7 +54,7 @@ class ViewPool:
                 # Releases the tables' metadata locks, so that an ALTER needn't wait. MariaDB keeps them until the
                 # transaction ends.
                 with suppress(SourceError):
-                    source.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                    source.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
                 self._free.put(source)
 
         return self._executor.submit(work)
@@ -72,6 +76,12 @@ class ViewPool:
                 source.close()
 
 
+def set_session(source: Source) -> None:
+    """Set the session of a connection that reads rows. Raises SourceError."""
+    for variable in jdbc.session_variables(source.is_mariadb):
+        source.execute(f"SET SESSION {variable}")
+
+
 class ReadViews:
     """Read-only transactions at ``position``: many for reading all rows, a few for looking at differing rows later.
 
@@ -86,8 +96,9 @@ class ReadViews:
         count: int,
         under_lock: Callable[[Source], None],
         place: ReadPlace = own_place,
+        elsewhere: ByExecutors | None = None,
     ) -> None:
-        """Open the transactions, ``count`` of them for reading all rows.
+        """Open the transactions, ``count`` of them for reading all rows. elsewhere: opens others under the same lock.
 
         under_lock: called with a connection while the lock is held, for engines without read views. place: reads where
         the server is. Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had, and
@@ -101,18 +112,25 @@ class ReadViews:
             ]
             self._ids = [source.connection_id for source in sources]
             control = stack.enter_context(Source.open(endpoint))
+            if elsewhere:
+                stack.callback(elsewhere.close)
+                elsewhere.come(stack.enter_context(Source.open(endpoint)), self._ids)
             with read_lock(control, "flush", tables) as held:
                 for source in sources:
-                    for variable in jdbc.session_variables(source.is_mariadb):
-                        source.execute(f"SET SESSION {variable}")
+                    set_session(source)
                     source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                    source.execute(f"SAVEPOINT {_SAVEPOINT}")
+                    source.execute(f"SAVEPOINT {SAVEPOINT}")
+                if elsewhere:
+                    elsewhere.open()
                 under_lock(sources[0])
                 position = place(control)
             self.lock_ms = round(held.ms)
             self.position = position()
             control.close()
+            if elsewhere:
+                elsewhere.watch()
             stack.pop_all()
+        self._elsewhere = elsewhere
         self.reading = ViewPool(sources[:count])
         self.looking = ViewPool(sources[count:])
 
@@ -124,12 +142,14 @@ class ReadViews:
     ) -> None:
         if error is not None:
             self._kill()
+        if self._elsewhere:
+            self._elsewhere.close()
         self.reading.close()
         self.looking.close()
 
     def _kill(self) -> None:
         """Kill the connections: the server would go on otherwise."""
         with suppress(SourceError), Source.open(self._endpoint) as control:
-            for connection in self._ids:
+            for connection in (*self._ids, *(self._elsewhere.connections if self._elsewhere else ())):
                 with suppress(SourceError):
                     control.execute(f"KILL {connection}")
