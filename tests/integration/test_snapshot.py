@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from binlake.metadata.decisions import Reason
 from binlake.phases.bootstrap import begin_lives
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.snapshot import jdbc, snapshot as snapshot_room, waves as wave
+from binlake.snapshot import direct, jdbc, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks, prepared_xa
 from binlake.source.catalog import included_tables
@@ -566,6 +567,33 @@ def test_a_gate_lets_nobody_through_twice(server: Server, database: str) -> None
         thread.join()
         with pytest.raises(Exception, match="more than 1 row"):
             second.execute(statements[0])
+        gates.forget()
+
+
+def test_who_stands_at_a_gate_twice_passes_it_once(server: Server) -> None:
+    """So would a task that Spark runs again while the connection of the lost one lives on: its view would be later."""
+    endpoint = Endpoint("127.0.0.1", server.port, "root", "")
+    gate = Gate(())
+    with Source.open(endpoint) as control:
+        gates = Gates(control, [gate], lambda: None)
+        statements = gate.init_statements(mariadb=control.is_mariadb).split("; ")
+
+        def connect() -> None:
+            with Source.open(endpoint) as source:
+                for statement in statements:
+                    source.execute(statement)
+                direct.wait_until_seen(source.connection, gate.spent)
+
+        with ThreadPoolExecutor(2) as pool:
+            futures = [pool.submit(connect) for _ in range(2)]
+            shown = "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE info LIKE %s"
+            while control.query(shown, [f"SELECT GET_LOCK('{gate.closed}'%"])[0]["n"] < 2:
+                time.sleep(0.01)
+            gates.open()
+        errors = [future.exception() for future in futures]
+        assert sorted(error is None for error in errors) == [False, True]
+        (refused,) = filter(None, errors)
+        assert "more than 1 row" in str(refused)
         gates.forget()
 
 

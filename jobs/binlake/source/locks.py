@@ -94,12 +94,15 @@ class Gate:
     def statements(self, *, mariadb: bool) -> list[tuple[TableName | None, str]]:
         """Return the statements that the connection runs first, each with the table that it concerns or None."""
         isolation = "@@tx_isolation" if mariadb else "@@transaction_isolation"
+        # SELECT, since MariaDB's DO swallows the error.
+        not_spent = f"SELECT IF(IS_FREE_LOCK('{self.spent}'), 1, (SELECT 1 UNION SELECT 2))"
         return [
             # An executor that was lost makes Spark run the task again: a later view under an old position.
-            # SELECT, since MariaDB's DO swallows the error.
-            (None, f"SELECT IF(IS_FREE_LOCK('{self.spent}'), 1, (SELECT 1 UNION SELECT 2))"),
+            (None, not_spent),
             (None, f"SELECT GET_LOCK('{self.ready}', 0)"),
             (None, f"SELECT GET_LOCK('{self.closed}', {_GATE_SECONDS})"),
+            # The lost one's connection may live on, and leave the gate to the other when it ends.
+            (None, not_spent),
             (None, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"),
             # The metadata locks keep DDL (and swaps of names) away until the copy is done.
             *((name, f"SELECT 1 FROM {_quoted(name)} LIMIT 0") for name in self.tables),
