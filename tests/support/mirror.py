@@ -234,6 +234,20 @@ class Mirror:
             faults.at_point = before
         raise AssertionError(f"not done after {MOST_RUNS} runs")
 
+    def sync_cut_off_at_each(self, points: Sequence[FaultPoint], ways: Sequence[dict[str, int]]) -> int:
+        """Sync until a run comes to its end, each cut off at the next of these points; return how many were.
+
+        ways: settings of ``merge`` by which the runs merge, in turn.
+        """
+        for run in range(MOST_RUNS):
+            self.options["merge"] = ways[run % len(ways)]
+            try:
+                with self.cut_off_at(points[run % len(points)]):
+                    self.sync()
+            except pytest.fail.Exception:  # nothing cut it off
+                return run
+        raise AssertionError(f"not done after {MOST_RUNS} runs")
+
     def maintain(self, *patterns: str, patience: float = 0) -> MaintainReport:
         return maintain(
             self.config, lambda _: self.spark, self.metadata, Report(), tables=list(patterns) or None, patience=patience
