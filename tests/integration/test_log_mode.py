@@ -17,7 +17,7 @@ from binlake.metadata import registrations
 from binlake.phases.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
-from mirror import WAYS, both_ways, by_spark_in_the_soak, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, both_ways, by_spark_in_the_soak, in_the_soak, on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,12 @@ def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
     followed.assert_equal("t")
 
 
-@both_ways
+@pytest.mark.parametrize(
+    ("server", "way"),
+    [("mysql", WAYS[0]), ("mariadb", WAYS[0]), ("mariadb", WAYS[1]), *in_the_soak(("mysql", WAYS[1]))],
+    indirect=["server"],
+    ids=["mysql-in process", "mariadb-in process", "mariadb-by Spark", "mysql-by Spark"],
+)
 def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     kind = "UUID" if mirror.server.kind == "mariadb" else "JSON"
     mirror.execute(
