@@ -17,8 +17,9 @@ line. Comments of one line say the rest:
 The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
 one alone. A case whose statement the server refuses is left where it stands, and its test alone fails. Merges are cut
 off after some of their Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else
-once for each sync, each table after one of three. So each case proves as well that a kill between two of its epochs
-does no harm. On MySQL Spark copies the cases and has its turn to merge; on MariaDB the process does both by itself.
+once or twice for each sync, each table after one of three. So each case proves as well that a kill between two of its
+epochs does no harm. The process copies the cases and merges by itself; on MySQL Spark merges what two runs left. In the
+soak Spark copies those of MySQL, and takes turns on both servers.
 """
 
 from __future__ import annotations
@@ -53,13 +54,18 @@ pytestmark = pytest.mark.timeout(2400)  # the first case of a server waits for a
 TESTS = Path(__file__).parents[1]
 CASES = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("cases/*/*.sql"))}
 REPORTS = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("reports/**/*.sql"))}
-SHARE, MOST = (float(os.environ["BINLAKE_CUT_OFF"]), None) if "BINLAKE_CUT_OFF" in os.environ else (0.34, 1)
-"""Which part of the Delta commits ends a run, and how many runs of a sync are ended."""
-
-READERS: dict[Kind, Literal["jdbc", "direct"]] = {"mysql": "jdbc", "mariadb": "direct"}
-ORDERS: dict[Kind, tuple[Merge, ...]] = {"mysql": MERGES, "mariadb": ("rewrite", "mark") if MOST else MERGES}
-"""How the runs of a server's cases merge, in turn. On MariaDB Spark does what the process leaves to it, in the soak as
-much as on MySQL."""
+IN_FULL = "BINLAKE_CUT_OFF" in os.environ
+SHARE = float(os.environ.get("BINLAKE_CUT_OFF", "0.34"))
+"""Which part of the Delta commits ends a run."""
+MOST: dict[Kind, int | None] = {"mysql": None, "mariadb": None} if IN_FULL else {"mysql": 2, "mariadb": 1}
+"""How many runs of a sync are ended; all that can be in the soak."""
+READERS: dict[Kind, Literal["jdbc", "direct"]] = {"mysql": "jdbc" if IN_FULL else "direct", "mariadb": "direct"}
+ORDERS: dict[Kind, tuple[Merge, ...]] = {
+    "mysql": MERGES if IN_FULL else ("rewrite", "mark", "spark"),
+    "mariadb": MERGES if IN_FULL else ("rewrite", "mark"),
+}
+"""How the runs of a server's cases merge, in turn. On MySQL Spark merges what two runs left, on MariaDB what the
+process leaves to it."""
 
 Version = tuple[int, ...]
 
@@ -190,7 +196,7 @@ def mirrored(
         mirror.snapshot()
     for part in range(1, max((len(case.parts) for case in by_name.values()), default=0)):
         _run(server, list(by_name.values()), part)
-        mirror.sync_cut_off(random.Random(part), SHARE, MOST)
+        mirror.sync_cut_off(random.Random(part), SHARE, MOST[server.kind])
     yield Mirrored(mirror, by_name)
     for case in by_name.values():
         server.execute(f"DROP DATABASE IF EXISTS {mysql_quote(case.database)}")
