@@ -49,7 +49,7 @@ class ByHash:
 
     def read_under_lock(self, view: Source, table: SourceTable) -> None:
         """Hash a table whose engine has no read views, while the server is locked. Raises SourceError."""
-        self._hashes[table.name] = _hashes(table, KeyCuts(""))
+        self._hashes[table.name] = _hashes(table, KeyCuts())
         self._parts[table.name] = [_finished(server_side.aggregate(view, table.name, self._hashes[table.name]))]
 
     def begin(self, table: SourceTable, views: ReadViews) -> Sequence[Future[Chunks]]:
@@ -62,7 +62,7 @@ class ByHash:
 
     def _begin(self, table: SourceTable, pool: ViewPool) -> list[Future[Chunks]]:
         if table.name not in self._parts:
-            cuts = KeyCuts("")
+            cuts = KeyCuts()
             if table.rows >= 2 * server_side.ROWS_PER_RANGE:
                 cuts = pool.submit(lambda view: server_side.cuts(view, table.name, table.schema, table.rows)).result()
             hashes = self._hashes[table.name] = _hashes(table, cuts)

@@ -44,9 +44,12 @@ def chunk_count(rows: int) -> int:
 
 @dataclass(frozen=True)
 class KeyCuts:
-    """Where a table is cut into ranges: at values of its key's first column, an integer, in ascending order."""
+    """Where a table is cut into ranges: at values of its key's first column, an integer, in ascending order.
 
-    column: str
+    column: empty where it isn't cut.
+    """
+
+    column: str = ""
     values: tuple[int, ...] = ()
 
     @property
@@ -76,7 +79,7 @@ class TableHashes:
 
     schema: TableSchema
     in_range: int
-    cuts: KeyCuts = KeyCuts("")
+    cuts: KeyCuts = KeyCuts()
     side: tuple[LakeColumn, ...] = ()
 
     @property

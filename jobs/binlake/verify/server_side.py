@@ -29,12 +29,12 @@ def cuts(source: Source, name: TableName, schema: TableSchema, rows: int) -> Key
     looked for in a part of it. Another table isn't cut."""
     wanted = min(MOST_RANGES, rows // ROWS_PER_RANGE)
     if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in _INTEGERS:
-        return KeyCuts("")
+        return KeyCuts()
     column = schema.column(schema.key[0]).name
     first = mysql_quote(column)
     ends = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {_table(name)}")[0]
     if ends["low"] is None:
-        return KeyCuts("")
+        return KeyCuts()
     low, high = int(ends["low"]), int(ends["high"])
     return KeyCuts(column, tuple(sorted({low + (high - low) * step // wanted for step in range(1, wanted)})))
 
