@@ -121,7 +121,7 @@ def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     assert [str(table.name) for table in mirror.verify().tables] == [f"{mirror.database}.beside"]
     with pytest.raises(UsageError, match="t has no mirror") as refused:
         pipeline.replay(mirror.config, lambda _: mirror.spark, Report(), ReplayRequest([f"{mirror.database}.t"]))
-    assert f"{mirror.database}.t__log, WHERE batch <= 1" in refused.value.remedy
+    assert f"{mirror.database}.t__log WHERE batch <= 1" in refused.value.remedy
 
     mirror.execute("INSERT INTO t (id, v) VALUES (8, 'y')")
     mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}}]

@@ -207,7 +207,7 @@ class _Replay:
         if loads(TableSchema, self._shapes[-1]["schema"]).without_rows:
             raise UsageError(
                 f"{self._name} has no mirror (tables.modes, mirror: false) that could be built again",
-                remedy=f"leave it out, or read its mutations up to the batch: {beside_table(str(self._name), 'log')},"
+                remedy=f"leave it out, or read its mutations up to the batch: {beside_table(str(self._name), 'log')}"
                 f" WHERE batch <= {selection.batch}",
             )
         if selection.request.in_place and row["status"] == "paused":
