@@ -124,6 +124,8 @@ def _forget(path: str, name: str, report: Report) -> None:
 
 def tail(arguments: argparse.Namespace) -> None:
     start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
+    if arguments.follow:
+        heap.return_freed_memory()
     print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout, Report(quiet=arguments.quiet))
 
 

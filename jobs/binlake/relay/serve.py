@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
 from binlake.errors import BinlakeError, UsageError
+from binlake.kernels import heap
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.metadata import metadata_of
@@ -150,6 +151,7 @@ def relay(arguments: argparse.Namespace) -> None:
     config = configuration.load(arguments.config)
     secret = _read_secret(arguments.secret_file)
     admin = _read_secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
+    heap.return_freed_memory()
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
     with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
