@@ -117,8 +117,9 @@ def snapshots(results: Sequence[SnapshotResult]) -> None:
     table("Snapshot", ("table", "rows", "seconds", "position", "locked ms", "Delta version"), rows)
 
 
-def lake_versions(versions: Sequence[LakeVersion]) -> None:
-    """Print the versions of a lake that can be read, oldest first, and how many can't."""
+def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
+    """Print the versions of a lake that can be read, oldest first, and how many can't. thinned: batches that are none
+    any more."""
     rows = [
         (
             version.batch,
@@ -136,7 +137,7 @@ def lake_versions(versions: Sequence[LakeVersion]) -> None:
         table("Versions that can be read", columns, rows)
     if gone := len(versions) - len(rows):
         print(f"{gone:,} earlier batches can't be read any more; binlake versions --json lists them, too")
-    if versions and (thinned := versions[-1].batch - versions[0].batch + 1 - len(versions)):
+    if thinned:
         print(f"{thinned:,} batches of seconds were thinned: of those of an hour the newest stays")
     if not versions:
         print("there is no version yet: each batch that binlake sync records is one")

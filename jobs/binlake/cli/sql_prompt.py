@@ -100,7 +100,8 @@ class Prompt:
             case "\\d":
                 self._columns(argument) if argument else self._tables()
             case "\\versions":
-                printing.lake_versions(self._lake.versions())
+                versions = self._lake.versions()
+                printing.lake_versions(versions, self._lake.count_thinned(versions))
             case "\\at":
                 self._go_to(self._version(argument))
                 print(self._at())

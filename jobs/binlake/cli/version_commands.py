@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 def versions(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.lake.lake_versions import lake_versions
+    from binlake.metadata import thinning
     from binlake.metadata.metadata import metadata_of
 
-    known = lake_versions(metadata_of(config), config.maintain.history_hours)
+    metadata = metadata_of(config)
+    known = lake_versions(metadata, config.maintain.history_hours)
     if arguments.json:
         printing.as_json({"versions": [_as_json(version) for version in known]})
         return
-    printing.lake_versions(known)
+    printing.lake_versions(known, thinning.count_thinned(metadata, [version.batch for version in known]))
 
 
 def _as_json(version: LakeVersion) -> dict[str, object]:

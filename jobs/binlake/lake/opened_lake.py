@@ -19,6 +19,7 @@ from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
 from binlake.lake.sql_session import SqlSession
 from binlake.lake.table_at import TableAt, unknown_table
 from binlake.metadata.metadata import Metadata
+from binlake.metadata.thinning import count_thinned
 from binlake.moment import parse_moment
 from binlake.schema.table import TableName
 from binlake.storage import files, stores
@@ -50,9 +51,13 @@ class LakePlace:
     root: str
     history_hours: float | None = None
 
+    @property
+    def metadata(self) -> Metadata:
+        return Metadata(f"{self.root}/_binlake")
+
     def versions(self) -> Sequence[LakeVersion]:
         """Return the lake's versions, oldest first, with those that can't be read. Raises LakeError."""
-        return lake_versions(Metadata(f"{self.root}/_binlake"), self.history_hours)
+        return lake_versions(self.metadata, self.history_hours)
 
     def at(self, *, batch: int | None = None, time: datetime | None = None, name: str | None = None) -> Lake:
         """Return the lake at a version, by default at the newest. Raises UsageError, LakeError."""
@@ -81,6 +86,10 @@ class Lake:
     def versions(self) -> Sequence[LakeVersion]:
         """Return the lake's versions, oldest first, with those that can't be read."""
         return self._place.versions()
+
+    def count_thinned(self, versions: Sequence[LakeVersion]) -> int:
+        """Return how many batches between these versions are none any more: of those of an hour the newest stays."""
+        return count_thinned(self._place.metadata, [version.batch for version in versions])
 
     def at(self, *, batch: int | None = None, time: datetime | str | None = None, name: str | None = None) -> Lake:
         """Return the lake at a batch, at the last one committed by a time, or at a pinned one; by default at the

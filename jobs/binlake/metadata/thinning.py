@@ -56,6 +56,17 @@ def is_thinned(metadata: Metadata) -> bool:
     return metadata.count(THINNED, "true") > 0
 
 
+def count_thinned(metadata: Metadata, staying: Sequence[int]) -> int:
+    """Return how many recorded batches went between those that stay, which ascend. Raises LakeError.
+
+    Not every number is a recorded batch's: one that was planned may be given up for a snapshot of all tables.
+    """
+    if not staying or staying[-1] - staying[0] + 1 == len(staying):
+        return 0
+    where = f"state = 'recorded' AND batch > {staying[0]} AND batch < {staying[-1]}"
+    return len({*metadata.read_columns("batches", ["batch"], where=where)["batch"].to_pylist()} - {*staying})
+
+
 def _staying(own: Sequence[dict[str, Any]], before_us: int) -> set[int]:
     hours: dict[int, list[int]] = defaultdict(list)
     for row in own:

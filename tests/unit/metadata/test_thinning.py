@@ -72,6 +72,15 @@ def test_of_each_hour_the_newest_batch_stays_with_the_versions_that_it_had(metad
     assert "take batch 59 or 119" in str(refused.value.remedy)
 
 
+def test_a_batch_that_was_never_recorded_doesnt_count_as_thinned(metadata: Metadata) -> None:
+    metadata.replace("lake_versions", "batch = 101", [])
+    metadata.append("batches", [{"batch": batch, "state": "recorded"} for batch in range(180) if batch != 101])
+    metadata.append("batches", [{"batch": 101, "state": "planned"}])
+    assert thinning.count_thinned(metadata, list(versions(metadata))) == 0
+    gone = thinning.thin_versions(metadata, recorded(120))
+    assert thinning.count_thinned(metadata, list(versions(metadata))) == gone - 33, "those between batches that stay"
+
+
 def test_few_batches_of_an_hour_all_stay(metadata: Metadata) -> None:
     metadata.replace("lake_versions", "batch % 6 <> 0", [])
     assert thinning.thin_versions(metadata, recorded(120)) == 0
