@@ -137,6 +137,7 @@ def maintain(
     work = TablesUpkeep(config, asking, metadata, report, patience)
     done = work.tables(tables)
     with held_between_batches(metadata, patience) as held:
+        work.note_sizes(held)
         ours = expiry.keep_metadata(held.metadata, config.maintain)
         fault("metadata compacted")
         removed = _remove_leftovers(config, held)

@@ -93,33 +93,35 @@ class TablesUpkeep:
         self._one_lease = threading.Lock()  # one lease of this process at a time
         self._looked = 0.0
         self._pinned = PinnedVersions((), {})
+        self._sizes: dict[TableName, NotedSize] = {}
+        self._lake: set[TableName] | None = None
         self.failed: list[BinlakeError] = []
 
     def tables(self, patterns: list[str] | None) -> list[TableUpkeep]:
         self._looked = time.time()
-        with self._held() as held:
+        with self.held() as held:
             tables = self._look(held, patterns)
-        with self._held() as held:
+        with self.held() as held:
             self._thin(held)
         self._pinned = PinnedVersions.of(self._config, self._metadata)
         fault("versions known")
         with ThreadPoolExecutor(1 if self._here else SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
             done = list(pool.map(self._kept, tables))
-        self._note_sizes(tables, done, of_all=not patterns)
-        return done
-
-    def _note_sizes(self, tables: Sequence[Table], done: Sequence[TableUpkeep], *, of_all: bool) -> None:
-        """Note the sizes of what was looked after. of_all: tables that aren't here are gone."""
-        sizes = {
+        self._sizes = {
             table.name: NotedSize(upkeep.bytes_after, upkeep.files_after)
             for table, upkeep in zip(tables, done, strict=True)
             if upkeep.delta_version is not None
         }
-        with self._held() as held:
-            lake_sizes.note(held.metadata, sizes, {table.name for table in tables} if of_all else None)
+        self._lake = None if patterns else {table.name for table in tables}
+        return done
+
+    def note_sizes(self, held: Lease) -> None:
+        """Note the sizes of what was looked after; where that were all tables, others are gone."""
+        lake_sizes.note(held.metadata, self._sizes, self._lake)
 
     @contextmanager
-    def _held(self) -> Iterator[Lease]:
+    def held(self) -> Iterator[Lease]:
+        """Hold the lease for a moment between batches, once in this process."""
         with self._one_lease, held_between_batches(self._metadata, self._patience) as held:
             yield held
 
@@ -241,7 +243,7 @@ class TablesUpkeep:
         for rewrite in part:
             made.write(rewrite, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
         fault("rows rewritten")
-        with self._held() as held:
+        with self.held() as held:
             self._seen_again(held, table)
             held.check()
             if not made.commit({"binlake": {"source": self._config.source.name, "maintain": "layout"}}):
@@ -253,7 +255,7 @@ class TablesUpkeep:
     def _set(self, session: SparkSession, table: Table, properties: dict[str, str]) -> None:
         from binlake.maintain.upkeep_by_spark import set_properties
 
-        with self._held() as held:
+        with self.held() as held:
             self._seen_again(held, table)
             set_properties(session, table.log, properties)
             self._know(held, [self._seen_again(held, table)])
@@ -289,7 +291,7 @@ class TablesUpkeep:
     def _note_going(self, table: Table, readable_from: int) -> PinnedVersions:
         """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned
         then: whoever pins afterwards is refused."""
-        with self._held() as held:
+        with self.held() as held:
             table_versions.note_readable_since(held.metadata, table.name, readable_from)
         same = pins.read(self._metadata) == list(self._pinned.pins)
         return self._pinned if same else PinnedVersions.of(self._config, self._metadata)
@@ -301,7 +303,7 @@ class TablesUpkeep:
             return done
         if (pinned := self._note_going(table, expired.readable_from)) != self._pinned:
             expired = self._expired(table, pinned)
-        with self._held() as held:
+        with self.held() as held:
             self._seen_again(held, table)
             leftovers.remove_log(table.log, expired.files)
         fault("log shortened")

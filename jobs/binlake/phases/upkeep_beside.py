@@ -59,6 +59,8 @@ class UpkeepBeside:
         )
         try:
             upkeep.tables(None)
+            with upkeep.held() as held:
+                upkeep.note_sizes(held)
         except _Ended:
             return
         except BinlakeError as error:
