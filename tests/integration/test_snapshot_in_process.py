@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import time
 from pathlib import Path
@@ -15,11 +16,14 @@ from deltalake import DeltaTable, QueryBuilder
 from binlake import pipeline
 from binlake.config import SnapshotConfig
 from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, SparkNeeded
+from binlake.merge.position_texts import boundary_text
 from binlake.metadata import decisions
 from binlake.metadata.decisions import Reason
 from binlake.phases import snapshots
+from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.serialization import load
 from binlake.snapshot import few_rows, jdbc, snapshot as snapshot_room
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
@@ -103,6 +107,40 @@ def test_the_mirrors_own_columns_come_with_the_rows(shop: Mirror) -> None:
     assert sorted(pa.table(rows).to_pylist(), key=str) == [{"id": 1, "_deleted": False}, {"id": 2, "_deleted": True}]
 
 
+def told(mirror: Mirror, table: str) -> dict[tuple[int, str], int]:
+    """How many rows tell of each batch and position, all of them committed within the last minutes."""
+    sql = (
+        "SELECT _binlake_batch AS batch, _binlake_position AS position, count(*) AS rows FROM t "
+        "WHERE _binlake_committed > now() - INTERVAL '9' MINUTE AND _binlake_committed < now() GROUP BY 1, 2"
+    )
+    rows = pa.table(QueryBuilder().register("t", DeltaTable(mirror.path(table))).execute(sql).read_all()).to_pylist()
+    return {(row["batch"], row["position"]): row["rows"] for row in rows}
+
+
+def positions_read(mirror: Mirror) -> set[str]:
+    """The positions at which the chunks of ``big`` were read, as rows tell them."""
+    rows = mirror.metadata.read("snapshots", ["position"], where="\"table\" = 'big'")
+    return {boundary_text(*load(Position, json.loads(row["position"])["low"]).order) for row in rows}
+
+
+@on_mysql
+def test_rows_tell_the_position_of_the_wave_that_read_them(shop: Mirror) -> None:
+    """Which is known once they are read; of chunks that Spark's tasks copied before, Spark writes it."""
+    shop.modes = [{"tables": "*.big", "row_metadata": ["batch", "committed", "position"]}]
+    with shop.cut_off_at("chunks written"):
+        snapshot_alone(shop, "*.big")
+    shop.execute("UPDATE big SET price = 1 WHERE id > 150")
+    (result,) = snapshot_alone(shop, "*.big")
+    assert result.why_spark == ""
+    of_waves = told(shop, "big")
+    assert {position for _, position in of_waves} == positions_read(shop)
+    assert ({batch for batch, _ in of_waves}, len(of_waves), sum(of_waves.values())) == ({0}, 2, 300)
+    shop.execute("UPDATE big SET price = 2 WHERE id = 7")
+    sync_alone(shop)
+    assert sum(rows for (batch, _), rows in told(shop, "big").items() if batch) == 151
+    assert [table.equal for table in shop.verify("*.big").tables] == [True]
+
+
 @on_mysql
 @pytest.mark.parametrize(
     "point", ["chunks written", "rows committed", *in_the_soak("lock taken", "chunk copied", "commit begun")]
@@ -128,27 +166,27 @@ def test_a_table_asked_for_is_copied_by_the_next_sync(shop: Mirror) -> None:
 
 @on_mysql
 def test_what_is_left_to_spark_is_told(shop: Mirror, spark: SparkSession) -> None:
-    """A column's odd name is written by Spark; rows that tell what wrote them are copied here, and committed by it."""
+    """A column's odd name is written by Spark; rows that tell what wrote them are written anew by it where its tasks
+    copied them."""
     shop.execute("CREATE TABLE odd (id INT PRIMARY KEY, ab INT)", "INSERT INTO odd VALUES (1, 2)")
     snapshot_alone(shop, "*.odd")
     shop.execute("ALTER TABLE odd RENAME COLUMN ab TO `a b`")
-    for tables, modes, why in (
-        (["odd"], [], "written by Spark alone"),
-        (
-            ["small"],
-            [{"tables": "*.small", "row_metadata": ["position"]}],
-            r"of t_\w+\.small .* tell what wrote them",
-        ),
-    ):
-        shop.include, shop.modes, shop.spark = [f"{shop.database}.{table}" for table in tables], modes, spark
-        for result in shop.snapshot(*shop.include):
-            assert re.search(why, result.why_spark)
+    shop.spark, shop.modes = spark, [{"tables": "*.big", "row_metadata": ["batch", "committed", "position"]}]
+    shop.options = {"snapshot": {"reader": "jdbc"}}
+    with shop.cut_off_at("chunks written"):
+        shop.snapshot("*.big")
+    shop.execute("UPDATE big SET price = 1 WHERE id > 150")
+    shop.options = {"snapshot": {"reader": "direct"}}
+    for table, why in (("odd", "written by Spark alone"), ("big", r"of t_\w+\.big .* tell what wrote them")):
+        (result,) = shop.snapshot(f"*.{table}")
+        assert re.search(why, result.why_spark)
         newest = max(shop.metadata.read("runs"), key=lambda row: row["ended_us"])
         assert re.search(why, newest["why_spark"])
+    of_waves = told(shop, "big")
+    assert {position for _, position in of_waves} == positions_read(shop)
+    assert ({batch for batch, _ in of_waves}, len(of_waves), sum(of_waves.values())) == ({0}, 2, 300)
     shop.assert_equal("odd")
-    rows = spark.read.format("delta").load(shop.path("small"))
-    assert "_binlake_position" in rows.columns
-    assert rows.count() == 2
+    assert [table.equal for table in shop.verify("*.big").tables] == [True]
 
 
 @on_mysql

@@ -50,10 +50,17 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Copied:
-    """What an attempt wrote. invalid_dates: rows with an invalid date, by the column's name."""
+    """What an attempt wrote.
+
+    invalid_dates: rows with an invalid date, by the column's name. opened_us: when the views were opened in which the
+    rows were read, in microseconds since 1970; 0 where no column tells it. has_row_metadata: whether those columns of
+    the mirror that tell what wrote a row have their values.
+    """
 
     files: tuple[DataFile, ...]
     invalid_dates: dict[str, int] = field(default_factory=dict)
+    opened_us: int = 0
+    has_row_metadata: bool = False
 
     @property
     def rows(self) -> int:

@@ -99,8 +99,8 @@ class _Commit:
         """Commit without Spark. Raises LeftToSpark."""
         schema, attempts = self.table.schema, self.records.attempts(self.table)
         delta_schema = self.records.delta_schema(self.table)
-        if schema.row_metadata:
-            raise LeftToSpark("its rows tell what wrote them, and are written anew")
+        if schema.row_metadata and not all(chunk.has_row_metadata for chunk in copied):
+            raise LeftToSpark("its rows tell what wrote them, and those that Spark copied are written anew")
         if schema.soft_delete and self.log.exists():
             raise LeftToSpark("deleted rows may stay of those that it has")
         begin_in_process.check(self.log, delta_schema, self.config)

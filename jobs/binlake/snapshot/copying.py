@@ -17,7 +17,7 @@ from binlake.errors import BinlakeError, ConnectionFailed, LakeError, TableError
 from binlake.faults import fault
 from binlake.schema.invalid import InvalidValues
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
-from binlake.snapshot.direct import SqlError
+from binlake.snapshot.direct import SqlError, ViewsOpened
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, translate
@@ -94,9 +94,12 @@ class Copying:
 class ChunkCopy(ABC):
     """An attempt to copy a chunk to data files in a folder of their own. Its methods run in a thread of its own."""
 
-    def __init__(self, copying: Copying, member: Member) -> None:
+    def __init__(self, copying: Copying, member: Member, opened: Callable[[], ViewsOpened]) -> None:
+        """opened: waits until the wave's views are open and their position is known. Raises CancelledError where the
+        wave failed before."""
         self._copying = copying
         self._member = member
+        self._opened = opened
         self._attempts = copying.records.attempts(member.table)
         self._attempt = self._attempts.new()
         self.folder = self._attempts.data_folder(self._attempt)
@@ -122,6 +125,8 @@ class ChunkCopy(ABC):
         self._attempts.begin(self._attempt)
         try:
             copied = copy()
+            if self._member.table.schema.row_metadata:
+                copied = replace(copied, opened_us=self._opened().at_us)
         except Exception as error:
             with suppress(LakeError):  # what it left is found again
                 self._attempts.discard(self._attempt)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,10 @@ from pymysql.constants import CLIENT
 from binlake.delta import plain_files
 from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError
+from binlake.merge.position_texts import boundary_text
+from binlake.position import Position
 from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import COPIED, own_columns
+from binlake.schema.lake_columns import BATCH, COMMITTED, COPIED, POSITION, own_columns
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, resultset
@@ -145,20 +147,45 @@ class DataFiles:
     rows_per_file: int
 
 
-def copied(rows: Iterable[list[pa.BinaryArray]], target: DataFiles) -> Copied:
-    """Write rows, as ``resultset.columns`` yields them, to data files. Raises NoText, NoValue, LakeError, OSError."""
+@dataclass(frozen=True)
+class ViewsOpened:
+    """Where and when a wave's read views were opened. position: the chunks' ``low``. at_us: microseconds since 1970."""
+
+    position: Position
+    at_us: int
+
+    @property
+    def row_metadata(self) -> dict[str, int | str]:
+        """The values of the columns that tell what wrote the rows, by name."""
+        return {BATCH: 0, COMMITTED: self.at_us, POSITION: boundary_text(*self.position.order)}
+
+
+def copied(
+    rows: Iterable[list[pa.BinaryArray]], target: DataFiles, opened: Callable[[], ViewsOpened] | None = None
+) -> Copied:
+    """Write rows, as ``resultset.columns`` yields them, to data files. Raises NoText, NoValue, LakeError, OSError.
+
+    opened: waits until it is known where the rows are read, for columns that tell it; without it these have NULL.
+    """
     restored = Restored(target.schema, target.invalid)
     own = own_columns(target.schema)
     schema = pa.schema([*restored.arrow, *(pa.field(column.name, column.arrow) for column in own)])
-    marked = (_with_marks(restored.batch(columns), schema) for columns in rows)
+
+    def with_own() -> Iterator[pa.RecordBatch]:
+        values: Mapping[str, Any] = COPIED
+        for columns in rows:
+            if opened is not None and values is COPIED:  # the first rows come before the position is read
+                values = {**COPIED, **opened().row_metadata}
+            yield _with_marks(restored.batch(columns), schema, values)
+
     written = plain_files.write_batches(
-        target.table_path, target.folder, schema, marked, rows_per_file=target.rows_per_file
+        target.table_path, target.folder, schema, with_own(), rows_per_file=target.rows_per_file
     )
-    return Copied(written, dict(restored.dates))
+    return Copied(written, dict(restored.dates), has_row_metadata=opened is not None)
 
 
-def _with_marks(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _with_marks(rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
     """Return rows that the server has, with the mirror's own columns behind the others."""
     own = [*schema][rows.num_columns :]
-    marks = [pa.repeat(pa.scalar(COPIED[field.name], field.type), rows.num_rows) for field in own]
+    marks = [pa.repeat(pa.scalar(values[field.name], field.type), rows.num_rows) for field in own]
     return pa.RecordBatch.from_arrays([*rows.columns, *marks], schema=schema)

@@ -207,7 +207,7 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
         }
         fault("commit begun")
         where = copied.keys.in_lake(kinds[copied.keys.column.name])
-        written = WrittenInSql.at_once(0, now_us(), boundary_text(*table.low.order))
+        written = WrittenInSql.at_once(0, files.opened_us or now_us(), boundary_text(*table.low.order))
         rows = as_written(rows, table.schema, written)
         if table.schema.soft_delete:
             there = own.read.format("delta").load(log.path).where(where)

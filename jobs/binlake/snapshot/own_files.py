@@ -42,18 +42,26 @@ class SnapshotFiles:
         self.rows = 0
 
     def copied(self) -> Sequence[DataFile]:
-        """Return the files of the rows that were copied. Where the mirror tells what wrote each row, they are written
-        anew: only behind its copy is the position of a chunk known."""
-        schema = self._table.schema
+        """Return the files of the rows that were copied. Where the mirror tells what wrote each row, those of Spark's
+        tasks are written anew: a task can't know the position of its view, which is read while it copies."""
+        schema, chunks = self._table.schema, self._table.chunks
         if not schema.row_metadata:
-            return self._of_chunks(self._table.chunks)
+            return self._of_chunks(chunks)
+        attempts = self._records.attempts(self._table)
+        copied = [(chunk, attempts.copied(chunk.attempt)) for chunk in chunks]
+        complete = [chunk for chunk, copy in copied if copy.has_row_metadata]
         parts = []
-        for chunk in self._table.chunks:
-            written = WrittenInSql.at_once(0, self.at_us, boundary_text(*(chunk.low or self._table.low).order))
-            parts.append(as_written(self._read(self._of_chunks([chunk])), schema, written))
+        for chunk, copy in copied:
+            if not copy.has_row_metadata:
+                position = boundary_text(*(chunk.low or self._table.low).order)
+                written = WrittenInSql.at_once(0, copy.opened_us or self.at_us, position)
+                parts.append(as_written(self._read(copy.files), schema, written))
+        self.kept = [chunk.attempt for chunk in complete]
+        if not parts:
+            return self._of_chunks(complete)
         attempt, files = self._write(reduce(DataFrame.unionByName, parts))
-        self.kept = [attempt]
-        return files
+        self.kept.append(attempt)
+        return [*self._of_chunks(complete), *files]
 
     def retained(self) -> Sequence[DataFile]:
         """Write the rows that are to stay of those at the table's place, and return the files. Raises TableError where

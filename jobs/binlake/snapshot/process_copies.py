@@ -5,7 +5,7 @@ Kernels and Arrow do nearly all of that without the interpreter's lock, so that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from binlake.errors import LakeError, SourceError
 from binlake.snapshot import direct, few_rows, jdbc, restore, resultset
 from binlake.snapshot.chunks import Chunk, TableSnapshot
 from binlake.snapshot.copying import ChunkCopy, Copying, Member, Selected, TableRefused, server_failure
-from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed
+from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed, ViewsOpened
 from binlake.snapshot.few_rows import FewRows
 from binlake.snapshot.restore_arrow import NoText, NoValue
 from binlake.storage import storage_errors
@@ -29,8 +29,8 @@ _UNREACHED = "check that the server runs and is reached from here, then run agai
 class ProcessCopy(ChunkCopy):
     """A copy by the thread that runs it."""
 
-    def __init__(self, copying: Copying, member: Member) -> None:
-        super().__init__(copying, member)
+    def __init__(self, copying: Copying, member: Member, opened: Callable[[], ViewsOpened]) -> None:
+        super().__init__(copying, member, opened)
         self._rows: QueriedRows | None = None
 
     def run(self, query: jdbc.ChunkQuery) -> Chunk:
@@ -52,7 +52,8 @@ class ProcessCopy(ChunkCopy):
     def _written(self, rows: Iterable[list[pa.BinaryArray]]) -> Copied:
         table, invalid = self._member.table, self._copying.invalid
         path, most = self._attempts.table_path, table.rows_per_file
-        return direct.copied(rows, DataFiles(path, self._attempt, table.schema, invalid, most))
+        target = DataFiles(path, self._attempt, table.schema, invalid, most)
+        return direct.copied(rows, target, self._opened if table.schema.row_metadata else None)
 
     def _translated(self, error: Exception) -> Exception:
         return _translated(self._copying, self._member, self.folder, error)

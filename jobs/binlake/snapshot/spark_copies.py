@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta import plain_files
-from binlake.delta.attempts import Copied
-from binlake.schema.lake_columns import mirror_columns
+from binlake.delta.attempts import Copied, DataFile
+from binlake.merge.own_values import WrittenInSql
+from binlake.merge.position_texts import boundary_text
+from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.snapshot import direct, direct_tasks, few_rows, jdbc, restore
 from binlake.snapshot.chunks import Chunk, TableSnapshot
 from binlake.snapshot.copying import (
@@ -24,8 +27,9 @@ from binlake.snapshot.copying import (
     TableRefused,
     server_failure,
 )
-from binlake.snapshot.direct import DataFiles, SqlError
+from binlake.snapshot.direct import DataFiles, SqlError, ViewsOpened
 from binlake.snapshot.few_rows import FewRows
+from binlake.snapshot.own_files import as_written
 from binlake.source.locks import SPENT
 from binlake.spark import data_files
 from binlake.spark.java import to_scala_map
@@ -38,8 +42,8 @@ _FORWARD_ONLY, _READ_ONLY = 1003, 1007
 class SparkCopy(ChunkCopy):
     """A copy by a Spark job."""
 
-    def __init__(self, copying: Copying, member: Member) -> None:
-        super().__init__(copying, member)
+    def __init__(self, copying: Copying, member: Member, opened: Callable[[], ViewsOpened]) -> None:
+        super().__init__(copying, member, opened)
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
     def run(self, query: jdbc.ChunkQuery) -> Chunk:
@@ -75,6 +79,13 @@ class SparkCopy(ChunkCopy):
         as one that returns the rows."""
         schema, invalid = self._member.table.schema, self._copying.invalid
         rows, columns = self._restored(selected(session)), mirror_columns(schema, invalid)
+        if schema.row_metadata:
+            opened = self._opened()
+            written = WrittenInSql.at_once(0, opened.at_us, boundary_text(*opened.position.order))
+            rows = as_written(rows, schema, written)
+        return replace(self._write_few(session, rows, columns), has_row_metadata=bool(schema.row_metadata))
+
+    def _write_few(self, session: SparkSession, rows: DataFrame, columns: Sequence[LakeColumn]) -> Copied:
         if not plain_files.can_hold(columns):
             return self._write_by_spark(session, rows)
         arrow = rows.toArrow()
@@ -84,7 +95,7 @@ class SparkCopy(ChunkCopy):
             written = plain_files.write(self._attempts.table_path, self._attempt, arrow)
         except OSError as error:
             raise storage_errors.failed(f"copying {self._member} to {self.folder} failed", error) from error
-        return Copied(written, restore.invalid_dates(rows, schema, invalid))
+        return self._counted(rows, written)
 
     def _restored(self, selected: DataFrame) -> DataFrame:
         return restore.restored(selected, self._member.table.schema, self._copying.invalid)
@@ -99,7 +110,11 @@ class SparkCopy(ChunkCopy):
             rows,
             rows_per_file=table.rows_per_file,
         )
-        return Copied(written, restore.invalid_dates(rows, table.schema, copying.invalid))
+        return self._counted(rows, written)
+
+    def _counted(self, rows: DataFrame, written: Sequence[DataFile]) -> Copied:
+        schema, invalid = self._member.table.schema, self._copying.invalid
+        return Copied(tuple(written), restore.invalid_dates(rows, schema, invalid))
 
 
 def translated(copying: Copying, member: Member, folder: str, error: Exception) -> Exception:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from binlake.faults import fault
+from binlake.metadata.metadata import now_us
 from binlake.position import Position
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
@@ -29,6 +30,7 @@ from binlake.snapshot.copying import (
     TableChanged,
     TableRefused,
 )
+from binlake.snapshot.direct import ViewsOpened
 from binlake.snapshot.few_rows import FewRows
 from binlake.snapshot.process_copies import ProcessCopy, ProcessFewRows
 from binlake.source.catalog import read_schemas
@@ -70,7 +72,8 @@ def run_wave(
 
 def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, until_copied: bool) -> None:
     began = time.monotonic()
-    copies = _copies(copying, wave)
+    views: Future[ViewsOpened] = Future()
+    copies = _copies(copying, wave, views.result)
     own = [Gate((member.table.name,)) for member in wave]
     with ThreadPoolExecutor(len(wave), thread_name_prefix="chunk") as pool:
         futures: list[Future[Chunk]] = []
@@ -79,8 +82,9 @@ def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, u
             for copy, member, gate in zip(copies, wave, own, strict=True):
                 futures.append(pool.submit(copy.run, _query(copying, member, gate)))
             gates.wait_until_ready()
-            opened = _open_views(copying, wave, gates, mode, futures if until_copied else [])
+            opened = _open_views(copying, wave, gates, mode, views, futures if until_copied else [])
         except BaseException:
+            views.cancel()
             gates.abort()
             _give_up(copies, futures)
             raise
@@ -91,12 +95,12 @@ def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, u
     _record(copying, wave, futures, opened, time.monotonic() - began)
 
 
-def _copies(copying: Copying, members: Sequence[Member]) -> list[ChunkCopy]:
+def _copies(copying: Copying, members: Sequence[Member], opened: Callable[[], ViewsOpened]) -> list[ChunkCopy]:
     if all(copying.is_in_process(member.table) for member in members):
-        return [ProcessCopy(copying, member) for member in members]
+        return [ProcessCopy(copying, member, opened) for member in members]
     from binlake.snapshot.spark_copies import SparkCopy
 
-    return [SparkCopy(copying, member) for member in members]
+    return [SparkCopy(copying, member, opened) for member in members]
 
 
 def _few_rows(copying: Copying, wave: Sequence[Member]) -> FewRows:
@@ -116,13 +120,14 @@ def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.ChunkQuery:
 def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> None:
     began = time.monotonic()
     reader = _few_rows(copying, wave)
+    views: Future[ViewsOpened] = Future()
     with ThreadPoolExecutor(1, thread_name_prefix="few rows") as pool:
         reading: list[Future[list[Selected | None]]] = []
         gates = Gates(copying.source, [reader.gate], lambda: _raise_first(reading))
         try:
             reading.append(pool.submit(reader.run))
             gates.wait_until_ready()
-            opened = _open_views(copying, wave, gates, mode, [])
+            opened = _open_views(copying, wave, gates, mode, views, [])
         except BaseException:
             gates.abort()
             raise
@@ -134,7 +139,7 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
     for member, selected in zip(wave, rows_by_table, strict=True):
         member.table.many_rows = selected is None
     few = [(member, selected) for member, selected in zip(wave, rows_by_table, strict=True) if selected]
-    copies = _copies(copying, [member for member, _ in few])
+    copies = _copies(copying, [member for member, _ in few], views.result)
     with ThreadPoolExecutor(_WRITTEN_AT_ONCE, thread_name_prefix="chunk") as pool:
         futures = [pool.submit(copy.run_few, selected) for copy, (_, selected) in zip(copies, few, strict=True)]
         _wait(copying, copies, futures)
@@ -164,13 +169,21 @@ def _raise_first(futures: Sequence[Future[Any]]) -> None:
 
 
 def _open_views(
-    copying: Copying, wave: Sequence[Member], gates: Gates, mode: LockMode, copied: Sequence[Future[Chunk]]
+    copying: Copying,
+    wave: Sequence[Member],
+    gates: Gates,
+    mode: LockMode,
+    views: Future[ViewsOpened],
+    copied: Sequence[Future[Chunk]],
 ) -> _Opened:
+    """Open the views and return their positions. views: is given what rows tell of them, which copies may wait for.
+    copied: is waited for while the lock is held."""
     source = copying.source
     if mode == "none":
         low = position_before_views(source, copying.created)
         gates.open()
         _check_shapes(source, wave)
+        views.set_result(ViewsOpened(low, now_us()))
         return _Opened(low, head_position(source, copying.created), 0)
     # The file's timestamp is read beforehand, and again afterwards: under the lock it would cost a connection.
     file = source.head()[0]
@@ -180,6 +193,7 @@ def _open_views(
         gates.open()
         _check_shapes(source, wave)
         position = head_position(source, lambda name: known.get(name) or copying.created(name))
+        views.set_result(ViewsOpened(position, now_us()))
         wait(copied)
     if copying.created(position.file) != position.created:
         raise Busy("the log was reset while the snapshot read its position", remedy="run again")
