@@ -20,8 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
-import argcomplete
-
 from binlake import config as configuration, interrupts
 from binlake.batch.steps import Status
 from binlake.cli import (
@@ -69,7 +67,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> None:
     parser = _parser()
-    argcomplete.autocomplete(parser)
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete  # for the shell's completion alone
+
+        argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     if parsed.verbose:

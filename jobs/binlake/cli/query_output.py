@@ -19,14 +19,13 @@ import pyarrow as pa
 
 from binlake.errors import UsageError
 
-FORMATS = ("table", "csv", "json", "parquet")
 RecordBatches = Iterable[pa.RecordBatch]
 _MEASURED_ROWS = 1000
 """Rows whose widths a table's columns have."""
 
 
 def write(schema: pa.Schema, batches: RecordBatches, form: str, path: Path | None) -> int:
-    """Write rows in one of FORMATS, to a file or to standard output, and return their number.
+    """Write rows in one of sql_commands.FORMATS, to a file or to standard output, and return their number.
 
     A file appears complete or not at all. Raises UsageError, and what reading the batches raises.
     """

@@ -10,13 +10,15 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlake.cli import query_output
 from binlake.config import PipelineConfig
 from binlake.lake.view_statements import DATABASE, DIALECTS, named_views, statements
 from binlake.moment import parse_moment
 
 if TYPE_CHECKING:
     from binlake.lake.opened_lake import Lake
+
+FORMATS = ("table", "csv", "json", "parquet")
+"""What rows are written as, see query_output.py."""
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +32,7 @@ def add_version(parser: argparse.ArgumentParser) -> None:
 def add_sql(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``binlake sql``."""
     add_version(parser)
-    parser.add_argument("--format", choices=query_output.FORMATS, default="table", help="of the rows; by default table")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="of the rows; by default table")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write them there, not to standard output")
     parser.add_argument(
         "query",

@@ -37,7 +37,7 @@ class Prompt:
     """Statements that are run one after another, over one version of the lake at a time."""
 
     def __init__(self, lake: Lake, form: str, output: Path | None = None) -> None:
-        """form: of the rows, one of query_output.FORMATS. output: a file for them."""
+        """form: of the rows, one of sql_commands.FORMATS. output: a file for them."""
         self._form, self._output = form, output
         self._has_output = False
         self._go_to(lake)

@@ -62,6 +62,7 @@ def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None
 STARTING = """
 import os, signal, sys, types
 {before}
+os.environ["_ARGCOMPLETE"] = "1"
 sys.modules["argcomplete"] = types.ModuleType("argcomplete")
 def interrupted(name):
     os.kill(os.getpid(), signal.SIGINT)

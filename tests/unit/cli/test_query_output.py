@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from binlake.cli import query_output
+from binlake.cli import query_output, sql_commands
 from binlake.errors import UsageError
 
 ROWS = pa.table(
@@ -79,7 +79,7 @@ def test_parquet_keeps_types(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "out").equals(ROWS)
 
 
-@pytest.mark.parametrize("form", query_output.FORMATS)
+@pytest.mark.parametrize("form", sql_commands.FORMATS)
 def test_no_rows_are_written_as_none(form: str, tmp_path: Path) -> None:
     assert query_output.write(ROWS.schema, [], form, tmp_path / "out") == 0
     assert (tmp_path / "out").is_file()
