@@ -28,7 +28,7 @@ import broker
 import peers
 from bench_figures import Figure, keep
 from binlake import pipeline
-from binlake.binlog.border import staged_schema
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import DebeziumFormat, GenericFormat, SinkConfig
 from binlake.feeds.carry import carry, rarely_collected

@@ -14,7 +14,7 @@ from binlake.cli import command_line
 from binlake.errors import TableError
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
-from binlake.source.catalog import included_databases
+from binlake.source.listed_tables import included_databases
 from binlake.source.log import opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades

@@ -40,7 +40,7 @@ from binlake.metadata import metadata, watermarks
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
-from binlake.source import catalog
+from binlake.source import listed_tables
 from binlake.source.server import Source
 from mirror import MERGES, Merge, Mirror
 from server_shape import read_schema
@@ -245,7 +245,7 @@ def test_the_lake_is_what_the_server_is(request: pytest.FixtureRequest, mirrored
     gone = {table for table, what in case.expected.items() if what == "gone"}
     assert not gone & living.keys()
     with Source.open(mirror.endpoint) as source:
-        listed = catalog.included_tables(source, mirror.config)
+        listed = listed_tables.included_tables(source, mirror.config)
         names = {name.table for name in listed if name.database == case.database}
         assert names == living.keys(), "tables on the server, and those followed"
         for table in sorted(names - expected.keys()):

@@ -16,7 +16,7 @@ from binlake.names import mysql_quote
 from binlake.schema.statement_session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged
-from binlake.source import catalog
+from binlake.source import catalog, listed_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from servers import Server
@@ -89,7 +89,7 @@ def named(template: str, table: str) -> str:
 
 
 def shapes(source: Source, database: str) -> dict[str, TableSchema]:
-    names = [listed.name for listed in catalog.list_tables(source) if listed.name.database == database]
+    names = [listed.name for listed in listed_tables.list_tables(source) if listed.name.database == database]
     return {name.table: table.schema for name, table in catalog.read_tables(source, names).items()}
 
 

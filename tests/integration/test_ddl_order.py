@@ -9,7 +9,7 @@ import pymysql
 from binlake.ddl import statements
 from binlake.errors import SchemaMismatch
 from binlake.schema.table import TableSchema
-from binlake.source import catalog
+from binlake.source import catalog, listed_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from servers import Server
@@ -60,7 +60,7 @@ def test_columns_stand_where_the_server_puts_them(server: Server, database: str)
         connection.cursor() as cursor,
     ):
         cursor.execute(create)
-        [listed] = [table for table in catalog.list_tables(source) if table.name.database == database]
+        [listed] = [table for table in listed_tables.list_tables(source) if table.name.database == database]
         before = catalog.read_tables(source, [listed.name])[listed.name].schema
         for statement in (random_alter(chosen) for _ in range(STATEMENTS)):
             try:

@@ -16,8 +16,9 @@ from binlake.snapshot import bounds, cutting, jdbc
 from binlake.snapshot.bounds import Bound
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotTask, snapshot
-from binlake.source.catalog import SourceTable, included_tables, read_tables
+from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
+from binlake.source.listed_tables import included_tables
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb
 from servers import Server

@@ -5,7 +5,8 @@ from __future__ import annotations
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.source.connection import Endpoint
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
+from binlake.source.folder_log import FolderLog
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb
 from servers import Server

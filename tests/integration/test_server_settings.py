@@ -13,9 +13,10 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import BinlakeError
 from binlake.snapshot import direct, jdbc
 from binlake.snapshot.jdbc import ChunkQuery
-from binlake.source.catalog import database_charsets, list_tables, read_schemas
+from binlake.source.catalog import database_charsets, read_schemas
 from binlake.source.connection import Endpoint
 from binlake.source.gaps import log_gaps
+from binlake.source.listed_tables import list_tables
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines

@@ -28,8 +28,8 @@ from binlake.schema.table import TableName
 from binlake.snapshot import direct, jdbc, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks, prepared_xa
-from binlake.source.catalog import included_tables
 from binlake.source.connection import Endpoint
+from binlake.source.listed_tables import included_tables
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
 from comparison import assert_equal
@@ -184,7 +184,7 @@ from types import SimpleNamespace
 from binlake.spark import session
 from binlake.report import Report
 from binlake.snapshot.snapshot import SnapshotTask, snapshot
-from binlake.source.catalog import included_tables
+from binlake.source.listed_tables import included_tables
 from binlake.source.server import Source
 from binlake.metadata import lease
 from mirror import Mirror

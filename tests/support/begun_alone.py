@@ -15,7 +15,8 @@ from binlake.metadata import lease, watermarks
 from binlake.schema.lake_columns import lake_columns
 from binlake.snapshot import jdbc, resultset
 from binlake.snapshot.restore_arrow import Restored
-from binlake.source.catalog import included_tables, read_tables
+from binlake.source.catalog import read_tables
+from binlake.source.listed_tables import included_tables
 from binlake.source.server import Source
 from mirror import Mirror
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Item, Mutations, SliceSummary, Statement, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Item, Mutations, SliceSummary, Statement
 from binlake.binlog.boundaries import Boundary
+from binlake.binlog.staged_schema import staged_schema
 from binlake.delta import plain_files
 from binlake.delta.attempts import Copied
 from binlake.faults import fault

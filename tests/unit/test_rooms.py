@@ -138,7 +138,7 @@ assert command_line.run(["status", "--config", sys.argv[1] + "/shop.yaml"]) == 0
 metadata.create_with("lease", [{"batch": 7}])
 metadata.append("runs", [{"kind": "sync", "ended_us": 1, "mutations": 5, "tables": "[]", "phases": "{}"}])
 assert command_line.run(["status", "--config", sys.argv[1] + "/shop.yaml"]) == 0
-print("imported:", sorted({"numba", "pandas", "pyspark"} & sys.modules.keys()))
+print("imported:", sorted({"argcomplete", "numba", "numpy", "pandas", "pyarrow", "pyspark"} & sys.modules.keys()))
 """
 """A status without a lake, and one of a lake."""
 

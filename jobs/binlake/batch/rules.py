@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from binlake.batch.steps import Life, Standstill
+from binlake.batch.steps import LEFT_OUT, Life, Standstill
 from binlake.config import PipelineConfig, Policy
 from binlake.config.mirrored_tables import is_copy_of
 from binlake.config.table_modes import BesideMode, HistoryMode
@@ -23,10 +23,6 @@ TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.mod
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
-LEFT_OUT = Standstill(
-    "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
-    "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
-)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,12 @@ class Standstill:
         return cls(f"{file}:{offset}: {why}", remedy, file, offset, raw)
 
 
+LEFT_OUT = Standstill(
+    "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
+    "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
+)
+
+
 @dataclass(frozen=True)
 class Life:
     """One life of a table, as metadata has it before a batch.

@@ -28,15 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
-from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import columns_of
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import Column, TableName
 from binlake.serialization import Base64
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 PARTIAL = "the log holds partial row images"
@@ -152,21 +151,3 @@ class SliceSummary:
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack
 """What ``read`` yields of a slice before its SliceSummary."""
-
-
-def staged_schema(columns: tuple[Column, ...], invalid: InvalidValues) -> pa.Schema:
-    """Return the Arrow schema of ``Mutations.batch`` and of a staged file."""
-    image = pa.struct([pa.field(column.name, column.arrow) for column in columns_of(columns, invalid)])
-    return pa.schema(
-        [
-            pa.field("op", pa.int8(), nullable=False),
-            pa.field("file", pa.int64(), nullable=False),
-            pa.field("offset", pa.int64(), nullable=False),
-            pa.field("row", pa.int64(), nullable=False),
-            pa.field("committed_us", pa.int64(), nullable=False),
-            pa.field("gtid", pa.string()),
-            pa.field("xid", pa.string()),
-            pa.field("before", image),
-            pa.field("after", image),
-        ]
-    )

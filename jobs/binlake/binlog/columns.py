@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import strings, values
-from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.finishers import ColumnBuffers, finisher, with_bytes
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
 from binlake.kernels import layouts, row_kernels

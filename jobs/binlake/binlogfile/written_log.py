@@ -22,12 +22,13 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 
 from binlake import gtid as gtids
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Statement, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Statement
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import EventType
 from binlake.binlog.integrity import describe_file
 from binlake.binlog.listing import list_events
 from binlake.binlog.locate import executed_before, last_complete
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.transport import FileTransport
 from binlake.binlogfile import table_map_bytes
 from binlake.binlogfile.row_bytes import RowImages

@@ -11,8 +11,8 @@ from pathlib import Path
 from binlake.config import PipelineConfig, SourceConfig, config_of, yaml_file
 from binlake.errors import ConfigurationError, SourceError, UsageError
 from binlake.names import pattern_of
-from binlake.source.catalog import MIRRORED, list_tables, user_databases
 from binlake.source.connection import Endpoint
+from binlake.source.listed_tables import MIRRORED, list_tables, user_databases
 from binlake.source.replicas import replicas
 from binlake.source.server import Source
 

@@ -25,7 +25,6 @@ from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
-from binlake.schema.virtual import leaving_out
 from binlake.storage import accounts, stores
 
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
@@ -340,6 +339,8 @@ class PipelineConfig(Section):
 
         Raises ConfigurationError for an excluded column of the key.
         """
+        from binlake.schema.virtual import leaving_out  # it knows expressions, of which the YAML has none
+
         base = self.tables.ghost_of(name.database, name.table) or name.table
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
         modes = self.mirror_modes(name)

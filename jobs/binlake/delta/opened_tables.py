@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-import pyarrow as pa
+from arro3.core import Array, DataType, Table
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.errors import LakeError
-from binlake.storage import files, object_storage, storage_errors, stores
+from binlake.storage import files, storage_errors, stores
 
 _Result = TypeVar("_Result")
 _LENT_TIMES, _KEPT_SECONDS = 100, 60.0
@@ -173,13 +173,13 @@ def created(create: Callable[[], _Result]) -> _Result:
     It is repeated where S3 answers with HTTP 409 because another conditional write of the name is under way. deltalake
     does so itself for further commits; for the first it looks for another's commit, and finds none.
     """
-    for _ in range(object_storage.CONFLICTS):
+    for _ in range(stores.CONFLICTS):
         try:
             return create()
         except DeltaError as error:
             if "Invalid table version" not in str(error):
                 raise
-            time.sleep(object_storage.CONFLICT_SECONDS)
+            time.sleep(stores.CONFLICT_SECONDS)
     return create()
 
 
@@ -192,7 +192,7 @@ def refuse_overwriting_store(folder: str) -> None:
         return
     path, options = f"{folder}/_probe-{uuid.uuid4().hex[:12]}", stores.storage_options(folder)
     try:
-        write_deltalake(path, pa.table({"n": [0]}), storage_options=options)
+        write_deltalake(path, Table.from_pydict({"n": Array([0], DataType.int64())}), storage_options=options)
         if stores.store_of(folder) == "azure" and files.has_folder(path):
             raise LakeError(
                 f"{folder}: the storage account has a hierarchical namespace, on which two runs that race weren't "

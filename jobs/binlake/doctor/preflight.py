@@ -39,9 +39,11 @@ from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.setup import installation
 from binlake.source import lineage
-from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
+from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
+from binlake.source.folder_log import FolderLog
+from binlake.source.listed_tables import MIRRORED, Listed, list_tables
 from binlake.source.log import Log, Origin, opened
 from binlake.source.releases import Release
 from binlake.source.replicas import replicas

@@ -18,9 +18,9 @@ from binlake.binlog.integrity import format_description
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError, SourceError
 from binlake.names import mysql_quote
-from binlake.source.catalog import MIRRORED, list_tables
 from binlake.source.connection import Endpoint
 from binlake.source.gaps import log_gaps
+from binlake.source.listed_tables import MIRRORED, list_tables
 from binlake.source.releases import Series, Service, service_of
 from binlake.source.retention import RETENTION, retention_hours, service_hours
 from binlake.source.server import Source, denied, error_code

@@ -64,7 +64,7 @@ class FeedTable:
 class FeedChanges:
     """Some mutations of one table in one shape, in the order of the log.
 
-    rows: with the columns of binlog.border.staged_schema; ``before`` and ``after`` hold ``table.columns`` by name, each
+    rows: with the columns of binlog.staged_schema; ``before`` and ``after`` hold ``table.columns`` by name, each
     perhaps followed by its side column. Rows of an XA transaction come at its commit. file: the binlog file's name.
     transactions: if the format wants them, each row's transaction id and its ordinals, from 1, in the transaction and
     among the transaction's events of its table; else empty.

@@ -15,7 +15,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from binlake.batch.steps import Life
-from binlake.binlog.border import INSERT, staged_schema
+from binlake.binlog.border import INSERT
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
 from binlake.delta import data_rows, opened_tables
 from binlake.errors import FeedError, LakeError, NoSnapshotYet

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep, XaCommit
-from binlake.binlog.border import UPDATE, staged_schema
+from binlake.binlog.border import UPDATE
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import of_current_rows
 from binlake.delta.key_ranges import image_column
 from binlake.errors import LeftToSpark

@@ -10,7 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
-from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import NO_END
 from binlake.names import spark_quote
 from binlake.schema import arithmetic

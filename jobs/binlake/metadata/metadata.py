@@ -12,20 +12,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import pyarrow as pa
-from arro3.core import Array, Field, Table
-from deltalake import DeltaTable, QueryBuilder, Schema, write_deltalake
+from arro3.core import Array, DataType, Field, Schema, Table
+from deltalake import DeltaTable, QueryBuilder, Schema as DeltaSchema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import LakeError, LakeGone, WrittenMeanwhile
 from binlake.metadata import known_lakes
-from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, kind_read
+from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, fields_of, kind_read
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors, stores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def now_us() -> int:
@@ -66,17 +68,16 @@ def _quoted(column: str) -> str:
 
 def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
     """Return a Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured."""
-    return query_opened(opened_tables.opened(location, version), columns)
+    return _in_pyarrow(_selected(opened_tables.opened(location, version), columns))
 
 
-def query_opened(
+def _selected(
     table: DeltaTable,
     columns: Sequence[str] | None = None,
     where: str | None = None,
     newest: Newest | None = None,
-    *,
     encoded: Collection[str] = (),
-) -> pa.Table:
+) -> Table:
     """Return the rows of an opened table that meet ``where``; files are skipped whose statistics say that none does.
 
     encoded: columns of text that are returned dictionary-encoded.
@@ -98,9 +99,23 @@ def query_opened(
     return _answer(QueryBuilder().register("rows", table), sql)
 
 
-def _answer(tables: QueryBuilder, sql: str) -> pa.Table:
-    """Return a query's rows. ``pa.table`` would import pandas, only to ask whether they are its own."""
-    return pa.RecordBatchReader.from_stream(tables.execute(sql).read_all()).read_all()
+def _answer(tables: QueryBuilder, sql: str) -> Table:
+    """Return a query's rows."""
+    return Table.from_arrow(tables.execute(sql).read_all())
+
+
+def _in_pyarrow(rows: Table) -> pa.Table:
+    """Return rows as pyarrow's. ``pa.table`` would import pandas, only to ask whether they are its own."""
+    import pyarrow as pa  # with numpy it takes as long as all else that a status needs
+
+    return pa.RecordBatchReader.from_stream(rows).read_all()
+
+
+class _Found(NamedTuple):
+    """Rows of a metadata table. lacking: columns that it doesn't have, as an older binlake made it."""
+
+    rows: Table
+    lacking: Sequence[str] = ()
 
 
 def _unwritable(location: str, error: Exception) -> LakeError:
@@ -230,7 +245,7 @@ class Metadata:
     def _completed(name: str, table: DeltaTable) -> DeltaTable:
         """Give a table of an older binlake the columns that it lacks."""
         if lacking := columns_lacking(name, table):
-            table.alter.add_columns(Schema.from_arrow(pa.schema(lacking)).fields)
+            table.alter.add_columns(DeltaSchema.from_arrow(Schema(lacking)).fields)
         return table
 
     def read(
@@ -246,12 +261,21 @@ class Metadata:
 
         Raises LakeError.
         """
-        rows: list[dict[str, Any]] = self._read(name, columns, where, newest).to_pylist()
-        return rows
+        found = self._read(name, columns, where, newest)
+        rows = cast("list[dict[str, Any]]", found.rows.to_struct_array().to_pylist())
+        lacking = dict.fromkeys(found.lacking)
+        return [{**row, **lacking} for row in rows] if lacking else rows
 
     def read_columns(self, name: str, columns: Sequence[str], *, where: str | None = None) -> pa.Table:
         """Return rows as ``read`` does, as a table in Arrow, whose text is dictionary-encoded: for many rows."""
-        return self._read(name, columns, where, encoded=True)
+        import pyarrow as pa  # see _in_pyarrow
+
+        found = self._read(name, columns, where, encoded=True)
+        rows = _in_pyarrow(found.rows)
+        for column in found.lacking:
+            kind = pa.schema(_schema_of(name, [column], encoded=True)).field(0).type
+            rows = rows.append_column(column, pa.nulls(len(rows), kind))
+        return rows.select(columns)
 
     def _read(
         self,
@@ -261,26 +285,21 @@ class Metadata:
         newest: Newest | None = None,
         *,
         encoded: bool = False,
-    ) -> pa.Table:
+    ) -> _Found:
         location = self.location(name)
         if not opened_tables.is_table(location):
             _refuse_hidden(location)
             if name == "lease":
                 self.refuse_gone()
-            columns = columns or SCHEMAS[name].names
-            fields = [pa.field(column, kind_read(name, column, encoded)) for column in columns]
-            return pa.Table.from_batches([], pa.schema(fields))  # as empty_table() would import pandas
+            return _Found(Table.from_batches([], schema=_schema_of(name, columns, encoded=encoded)))
         try:
             with self._reading(name) as table:
                 lacking = [
                     field.name for field in columns_lacking(name, table) if columns is None or field.name in columns
                 ]
                 here = [column for column in columns or () if column not in lacking]
-                text = {column for column in here if encoded and SCHEMAS[name].field(column).type == pa.string()}
-                rows = query_opened(table, here, where, newest, encoded=text)
-            for column in lacking:
-                rows = rows.append_column(column, pa.nulls(len(rows), kind_read(name, column, encoded)))
-            return rows.select(columns) if columns else rows
+                text = {column for column in here if encoded and SCHEMAS[name].field(column).type == DataType.utf8()}
+                return _Found(_selected(table, here, where, newest, text), lacking)
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
 
@@ -301,7 +320,7 @@ class Metadata:
                 counted = _answer(builder, f"SELECT count(*) AS n FROM rows WHERE {predicate}")
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
-        return int(counted["n"][0].as_py())
+        return int(counted.column("n").to_pylist()[0])
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows; missing columns are NULL. An append must never decide who owns anything."""
@@ -344,10 +363,7 @@ class Metadata:
     def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         """Return rows in Arrow, made without pyarrow, whose arrays import pandas."""
         return Table.from_pydict(
-            {
-                field.name: Array([row.get(field.name) for row in rows], Field.from_arrow(field))
-                for field in SCHEMAS[name]
-            }
+            {field.name: Array([row.get(field.name) for row in rows], field) for field in fields_of(name)}
         )
 
     def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
@@ -381,6 +397,12 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
         return bool(metrics["num_updated_rows"])
+
+
+def _schema_of(name: str, columns: Sequence[str] | None, *, encoded: bool) -> Schema:
+    """Return the schema in which columns of a metadata table are read, by default all."""
+    names = columns or SCHEMAS[name].names
+    return Schema([Field(column, kind_read(name, column, encoded), nullable=True) for column in names])
 
 
 def metadata_of(config: PipelineConfig) -> Metadata:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from binlake.batch.rules import LEFT_OUT
+from binlake.batch.steps import LEFT_OUT
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import OF_KEYS
 from binlake.metadata import decisions, feed_watermarks, followers, lease, verified, watermarks

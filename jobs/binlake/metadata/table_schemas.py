@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from arro3.core import DataType, Field, Schema
 from deltalake import DeltaTable
 
-_TEXT, _INT = pa.string(), pa.int64()
+_TEXT, _INT, _REAL, _TRUTH = DataType.utf8(), DataType.int64(), DataType.float64(), DataType.bool()
 
 
-def _schema(**fields: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, kind in fields.items()])
+def _schema(**fields: DataType) -> Schema:
+    return Schema([Field(name, kind, nullable=True) for name, kind in fields.items()])
 
 
-SCHEMAS: dict[str, pa.Schema] = {
+SCHEMAS: dict[str, Schema] = {
     # One row. batch: the newest number given out; plan: its frozen plan, null once recorded; position: where all that
     # follow stand, with what else holds there. Both are JSON.
     "lease": _schema(
@@ -68,7 +68,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     # What stopped a table, or (without one) the run of a batch.
     "quarantine": _schema(
         batch=_INT, database=_TEXT, table=_TEXT, table_id=_TEXT, file=_TEXT, offset=_INT, reason=_TEXT,
-        remedy=_TEXT, raw=pa.binary(), at_us=_INT,
+        remedy=_TEXT, raw=DataType.binary(), at_us=_INT,
     ),
     # What people decided about tables and events. created: of the file's format description event.
     "decisions": _schema(
@@ -78,7 +78,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     # What the server said of its log when it was looked at, see source.ahead.LogSeen: the newest of each five minutes.
     # batch: the newest that was planned.
     "source_log": _schema(
-        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64(),
+        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=_REAL,
         batch=_INT,
     ),
     # The data files of a table's newest version, when they differed from what was noted before, see lake_sizes.
@@ -106,7 +106,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     # Chunks of tables: up to which batch each is known equal, null where it isn't. ranges: they are ranges of the key's
     # first column, each from ``least`` on. at_us: when its rows were read last.
     "verified": _schema(
-        table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, chunks=_INT, ranges=pa.bool_(), least=_TEXT,
+        table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, chunks=_INT, ranges=_TRUTH, least=_TEXT,
         batch=_INT, position=_TEXT, delta_version=_INT, shape=_TEXT, rows=_INT, checksum=_TEXT, at_us=_INT,
     ),
     # Rows that a repair put right, as they were before. key, columns, before (values, if they are kept): JSON.
@@ -116,8 +116,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
-        delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),
-        looked_chunks=_INT, looked_rows=_INT, seconds=pa.float64(),
+        delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=_TRUTH,
+        looked_chunks=_INT, looked_rows=_INT, seconds=_REAL,
     ),
     # Verifications of all rows that began and didn't come to their end. tables: their patterns, JSON.
     "unfinished_verifications": _schema(tables=_TEXT, begun_us=_INT),
@@ -136,14 +136,20 @@ PROPERTIES = {
 default's hundred that is 40 ms for each time, of ten it is 9."""
 
 
-def kind_read(name: str, column: str, encoded: bool) -> pa.DataType:
+def kind_read(name: str, column: str, encoded: bool) -> DataType:
     """Return the type in which a column is read. encoded: text is dictionary-encoded."""
     kind = SCHEMAS[name].field(column).type
-    return pa.dictionary(pa.int32(), _TEXT) if encoded and kind == _TEXT else kind
+    return DataType.dictionary(DataType.int32(), _TEXT) if encoded and kind == _TEXT else kind
 
 
-def columns_lacking(name: str, table: DeltaTable) -> list[pa.Field]:
+def columns_lacking(name: str, table: DeltaTable) -> list[Field]:
     """Return the columns that a table lacks because an older binlake created it; none of a table that only that one
     knew."""
     there = {field.name for field in table.schema().fields}
-    return [field for field in SCHEMAS.get(name, ()) if field.name not in there]
+    return [field for field in fields_of(name) if field.name not in there] if name in SCHEMAS else []
+
+
+def fields_of(name: str) -> list[Field]:
+    """Return the columns of a metadata table."""
+    schema = SCHEMAS[name]
+    return [schema.field(column) for column in schema.names]

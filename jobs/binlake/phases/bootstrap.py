@@ -24,9 +24,10 @@ from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
-from binlake.source.catalog import database_charsets, included_tables, read_tables
+from binlake.source.catalog import database_charsets, read_tables
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
+from binlake.source.listed_tables import included_tables
 from binlake.source.log import opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades

@@ -24,8 +24,8 @@ from binlake.position import Position, Range, Slice
 from binlake.report import counted
 from binlake.schema.cascades import Cascade
 from binlake.source.ahead import log_seen
-from binlake.source.catalog import database_charsets, included_databases
 from binlake.source.lineage import check_position, range_elsewhere
+from binlake.source.listed_tables import included_databases
 from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
@@ -75,6 +75,8 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
         batch_range, until_us = next_range(log, log.transport(), recorded_state.position, limit)
         cascades = _cascades(config, log) if isinstance(log, Source) and not batch_range.empty else None
         if isinstance(log, Source) and not batch_range.empty and recorded_state.charsets is None:
+            from binlake.source.catalog import database_charsets  # asked once in a lake's life
+
             held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
         if not held.by_turns or control.batch % _LOG_NOTED_EACH == 0:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pymysqlreplication import event as package_events
 from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 
-from binlake.binlog.border import Item, Mutations, Statement, Stopped, Wanted, staged_schema
+from binlake.binlog.border import Item, Mutations, Statement, Stopped, Wanted
 from binlake.binlog.listing import Event
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.tablemap import Wire
 from binlake.errors import UnsupportedEvent, UsageError
 from binlake.position import Slice, file_number

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from binlake.config import PipelineConfig
 from binlake.position import Position, file_number
 from binlake.schema.table import TableName
-from binlake.source.catalog import included_tables
+from binlake.source.listed_tables import included_tables
 from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import kept_hours
 from binlake.source.server import Source

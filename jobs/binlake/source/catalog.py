@@ -13,17 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from binlake.config import SYSTEM_DATABASES, PipelineConfig
+from binlake.config import SYSTEM_DATABASES
 from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
-from binlake.names import matches_database, mysql_quote
+from binlake.names import mysql_quote
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.schema.virtual import leaves_generated_columns_out
+from binlake.source.listed_tables import SEQUENCE, SYSTEM_VERSIONED, list_tables
 from binlake.source.server import Source
-
-BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED = "BASE TABLE", "SEQUENCE", "SYSTEM VERSIONED"
-MIRRORED = frozenset({BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED})
-"""Values of TABLE_TYPE that can be mirrored."""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -53,49 +50,6 @@ class SourceTable:
     def has_read_views(self) -> bool:
         """Tell whether a transaction keeps reading the rows of its beginning; of a sequence InnoDB shows the newest."""
         return self.engine.lower() == "innodb" and not self.schema.sequence
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A table or view in the catalog, without its columns."""
-
-    name: TableName
-    kind: str
-    engine: str
-    rows: int
-    size: int
-
-
-def list_tables(source: Source) -> list[Listed]:
-    """Return every table and view that the account may see, sorted by name, without columns."""
-    rows = source.query(
-        "SELECT table_schema AS d, table_name AS t, table_type AS kind, engine AS engine,"
-        " COALESCE(table_rows, 0) AS n, COALESCE(data_length, 0) AS size FROM information_schema.tables"
-        " WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
-    )
-    tables = [
-        Listed(TableName(row["d"], row["t"]), row["kind"], row["engine"] or "", int(row["n"]), int(row["size"]))
-        for row in rows
-    ]
-    return sorted(tables, key=lambda listed: listed.name)
-
-
-def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
-    """Return the tables that the pipeline includes and the account may see, sorted by name; no views."""
-    return [listed.name for listed in list_tables(source) if listed.kind in MIRRORED and config.included(listed.name)]
-
-
-def included_databases(source: Source, config: PipelineConfig) -> list[str]:
-    """Return the databases that the account may see and that may hold an included table."""
-    patterns = config.tables.include
-    visible = user_databases(source)
-    return [database for database in visible if any(matches_database(pattern, database) for pattern in patterns)]
-
-
-def user_databases(source: Source) -> list[str]:
-    """Return the databases that the account may see, without the server's own, sorted by name."""
-    rows = source.query("SELECT schema_name AS d FROM information_schema.schemata")
-    return sorted(row["d"] for row in rows if row["d"].lower() not in SYSTEM_DATABASES)
 
 
 def database_charsets(source: Source) -> dict[str, str]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from binlake.binlog.transport import Transport
 from binlake.config import SourceConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour
 from binlake.source.connection import REPLICA_FILE, Endpoint, from_environment
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
 from binlake.source.server import Source
+
+if TYPE_CHECKING:
+    from binlake.binlog.transport import Transport
 
 Origin = Endpoint | Folder
 """The place of a source."""
@@ -65,7 +67,11 @@ class Log(Protocol):
 
 def open_log(origin: Origin) -> Log:
     """Open a log, which the caller closes. Raises SourceError and ConfigurationError."""
-    return FolderLog(origin) if isinstance(origin, Folder) else Source.open(origin)
+    if isinstance(origin, Folder):
+        from binlake.source.folder_log import FolderLog  # who asks a server reads no event
+
+        return FolderLog(origin)
+    return Source.open(origin)
 
 
 @contextmanager

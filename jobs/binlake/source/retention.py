@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from binlake.binlog.integrity import format_description
 from binlake.errors import SourceError
 from binlake.position import Position, file_number
 from binlake.source.releases import RDS_RETENTION, SERVICE_VARIABLES, service_of
@@ -58,5 +57,7 @@ def headroom_seconds(source: Source, position: Position) -> float | None:
     following = [file for file in files if file > number]
     if not following:  # the file in use
         return kept * 3600
+    from binlake.binlog.integrity import format_description  # which brings numpy: others ask for the hours alone
+
     closed = format_description(source.transport(), files[min(following)])
     return max(0.0, closed + kept * 3600 - source.now() / 1e6)

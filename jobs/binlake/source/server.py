@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pymysql
 from pymysql.constants import ER
@@ -15,8 +15,10 @@ from binlake.errors import RESNAPSHOT, AccessDenied, ConfigurationError, NoBinlo
 from binlake.position import Flavour
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate
-from binlake.source.dump import ServerTransport
 from binlake.source.releases import Release
+
+if TYPE_CHECKING:
+    from binlake.source.dump import ServerTransport
 
 _HEAD_TRIES = 5
 
@@ -77,6 +79,8 @@ class Source:
 
         Raises ConfigurationError for the server's own id.
         """
+        from binlake.source.dump import ServerTransport  # which brings numpy: a status reads no event
+
         if server_id == self.server_id != 0:
             raise ConfigurationError(
                 f"server_id {server_id} is the server's own",

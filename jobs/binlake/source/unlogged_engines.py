@@ -9,7 +9,7 @@ from binlake.errors import SourceError
 from binlake.names import mysql_quote
 from binlake.schema.engines import MERGE_ENGINES, why_refused
 from binlake.schema.table import TableName
-from binlake.source.catalog import MIRRORED, Listed, list_tables
+from binlake.source.listed_tables import MIRRORED, Listed, list_tables
 from binlake.source.server import Source
 
 

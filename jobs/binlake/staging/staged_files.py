@@ -30,8 +30,8 @@ from binlake.binlog.border import (
     Statement,
     Stopped,
     XaEvent,
-    staged_schema,
 )
+from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import LakeError, StagingError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import InvalidValues

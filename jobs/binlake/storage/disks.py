@@ -12,9 +12,9 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore
 from pyarrow import fs
 
+from binlake.storage import stores
 from binlake.storage.arrow_storage import ArrowStorage
 
-SCHEME = "file://"
 _LOCAL = fs.LocalFileSystem()
 
 
@@ -26,7 +26,7 @@ class Disks(ArrowStorage):
         return _LOCAL
 
     def inner(self, path: str) -> str:
-        return str(fs.FileSystem.from_uri(path)[1]) if path.startswith(SCHEME) else path
+        return str(fs.FileSystem.from_uri(path)[1]) if path.startswith(stores.DISKS) else path
 
     def open_new_private(self, path: str) -> IO[bytes]:
         return open(os.open(self.inner(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
@@ -61,7 +61,7 @@ class Disks(ArrowStorage):
             raise OSError(f"writing {path} failed: {error}") from error
 
     def writes_if_absent(self, path: str) -> bool:
-        return not path.startswith(SCHEME)
+        return not path.startswith(stores.DISKS)
 
     def make_private_folder(self, path: str) -> None:
         private = [Path(self.inner(path))]

@@ -6,14 +6,15 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from binlake.errors import StagingError
 from binlake.storage import storage_errors
 from binlake.storage.kinds import storage_of
 from binlake.storage.protocol import StoredFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20

@@ -5,18 +5,16 @@ from __future__ import annotations
 from functools import cache
 
 from binlake.errors import LakeError, UsageError
-from binlake.storage import disks, stores
-from binlake.storage.disks import Disks
-from binlake.storage.object_storage import AzureStorage, S3Storage
+from binlake.storage import stores
 from binlake.storage.protocol import Storage
 
-_DISKS = Disks()
+# A kind is imported when a path of it is asked for: who reads metadata alone needs none.
 
 
 def storage_of(path: str) -> Storage:
     """Return the storage of a path. Raises ConfigurationError, LakeError and UsageError where it can't be reached."""
-    if "://" not in path or path.startswith(disks.SCHEME):
-        return _DISKS
+    if "://" not in path or path.startswith(stores.DISKS):
+        return _disks()
     if stores.is_hdfs(path):
         return _hdfs(path)
     if stores.store_of(path) is None:
@@ -26,8 +24,17 @@ def storage_of(path: str) -> Storage:
 
 
 @cache
+def _disks() -> Storage:
+    from binlake.storage.disks import Disks
+
+    return Disks()
+
+
+@cache
 def _object_storage(container: str, store: stores.Store) -> Storage:
     """Return the storage of a container, one for each account that reaches it."""
+    from binlake.storage.object_storage import AzureStorage, S3Storage
+
     if isinstance(store, stores.S3):
         return S3Storage(container, store)
     assert isinstance(store, stores.Azure)

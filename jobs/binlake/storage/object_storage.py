@@ -16,8 +16,6 @@ from binlake.storage import accounts, stores
 from binlake.storage.arrow_storage import ArrowStorage
 from binlake.storage.object_files import ObjectFiles, message
 
-CONFLICTS, CONFLICT_SECONDS = 20, 0.1
-"""How often a write is tried again that S3 put off for another one under way, and after how long."""
 _SIDE_BY_SIDE = 16
 """Objects deleted at once: a store answers slowly."""
 
@@ -40,7 +38,7 @@ class ObjectStorage(ArrowStorage):
     def write_if_absent(self, path: str, data: bytes) -> None:
         name = stores.container_and_name(path)[1]
         try:
-            for _ in range(CONFLICTS):
+            for _ in range(stores.CONFLICTS):
                 try:
                     obstore.put(self.objects, name, data, mode="create")
                     return
@@ -48,7 +46,7 @@ class ObjectStorage(ArrowStorage):
                     # obstore says so to HTTP 409, too: another write is under way, and may yet fail.
                     if self._has_object(name):
                         raise FileExistsError(f"{path} is there already") from error
-                time.sleep(CONFLICT_SECONDS)
+                time.sleep(stores.CONFLICT_SECONDS)
         except BaseError as error:
             raise OSError(f"writing {path} failed: {message(error)}") from error
         raise OSError(f"writing {path} failed: the store puts it off for another write of it, again and again")

@@ -19,6 +19,10 @@ _FILE_SYSTEMS = ("file", "hdfs")
 """Schemes of file systems that Spark brings itself."""
 _PLAIN_ON_HDFS = re.compile(r"hdfs://[A-Za-z0-9_.-]+(:\d+)?(/[A-Za-z0-9_.=~-]+)*/?")
 _MISREAD = re.compile(r"[%\\?#*\[\]{}^|\x00-\x1f\x7f]")
+DISKS = "file://"
+"""The beginning of an address on a disk of this host."""
+CONFLICTS, CONFLICT_SECONDS = 20, 0.1
+"""How often a write is tried again that S3 put off for another one under way, and after how long."""
 _CANONICAL = {"s3": "s3a", "abfs": "abfss"}
 
 

@@ -34,8 +34,9 @@ from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName, TableSchema
-from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
+from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
+from binlake.source.listed_tables import MIRRORED, list_tables
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source, error_code
 from binlake.spark import settings

@@ -16,7 +16,7 @@ import comparison
 from applied import AS_REPLICA, apply
 from binlake.batch.manifest import Manifest
 from binlake.batch.steps import TableOutcome
-from binlake.binlog.border import staged_schema
+from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import FeedError
 from binlake.feeds.shapes import shown, table_of
 from binlake.merge import merge

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from binlake.batch.rules import LEFT_OUT, Rules
-from binlake.batch.steps import Life, Standstill, Status
+from binlake.batch.rules import Rules
+from binlake.batch.steps import LEFT_OUT, Life, Standstill, Status
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, ConfigurationError
 from binlake.position import Position

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlake.batch.manifest import StagedFile
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
+from binlake.binlog.staged_schema import staged_schema
 from binlake.delta import delta_actions
 from binlake.delta.key_order import spark_literal
 from binlake.delta.key_ranges import MOST_RANGES, each_once, ranges_to_search

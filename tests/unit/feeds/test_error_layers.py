@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from binlake.binlog.border import Statement, staged_schema
+from binlake.binlog.border import Statement
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, ConfigurationError, FeedError, SinkFailed
 from binlake.feeds import plugins

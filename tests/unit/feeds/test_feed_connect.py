@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from binlake.binlog.border import INSERT, staged_schema
+from binlake.binlog.border import INSERT
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import DebeziumFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, TransactionEnd
 from binlake.feeds.formats import base64_numbers

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import peers
-from binlake.binlog.border import staged_schema
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import DebeziumFormat, SpecificFormat
 from binlake.errors import SinkFailed
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable

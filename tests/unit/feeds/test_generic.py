@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, strategies as st
 
-from binlake.binlog.border import staged_schema
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import GenericFormat
 from binlake.feeds import consume
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable

@@ -329,5 +329,5 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     columns |= {"kind": ["batch"] * count, "database": ["shop"] * count, "status": ["following"] * count}
     columns |= {name: [number * DAY // 24 for number in columns["batch"]] for name in ("began_us", "at_us")}
     columns |= {"committed_us": columns["at_us"], "gtid_set": [None] * count}
-    schema = SCHEMAS["lake_versions"]
+    schema = pa.schema(SCHEMAS["lake_versions"])
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)

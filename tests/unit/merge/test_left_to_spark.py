@@ -17,7 +17,8 @@ from deltalake import write_deltalake
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
-from binlake.binlog.border import UPDATE, staged_schema
+from binlake.binlog.border import UPDATE
+from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
 from binlake.delta import delta_actions, plain_tables
 from binlake.delta.delta_log import LakeLog

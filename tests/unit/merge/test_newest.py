@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import LeftToSpark
 from binlake.merge import arrow_mutations
 from binlake.merge.newest import newest_rows

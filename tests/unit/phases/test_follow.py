@@ -25,7 +25,8 @@ from binlake.phases.follow import Followed, Following, FollowPace
 from binlake.position import FIRST_OFFSET, Position
 from binlake.report import Report
 from binlake.source.connection import Endpoint
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
+from binlake.source.folder_log import FolderLog
 from binlake.source.log import Origin
 from no_session import NoSession
 

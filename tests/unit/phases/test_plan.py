@@ -11,7 +11,8 @@ from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.integrity import format_description
 from binlake.phases.plan import Limit, next_range
 from binlake.position import FIRST_OFFSET, Position, Range
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
+from binlake.source.folder_log import FolderLog
 
 LOGS = Path(__file__).parents[2] / "binlogs"
 

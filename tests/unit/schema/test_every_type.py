@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import Schema as DeltalakeSchema
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.binlog.reader import read
+from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.transport import FileTransport
 from binlake.config.feed_config import DebeziumFormat, FeedConfig
 from binlake.ddl import statements

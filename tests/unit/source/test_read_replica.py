@@ -12,7 +12,8 @@ from binlake.binlog.locate import between
 from binlake.errors import PositionLost, SourceError
 from binlake.gtid import Executed
 from binlake.position import FIRST_OFFSET, Position
-from binlake.source.folder import Folder, FolderLog
+from binlake.source.folder import Folder
+from binlake.source.folder_log import FolderLog
 from binlake.source.read_replica import find
 
 LOGS = Path(__file__).parents[2] / "binlogs"
