@@ -24,8 +24,7 @@ from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of as metadata_of
 from binlake.metadata.record import RunReport, nothing_new, recorded_before
-from binlake.phases import snapshots, verification
-from binlake.phases.bootstrap import KeysAsked, begin_with_files
+from binlake.phases import asked_tables, verification
 from binlake.phases.follow import Beside, Followed, Following, FollowPace, RestingSession
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.outcomes import PlanOutcome, StepOutcome
@@ -35,13 +34,13 @@ from binlake.phases.resume import resume as resume, resume_all as resume_all
 from binlake.phases.verification import RepairRequest, VerifyRequest, self_test as self_test, verify_lake as verify_lake
 from binlake.position import Position
 from binlake.report import Report
-from binlake.source.folder import Folder
 from binlake.source.log import Origin
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
 
 if TYPE_CHECKING:
     from binlake.maintain.maintain import MaintainReport
+    from binlake.phases.bootstrap import KeysAsked
     from binlake.phases.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify.verify import VerifyReport
@@ -66,11 +65,10 @@ def bootstrap(
     A folder of log files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
     begin: replace a lake that is gone by a new one; without it LakeGone is raised.
     """
+    from binlake.phases import snapshots
+
     if begin:
         metadata_of(config).begin_anew()
-    if isinstance(origin, Folder):
-        report.say(begin_with_files(config, origin, tables))
-        return []
     return snapshots.snapshot_tables(config, origin, session, report, tables, asked=asked, lock=lock, run=run)
 
 
@@ -86,6 +84,8 @@ def snapshot_keys(
     run: str | None = None,
 ) -> list[SnapshotResult]:
     """Read one table's rows in a range of keys anew, and carry the lake to the position at which they were read."""
+    from binlake.phases import snapshots
+
     catch_up = _carry_to(config, origin, session, report, run)
     return snapshots.copy_keys(config, origin, session, report, asked, catch_up, lock=lock, run=run)
 
@@ -106,11 +106,11 @@ def sync(
     in ``earlier``.
     """
     settings.say_missing_jars(config.root, report.say)
-    may_copy = snapshots.snapshot_asked(config, origin, session, report, run)
+    may_copy = asked_tables.snapshot_asked(config, origin, session, report, run)
     with lease.held(metadata_of(config)) as held:
         recorded = _carry(held, config, origin, session, report, Limit(until, stop_at), run)
     if may_copy:
-        snapshots.snapshot_asked(config, origin, session, report, run)
+        asked_tables.snapshot_asked(config, origin, session, report, run)
     return recorded
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from arro3.core import Table
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
-from binlake.delta import layout, opened_tables
+from binlake.delta import opened_tables
 from binlake.delta.log_files import LogFiles
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
 from binlake.schema.table import TableName
@@ -125,12 +124,14 @@ class LakeLog:
         """Return the bytes of the data files; 0 where no table is."""
         if not self.exists():
             return 0
-        added = pa.table(self.log().get_add_actions())
-        return int(pc.sum(added["size_bytes"]).as_py() or 0)
+        added = Table.from_arrow(self.log().get_add_actions())
+        return sum(added.column("size_bytes").to_pylist())
 
     def rows(self) -> int:
         """Return the number of rows by the log, without those that deletion vectors hide."""
         log = self.log()
+        from binlake.delta import layout  # who looks at the log alone needs no Arrow
+
         return int(log.count()) - layout.deleted_rows(log).total()
 
     def refuse_others(self, lives: Collection[str], since: int) -> int:

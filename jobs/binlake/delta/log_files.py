@@ -15,8 +15,6 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
 from binlake.delta import deletion_vectors
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
@@ -127,6 +125,8 @@ class LogFiles:
                 yield json.loads(line)
 
     def _of_checkpoint(self, version: int) -> Iterator[tuple[tuple[str, str], set[str]]]:
+        import pyarrow.parquet as pq  # for this alone
+
         columns = ["add.path", *(f"add.deletionVector.{field}" for field in _VECTOR)]
         for name in self.checkpoints[version]:
             with files.opened(f"{self.table_path}/_delta_log/{name}") as source:

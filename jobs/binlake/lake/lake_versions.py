@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from binlake.config.units import HOUR_US
 from binlake.errors import UsageError
@@ -30,6 +29,9 @@ from binlake.metadata.metadata import Metadata
 from binlake.metadata.table_versions import KINDS, SINCE, TABLE
 from binlake.position import Position
 from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LIST = "binlake versions lists those that are known"
 _BATCHES = 1 << 40

@@ -7,9 +7,8 @@ values, and its watermark says whether the YAML leaves it out. So a change of th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from binlake.batch.rules import Rules
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
@@ -18,6 +17,9 @@ from binlake.metadata.lease import Lease, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    from binlake.batch.rules import Rules
 
 _CAN_CATCH_UP = ("stopped", "excluded")
 
@@ -30,6 +32,8 @@ def compare(held: Lease, config: PipelineConfig, recorded_state: RecordedState) 
     """
     if recorded_state.reading == config.reading:
         return recorded_state, []
+    from binlake.batch.rules import Rules  # after a change of the YAML alone
+
     rows = {row["table_id"]: row for row in watermarks.read(held.metadata)}
     rules = Rules.of(config)
     changed: list[tuple[Life, dict[str, Any]]] = []

@@ -23,7 +23,7 @@ from binlake.metadata.holder import Watch
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.metadata.record import LOG_NOTED_EACH_US, RunReport
-from binlake.phases import snapshots
+from binlake.phases import asked_tables
 from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.phases.watch import note_seen
 from binlake.position import Position, file_number
@@ -307,7 +307,7 @@ class Following:
             return
         if watermarks.asked(self._metadata):
             try:
-                snapshots.snapshot_asked(self._config, self._origin, self._session, self._report)
+                asked_tables.snapshot_asked(self._config, self._origin, self._session, self._report)
             except LeaseHeld:
                 raise
             except BinlakeError as error:

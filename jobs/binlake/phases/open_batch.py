@@ -8,8 +8,6 @@ from dataclasses import replace
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, UsageError
 from binlake.faults import fault
-from binlake.lake import pins
-from binlake.merge.merge import merge_batch
 from binlake.metadata import decisions, lease, leftovers, replayable
 from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
@@ -60,6 +58,8 @@ def stage_open(
 @noted("merge")
 def merge_open(held: Lease, config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
     """Merge the open batch's staged mutations into the lake, unless they are merged already."""
+    from binlake.merge.merge import merge_batch  # a run that finds nothing new doesn't need it
+
     staged = held.control().open
     if staged is None or staged.state != "staged":
         return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
@@ -74,6 +74,8 @@ def merge_open(held: Lease, config: PipelineConfig, session: SessionFactory, rep
 @noted("record")
 def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> RunReport:
     """Record the merged batch; then there is no open batch. Raises UsageError where it isn't merged yet."""
+    from binlake.lake import pins
+
     merged = held.control().open
     if merged is None or merged.state != "merged":
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")

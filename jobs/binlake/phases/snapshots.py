@@ -16,6 +16,7 @@ from binlake.metadata.metadata import metadata_of, now_us
 from binlake.phases.bootstrap import (
     KeysAsked,
     begin_lives,
+    begin_with_files,
     name_followed,
     names_asked,
     names_awaited,
@@ -32,9 +33,7 @@ from binlake.phases.bootstrap import (
 from binlake.position import Position
 from binlake.report import Report, counted
 from binlake.schema.table import TableName
-from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
-from binlake.source.locks import Busy
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
@@ -49,7 +48,7 @@ _SECOND = 1_000_000
 @noted("snapshot")
 def snapshot_tables(
     config: PipelineConfig,
-    endpoint: Endpoint,
+    origin: Origin,
     session: SessionFactory,
     report: Report,
     tables: list[str] | None,
@@ -61,15 +60,18 @@ def snapshot_tables(
     """Copy tables and begin their lives; the other tables keep their watermarks. Return a result for each table.
 
     tables: patterns. asked: the tables for which a sync asked, in the place of the patterns. Raises the error of a
-    table that can't be copied, once the others have their lives.
+    table that can't be copied, once the others have their lives. Of a folder of log files nothing is copied.
     """
     from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
+    if isinstance(origin, Folder):
+        report.say(begin_with_files(config, origin, tables))
+        return []
     began_us, asking = now_us(), SessionAsked(session)
     in_process = _is_in_process(config, session)
     if not in_process:
         settings.refuse_missing_jars(config.root)
-    with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
+    with lease.held(metadata_of(config)) as held, Source.open(origin) as source:
         metadata = held.metadata
         server_us = source.now() // _SECOND * _SECOND  # commit times of some servers have whole seconds
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
@@ -82,7 +84,7 @@ def snapshot_tables(
         report.say(f"snapshot of {counted(len(names), 'table')}: {', '.join(map(str, names))}")
         control = held.control()
         task = SnapshotTask(
-            config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock,
+            config, origin, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock,
             in_process=in_process,
         )  # fmt: skip
         results, failed = snapshot(asking, task, names)
@@ -159,22 +161,3 @@ def copy_keys(
         watermarks.at_version(metadata, life.id, result.delta_version, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]
-
-
-def snapshot_asked(
-    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None = None
-) -> bool:
-    """Snapshot the tables for which a sync asked. What can't be copied is reported, and tried again by the next run.
-
-    Return False where the server can't be copied now: the log is followed all the same, and this run waits no more.
-    """
-    asked = watermarks.asked(metadata_of(config))
-    if not asked or isinstance(origin, Folder):
-        return True
-    report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
-    try:
-        snapshot_tables(config, origin, session, report, None, asked=True, lock="flush", run=run)
-    except (TableError, Busy) as error:
-        report.say(str(error))
-        return not isinstance(error, Busy)
-    return True

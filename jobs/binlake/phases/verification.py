@@ -13,7 +13,7 @@ from binlake.errors import NoSnapshotYet, UsageError
 from binlake.metadata import lease
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, metadata_of
-from binlake.phases import snapshots
+from binlake.phases import asked_tables
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source import read_replica
@@ -118,7 +118,7 @@ def verify(
 
     chosen = asked.settings(config)
     server = ComparedServer.of(origin, asked.replica, "verify")
-    snapshots.snapshot_asked(config, origin, session, report, run)
+    asked_tables.snapshot_asked(config, origin, session, report, run)
     server.wait_for_lake(metadata_of(config))
     with ExitStack() as standing_still:
         held = standing_still.enter_context(lease.held(metadata_of(config)))
