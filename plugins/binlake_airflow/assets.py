@@ -93,7 +93,7 @@ def repairs(metadata: Metadata, run: str) -> list[TableEvent]:
 
 def copies(metadata: Metadata, run: str) -> list[TableEvent]:
     """Return the events of the tables that a run's snapshots copied."""
-    from binlake.phases.bootstrap import tables_copied
+    from binlake.metadata.record import tables_copied
 
     return [
         (

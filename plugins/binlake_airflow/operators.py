@@ -287,7 +287,7 @@ class BinlakeUnfinishedOperator(_BatchFindingOperator):
     """Find the batch that an earlier run left open; it is finished before the next one is planned."""
 
     def find(self, context: Context, config: PipelineConfig) -> PlanOutcome:
-        from binlake.phases.plan import unfinished
+        from binlake.phases.begun_before import unfinished
 
         return unfinished(config)
 

@@ -416,6 +416,13 @@ def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
     return [_reported(row) for row in sorted(rows, key=lambda row: row["batch"])]
 
 
+def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
+    """Return what a run's bootstraps copied (table, table_id, rows, delta_version); the newer copy if there are two."""
+    rows = sorted(metadata.read("runs"), key=lambda row: row["ended_us"])
+    noted = [json.loads(row["tables"]) for row in rows if row["kind"] == "bootstrap" and row["run"] == run]
+    return list({table["table"]: table for tables in noted for table in tables}.values())
+
+
 def _reported(row: Mapping[str, Any]) -> RunReport:
     tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
     phases = tuple(json.loads(row["phases"]).items())

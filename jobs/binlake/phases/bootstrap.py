@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from binlake import names
 from binlake.batch.rules import TAKEN_REMEDY, Rules
@@ -261,13 +260,6 @@ def _is_of_lost_log(position: Position, low: Position) -> bool:
     files = file_number(position.file) - file_number(low.file)
     seconds = position.created - low.created
     return files * seconds < 0 or (files == 0 and seconds != 0)
-
-
-def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
-    """Return what a run's bootstraps copied (table, table_id, rows, delta_version); the newer copy if there are two."""
-    rows = sorted(metadata.read("runs"), key=lambda row: row["ended_us"])
-    noted = [json.loads(row["tables"]) for row in rows if row["kind"] == "bootstrap" and row["run"] == run]
-    return list({table["table"]: table for tables in noted for table in tables}.values())
 
 
 def note_bootstrap(

@@ -12,12 +12,13 @@ from binlake.binlog.transport import Transport
 from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import NoSnapshotYet
 from binlake.faults import fault
-from binlake.metadata import lease, leftovers, life_settings
+from binlake.metadata import leftovers, life_settings
 from binlake.metadata.failures import noted
 from binlake.metadata.intervals import merged_by
 from binlake.metadata.lease import Lease, OpenBatch
-from binlake.metadata.metadata import metadata_of, now_us
+from binlake.metadata.metadata import now_us
 from binlake.metadata.record import changed_by_yaml, note_log, note_open
+from binlake.phases.begun_before import begun_before
 from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import refuse_unlogged
 from binlake.position import Position, Range, Slice
@@ -62,7 +63,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     """Write down the range of the next batch, unless there is an open batch or nothing new. Raises NoSnapshotYet."""
     control = held.control()
     if control.open is not None:
-        return _begun_before(control.open)
+        return begun_before(control.open)
     recorded_state = control.recorded_state
     if recorded_state is None:
         raise NoSnapshotYet
@@ -110,22 +111,6 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
             f"of the same lineage; {message}"
         )
     return PlanOutcome(planned.batch, False, str(batch_range.stop), message, tables=tables)
-
-
-def _begun_before(begun: OpenBatch) -> PlanOutcome:
-    """Return what a plan gives where a batch was begun before."""
-    stop = begun.range.stop
-    message = f"batch {begun.batch} was begun before ({begun.state}): it is finished first, up to {stop.short}"
-    return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
-
-
-def unfinished(config: PipelineConfig) -> PlanOutcome:
-    """Return the batch that an earlier run left open; ``empty`` where there is none. Needs neither server nor Spark."""
-    with lease.held(metadata_of(config)) as held:
-        control = held.control()
-        if control.open is not None:
-            return _begun_before(control.open)
-        return PlanOutcome(control.batch, True, str(control.position or ""), "no batch is unfinished")
 
 
 def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
