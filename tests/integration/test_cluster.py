@@ -221,7 +221,7 @@ def test_a_large_table_that_is_verified_by_executors_also_when_one_is_lost(
     run.run("snapshot", "--config", str(mirror.write_yaml()))
     mirror.execute("UPDATE large SET v = 'later' WHERE id % 1000 = 7")
     equal, said = verified(run, mirror, without_spark_rows=100_000)
-    assert "1 connections of Spark's executors read" in said
+    assert "1 connection of Spark's executors read" in said
     assert "this process reads" not in said
     assert (equal["equal"], equal["source_rows"], equal["lake_rows"]) == (True, 256_000, 256_000)
 

@@ -32,6 +32,7 @@ from binlake.verify.executor_tasks import ReadingTask
 from binlake.verify.key_cells import ComparedColumns
 from binlake.verify.lake_rows import LakeRows
 from binlake.verify.pace import Budget
+from binlake.verify.result import TableResult
 from binlake.verify.row_checksums import Sums
 from binlake.verify.server_load import OtherReaders, ServerLoad
 from binlake.verify.views import ReadViews
@@ -57,8 +58,8 @@ def mirror(server: Server, database: str, lake: Path) -> Iterator[Mirror]:
         yield made
 
 
-def by_read(mirror: Mirror) -> ByRead:
-    return ByRead(mirror.config, 2, Budget(None), ServerLoad(mirror.endpoint, None, Budget(None), print))
+def by_read(mirror: Mirror, budget: Budget | None = None) -> ByRead:
+    return ByRead(mirror.config, 2, budget or Budget(None), ServerLoad(mirror.endpoint, None, Budget(None), print))
 
 
 class Compared:
@@ -70,16 +71,18 @@ class Compared:
         spark: SparkSession,
         reached: Endpoint | None = None,
         kind: type[ByExecutors] = ByExecutors,
+        budget: Budget | None = None,
+        connections: int = CONNECTIONS,
     ) -> None:
         self.mirror, self.said = mirror, list[str]()
-        self.by_executors, self.alone = by_read(mirror), by_read(mirror)
+        self.by_executors, self.alone = by_read(mirror, budget), by_read(mirror)
         name = TableName(mirror.database, "t")
         with Source.open(mirror.endpoint) as source:
             self.table: SourceTable = read_tables(source, [name], mirror.config.excluding)[name]
             self.chosen = self.alone.cut(self.table)
-            planned = executor_plan.planned_table(source, self.table, self.chosen, CONNECTIONS)
+            planned = executor_plan.planned_table(source, self.table, self.chosen, connections)
         self.executors = kind(
-            spark.sparkContext, mirror.config, reached or mirror.endpoint, [planned], CONNECTIONS, Budget(None),
+            spark.sparkContext, mirror.config, reached or mirror.endpoint, [planned], connections, Budget(None),
             self.said.append,
         )  # fmt: skip
         self.by_executors.use(self.executors)
@@ -179,7 +182,7 @@ def test_the_lakes_rows_are_summed_up_alike(mirror: Mirror, spark: SparkSession)
 @on_mysql
 def test_nothing_counts_once_nobody_holds_the_gates(mirror: Mirror, spark: SparkSession) -> None:
     """A task that Spark ran again could then open a later view."""
-    mirror.options["verify"] = {"rows_per_second": 600}
+    mirror.options["verify"] = {"rows_per_second": 300}
     compared = Compared(mirror, spark)
     with compared.views() as views, Source.open(mirror.endpoint) as other:
         (row,) = other.query("SELECT IS_USED_LOCK(%s) AS holder", [compared.executors.gates[0].spent])
@@ -209,7 +212,7 @@ class RunTwice(ByExecutors):
 
 
 def test_a_view_that_opens_once_the_gate_is_free_again_counts_for_nothing(mirror: Mirror, spark: SparkSession) -> None:
-    mirror.options["verify"] = {"rows_per_second": 600}
+    mirror.options["verify"] = {"rows_per_second": 300}
     compared = Compared(mirror, spark, kind=RunTwice)
     with compared.views() as views, Source.open(mirror.endpoint) as other:
         mirror.execute("UPDATE t SET n = 1")
@@ -220,6 +223,29 @@ def test_a_view_that_opens_once_the_gate_is_free_again_counts_for_nothing(mirror
         compared.executors.again.join()
         compared.assert_alike(views)
     assert compared.said[0].startswith("this process reads ")
+
+
+@on_mysql
+def test_executors_end_once_the_time_is_up(mirror: Mirror, spark: SparkSession) -> None:
+    """A lock keeps them from the rows behind the first ones."""
+    mirror.options["verify"] = {"rows_per_second": 150}
+    compared = Compared(mirror, spark, budget=Budget(0), connections=1)  # a core is left for the lake's rows
+    with (
+        mock.patch("binlake.verify.by_read._TOGETHER", 1),
+        mock.patch("binlake.verify.lake_rows._MOST_TIMES", 9),
+        compared.views() as views,
+        mirror.server.connect(database=mirror.database) as locking,
+    ):
+        wait(compared.by_executors.begin(compared.table, views)[:2])
+        with locking.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+        blank = TableResult(compared.table.name, "failed", batch=0)
+        result = compared.by_executors.compare(compared.table, views, blank, None)
+        assert (result.state, result.looked) == ("unfinished", 2)
+        tracker = spark.sparkContext.statusTracker()
+        (job,) = tracker.getJobIdsForGroup(compared.executors.group)
+        wait_until(lambda: tracker.getJobInfo(job).status == "FAILED", "executors go on")
+    assert not compared.said
 
 
 @on_mysql

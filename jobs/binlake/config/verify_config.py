@@ -38,7 +38,7 @@ class VerifyConfig(Section):
     connections: Annotated[int, Field(ge=1, le=64)] | None = None
     rows_per_second: Annotated[int, Field(ge=1)] | None = None
     max_threads_running: Annotated[int, Field(ge=1)] | None = None
-    without_spark_rows: Annotated[int, Field(ge=0)] = 20_000_000
+    without_spark_rows: Annotated[int, Field(ge=0)] = 50_000_000
     schedule: Schedule | None = "@daily"
     changed: bool = True
     share: Annotated[str, AfterValidator(_is_share)] = "5%"

@@ -95,7 +95,8 @@ class ByExecutors:
         ]
         self.gates = [Gate(()) for _ in range(min(connections, len(self._parts)))]
         run = uuid.uuid4().hex[:12]
-        self._group = f"binlake-{run}"
+        self.group = f"binlake-{run}"
+        """Of the Spark job that reads the server."""
         self._folder = config.staging_path("verify", f"{int(time.time())}-{run}")
         self._why = ""
         self._then: Callable[[], None] = lambda: None
@@ -186,7 +187,7 @@ class ByExecutors:
             for first in range(count)
         ]
         sums = Sums.empty(cells.count)
-        for answer in self._asked(executor_tasks.sum_up_files, tasks, f"{self._group}-lake"):
+        for answer in self._asked(executor_tasks.sum_up_files, tasks, f"{self.group}-lake"):
             if not isinstance(answer, SumsOfCells):
                 self._say(f"this process reads the lake's rows of {table.name}, as executors can't: {answer}")
                 return None
@@ -221,7 +222,7 @@ class ByExecutors:
 
     def _run(self, tasks: Sequence[ReadingTask]) -> None:
         try:
-            reasons = self._asked(executor_tasks.read_server, tasks, self._group)
+            reasons = self._asked(executor_tasks.read_server, tasks, self.group)
             self._why = self._why or next(filter(None, reasons), "")
         finally:
             self._ended.set()
@@ -249,7 +250,7 @@ class ByExecutors:
     def _cancel(self) -> None:
         if not self._ended.is_set():
             with suppress(Exception):  # its JVM may be gone
-                self._context.cancelJobGroup(self._group)
+                self._context.cancelJobGroup(self.group)
 
     def _watch(self) -> None:
         left = {str(part.query.number): part for part in self._parts}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
+from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
 from binlake.source.connection import Endpoint
@@ -69,7 +70,7 @@ class PlannedReads:
         if not count:
             return None
         planned = [planned_table(source, table, chunks, count) for table, chunks in chosen]
-        self.say(f"{count} connections of Spark's executors read {names}")
+        self.say(f"{counted(count, 'connection')} of Spark's executors read {names}")
         return ByExecutors(context, self.config, self.endpoint, planned, count, self.budget, self.say)
 
 
