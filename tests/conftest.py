@@ -216,5 +216,4 @@ def mirror(
     """One fresh database of each server, and its lake."""
     from mirror import Mirror, merges_from
 
-    reader = selection.reader(request.path, first_merge)
-    return Mirror(server, database, lake, spark, reader=reader, merges=merges_from(first_merge))
+    return Mirror(server, database, lake, spark, reader=selection.reader(request.path), merges=merges_from(first_merge))

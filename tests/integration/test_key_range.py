@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from deltalake import DeltaTable
@@ -59,7 +59,9 @@ def t(mirror: Mirror) -> Mirror:
     return mirror
 
 
-def test_what_the_log_never_told_comes_into_the_lake(t: Mirror) -> None:
+@pytest.mark.parametrize("reader", ["direct", "jdbc"])
+def test_what_the_log_never_told_comes_into_the_lake(t: Mirror, reader: Literal["direct", "jdbc"]) -> None:
+    t.reader = reader
     behind_the_log(
         t, "UPDATE t SET v = 'X' WHERE id = 4", "DELETE FROM t WHERE id = 5", "INSERT INTO t VALUES (10, 'J')"
     )
@@ -144,6 +146,7 @@ def test_keys_of_many_kinds(mirror: Mirror, columns: str, key: str, values: str,
 
 @on_mysql
 def test_odd_names(mirror: Mirror) -> None:
+    mirror.reader = "jdbc"
     mirror.execute(
         "CREATE TABLE `we[i]{r}d*? t` (`a b` INT PRIMARY KEY, `c;d` VARCHAR(9))",
         "INSERT INTO `we[i]{r}d*? t` VALUES (1, 'x'), (2, 'y'), (3, 'z')",

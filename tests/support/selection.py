@@ -38,11 +38,14 @@ IN_EVERY_ORDER = frozenset({"test_swapped_keys_and_several_tables_in_one_transac
 
 COPIED_ALONE = frozenset(
     {
-        "test_bank", "test_cascades", "test_changed_settings", "test_engines", "test_history_mode", "test_key_range",
-        "test_log_mode", "test_policies", "test_rewrite",
+        "test_bank", "test_cascades", "test_changed_settings", "test_engines", "test_follow", "test_generated_columns",
+        "test_history_mode", "test_key_range", "test_lake_side", "test_log_mode", "test_maintain",
+        "test_merge_without_key", "test_newest_changes", "test_online_schema_change", "test_pins", "test_poison",
+        "test_policies", "test_register", "test_replay", "test_reshape_in_process", "test_rewrite", "test_soft_delete",
+        "test_status", "test_watch",
     }
 )  # fmt: skip
-"""Files that are about what follows a snapshot. The process copies it by itself, unless the test begins with Spark."""
+"""Files that are about what follows a snapshot: the process copies it by itself."""
 
 NEWEST_MARIADB = "11.8"
 ON_NEWEST_MARIADB = frozenset(
@@ -71,9 +74,9 @@ def first_merges(test: str) -> tuple[str, ...]:
     return (FIRST_MERGES[zlib.crc32(test.encode()) % len(FIRST_MERGES)],)
 
 
-def reader(path: Path, first_merge: str) -> Literal["jdbc", "direct"]:
-    """Return who copies the snapshots of a file's tests of ``mirror`` that begin with a way of merging."""
-    return "direct" if path.stem in COPIED_ALONE and first_merge != "spark" else "jdbc"
+def reader(path: Path) -> Literal["jdbc", "direct"]:
+    """Return who copies the snapshots of a file's tests of ``mirror``."""
+    return "direct" if path.stem in COPIED_ALONE else "jdbc"
 
 
 def needs(item: pytest.Item) -> list[str]:
