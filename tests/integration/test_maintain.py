@@ -34,10 +34,14 @@ NOW = {"history_hours": 0, "metadata_hours": 0}
 
 
 @pytest.fixture
-def worn(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Tables of all kinds of keys, each of several small files; of one, the columns have other names in the files."""
+def worn(mirror: Mirror, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Mirror:
+    """Tables of all kinds of keys, each of several small files; of one, the columns have other names in the files.
+
+    Syncs mark rows without Spark, unless its parameter is another way of merging. Spark looks after the tables.
+    """
     monkeypatch.setattr(layout, "FEWEST", 2)
-    mirror.options["merge"] = {"without_spark_mb": 0}
+    mirror.merges = (getattr(request, "param", "mark"),)
+    mirror.reader = "jdbc" if mirror.merges == ("spark",) else "direct"
     mirror.execute(
         "CREATE TABLE keyed (id INT PRIMARY KEY, v VARCHAR(20))",
         "CREATE TABLE named (name VARCHAR(20) PRIMARY KEY, v INT)",
@@ -84,6 +88,7 @@ def rows_at(mirror: Mirror, table: str, version: int) -> list[dict[str, Any]]:
 
 
 @on_mariadb
+@pytest.mark.parametrize("worn", ["spark"], indirect=True)
 def test_few_files_the_same_rows_and_the_log_is_followed_on(worn: Mirror) -> None:
     promising(worn, **NOW)
     before = {table: (len(files_of(worn, table)), rows_at(worn, table, worn.version(table))) for table in TABLES}
