@@ -30,7 +30,8 @@ print(json.dumps([list(row) for row in spark.sql(sys.argv[2]).collect()]))
 
 @pytest.fixture
 def named(mirror: Mirror) -> Iterator[Mirror]:
-    """In the tests' own session, whose catalog is in memory."""
+    """In the tests' own session, whose catalog is in memory. Who merges is nothing to it."""
+    mirror.merges = ("rewrite",)
     mirror.options = {"catalog": {}, "policies": {"on_drop_table": "drop"}}
     yield mirror
     mirror.spark.sql(f"DROP SCHEMA IF EXISTS {mirror.database} CASCADE")
