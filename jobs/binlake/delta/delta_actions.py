@@ -50,12 +50,21 @@ def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, De
         if all(name.isascii() and name not in text for name in names):
             continue  # other characters can be escaped in JSON
         for action in _actions_in(text):
-            add, remove = action.get("add"), action.get("remove")
-            if add and add["path"] in paths:
-                actions[add["path"]] = add
-            if remove and actions.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
-                actions.pop(remove["path"], None)
+            if action.get("add", {}).get("path") in paths or "remove" in action:
+                replay(actions, action)
     return actions
+
+
+def replay(added: dict[str, DeltaAction], action: DeltaAction) -> None:
+    """Change the add actions of the files that exist, by path, by an action of the next commit.
+
+    A file that gets another deletion vector is removed with the old one and added with the new one, in any order.
+    """
+    if add := action.get("add"):
+        added[add["path"]] = add
+    remove = action.get("remove")
+    if remove and added.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
+        added.pop(remove["path"], None)
 
 
 def transactions(table_path: str, version: int) -> dict[str, int] | None:
@@ -120,13 +129,12 @@ def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
 
 
 def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> None:
-    """Commit actions in the version behind the one that ``log`` was read at.
+    """Commit actions in the version behind the one that ``log`` was read at, and write a checkpoint where one is due.
 
-    Raises CommitFailedError where that version exists, which may be this very commit if a store was asked twice;
-    OSError.
+    Raises what ``write`` does.
     """
     version = log.version() + 1
-    _write(table_path, version, actions)
+    write(table_path, version, actions)
     asked = log.metadata().configuration.get("delta.checkpointInterval")
     if version % int(asked or _CHECKPOINT_EACH) == 0 and (asked or checkpoints.is_time(table_path, version)):
         checkpoints.write(table_path, version)
@@ -135,10 +143,15 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
 def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
     """Make a table with these actions in its first commit, in a folder whose log is there and empty. Raises what
     ``commit`` does."""
-    _write(table_path, 0, actions)
+    write(table_path, 0, actions)
 
 
-def _write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None:
+def write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None:
+    """Commit actions as a version.
+
+    Raises CommitFailedError where that version exists, which may be this very commit if a store was asked twice;
+    OSError.
+    """
     text = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions) + "\n"
     try:
         files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)

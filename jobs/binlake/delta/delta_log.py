@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
-from binlake.delta import opened_tables
+from binlake.delta import opened_tables, replayed_log
 from binlake.delta.log_files import LogFiles
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
 from binlake.schema.table import TableName
@@ -97,8 +97,16 @@ class LakeLog:
         """Return the transaction version that the table records for this life; -1 when there is none."""
         if not self.exists():
             return -1
-        version = self.log().transaction_version(self.app)
-        return -1 if version is None else int(version)
+        version = self.transaction_version(self.log())
+        return -1 if version is None else version
+
+    def transaction_version(self, log: DeltaTable, app: str = "") -> int | None:
+        """Return the transaction version that the opened table records for an application id, by default for this
+        life; None when there is none. Raises LakeError."""
+        try:
+            return replayed_log.transaction_version(self.path, log, app or self.app)
+        except (DeltaError, OSError) as error:
+            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
 
     def prove(self, version: int) -> None:
         """Raise LakeTableChanged where a transaction version that was committed isn't recorded."""

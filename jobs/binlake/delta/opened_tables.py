@@ -28,7 +28,7 @@ _LENT_TIMES, _KEPT_SECONDS = 100, 60.0
 
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json$|checkpoint)")
 
-_Commit = tuple[int, int, int]
+Commit = tuple[int, int, int]
 """Inode, time and size of the file of a commit."""
 
 
@@ -38,7 +38,7 @@ class _Kept(NamedTuple):
     table: DeltaTable
     lent: int
     since: float
-    commit: _Commit | None
+    commit: Commit | None
 
 
 _Place = tuple[int, str, tuple[tuple[str, str], ...]]
@@ -62,7 +62,7 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
 def lent(path: str) -> Iterator[DeltaTable]:
     """Lend a table at its newest version, which nobody else has meanwhile.
 
-    A table that was lent before is only brought up to date, which costs a tenth. One whose use failed isn't kept, nor
+    A table that was lent before is only brought up to date behind a new commit. One whose use failed isn't kept, nor
     one in a store: there it would cost as much to see that the table wasn't removed and made anew meanwhile.
     Raises what deltalake raises, and ConfigurationError.
     """
@@ -70,7 +70,7 @@ def lent(path: str) -> Iterator[DeltaTable]:
     kept = _taken(place)
     if kept is None or kept.commit != _newest_commit(path, kept.table):
         kept = _Kept(opened(path), 0, 0.0, None)
-    else:
+    elif _has_next(path, kept.table):
         kept.table.update_incremental()
     yield kept.table
     commit = _newest_commit(path, kept.table)
@@ -134,12 +134,17 @@ def _is_fresh(kept: _Kept) -> bool:
     return kept.commit is not None and time.monotonic() - kept.since < _KEPT_SECONDS
 
 
-def _newest_commit(path: str, table: DeltaTable) -> _Commit | None:
+def _newest_commit(path: str, table: DeltaTable) -> Commit | None:
     """Return the commit of an open table's version; None where it isn't there, or the table is in a store."""
+    return commit_file(path, table.version())
+
+
+def commit_file(path: str, version: int) -> Commit | None:
+    """Return what tells the file of a commit from any other; None where it isn't there, or the table is in a store."""
     if "://" in path:
         return None
     try:
-        stat = os.stat(f"{path}/_delta_log/{table.version():020}.json")
+        stat = os.stat(f"{path}/_delta_log/{version:020}.json")
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, delta_actions
+from binlake.delta import deletion_vectors, delta_actions, replayed_log
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import (
@@ -112,7 +112,7 @@ def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[D
         raise LeftToSpark(f"{len(odd)} data files have paths that Delta's log encodes")
     if not paths:
         return []
-    added = delta_actions.added(table_path, log.version(), paths)
+    added = replayed_log.added(table_path, log.version(), paths)
     if added is None:
         raise LeftToSpark("its log is in a form that isn't read here")
     return list(added.values())
@@ -165,17 +165,18 @@ def commit_layout(
 ) -> None:
     """Commit other files with the same rows in the version behind the one that ``log`` was read at. Raises as
     ``commit``."""
-    info = _info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, log.version())
+    info = commit_info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, log.version())
     delta_actions.commit(log, table_path, [{"commitInfo": info}, *actions])
 
 
-def _info(
+def commit_info(
     operation: str,
     parameters: Mapping[str, Any],
     note: Mapping[str, Any],
     metrics: Mapping[str, int],
     read_version: int | None,
 ) -> DeltaAction:
+    """Return what a commit tells of itself. read_version: None for a table's first commit."""
     read = {} if read_version is None else {"readVersion": read_version}
     return {
         "timestamp": now(), "operation": operation, "operationParameters": parameters,
@@ -188,7 +189,7 @@ def _info(
 def _own_actions(own: OwnCommit, recorded: Mapping[str, int], read_version: int | None = None) -> list[DeltaAction]:
     """Return the actions that tell of a commit. recorded: transaction versions by application id. read_version: None
     for a table's first commit; deltalake reads no history with -1 in it."""
-    info = _info(own.operation, own.parameters, own.note, own.metrics, read_version)
+    info = commit_info(own.operation, own.parameters, own.note, own.metrics, read_version)
     at = info["timestamp"]
     transactions = [{"txn": {"appId": app, "version": new, "lastUpdated": at}} for app, new in recorded.items()]
     return [{"commitInfo": info}, *transactions]

@@ -95,7 +95,7 @@ class BesideCommit:
 
     def _append(self, rows: BesideRows) -> None:
         log = self.table.log()
-        if (log.transaction_version(self.table.app) or -1) > self.version:
+        if (self.table.transaction_version(log) or -1) > self.version:
             return
         plain_tables.check_is_plain(log)
         fields = {field["name"]: field for field in plain_tables.fields_of(log)}

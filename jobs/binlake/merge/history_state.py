@@ -104,8 +104,8 @@ class HistoryState:
             )
 
     def _recorded(self, which: str) -> int:
-        version = self.log.transaction_version(_by_another_id(self.step.table, which).app) if self.log else None
-        return -1 if version is None else int(version)
+        version = _by_another_id(self.step.table, which).transaction_version(self.log) if self.log else None
+        return -1 if version is None else version
 
     @property
     def is_done(self) -> bool:

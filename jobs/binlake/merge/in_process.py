@@ -101,7 +101,7 @@ def merge(
     staged_bytes = sum(file.bytes for file in step.staged)
     _check_step(step, columns, staged_bytes, limit)
     log = table.log()
-    if (log.transaction_version(table.app) or -1) >= version:
+    if (table.transaction_version(log) or -1) >= version:
         return
     _check_table(log, columns)
     with _memory(staged_bytes):

@@ -68,9 +68,9 @@ def _take(
         plain_tables.create(table, DeltaSchema(kinds, f"{table.app} {version}"), own, rows)
         return
     log = table.log()
-    if (log.transaction_version(table.app) or -1) >= version:
+    if (table.transaction_version(log) or -1) >= version:
         return
-    if (log.transaction_version(FENCE) or -1) >= version:
+    if (table.transaction_version(log, FENCE) or -1) >= version:
         raise table.overtaken()
     reshape_in_process.check(log, table.path, config)
     actions, fields = reshape_in_process.replacing(log, fields)

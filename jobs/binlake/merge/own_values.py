@@ -88,7 +88,7 @@ def mark_all(table: LakeLog, config: PipelineConfig, written: Written, *, versio
     """
     plain_tables.check_is_wanted(table.path, config)
     log = table.log()
-    if (log.transaction_version(table.app) or -1) >= version:
+    if (table.transaction_version(log) or -1) >= version:
         return
     plain_tables.check_is_plain(log)
     adds = files_to_replace(table.path, log, config.merge.without_spark_bytes)

@@ -116,7 +116,7 @@ def reshape(
     if written and config.type_widening and all(widens(column) for column in written):
         raise LeftToSpark("Delta's type widening is asked for")
     log = table.log()
-    if (log.transaction_version(table.app) or -1) >= version:
+    if (table.transaction_version(log) or -1) >= version:
         return
     check(log, table.path, config)
     actions, fields = reshaping(log, table.path, columns)
@@ -182,7 +182,7 @@ def describe(
 def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:
     """Take all rows away, in one commit without data files; raises what ``reshape`` does."""
     log = table.log()
-    if (log.transaction_version(table.app) or -1) >= version:
+    if (table.transaction_version(log) or -1) >= version:
         return
     check(log, table.path, config)
     paths = pa.table(log.get_add_actions())["path"].to_pylist()
