@@ -7,11 +7,15 @@ decides who owns what: two stale appends both succeed, a stale update conflicts.
 from __future__ import annotations
 
 import os
+import random
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from arro3.core import Array, DataType, Field, Schema, Table
@@ -21,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import LakeError, LakeGone, WrittenMeanwhile
-from binlake.metadata import known_lakes
+from binlake.metadata import known_lakes, read_rows
 from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, fields_of, kind_read
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors, stores
@@ -59,6 +63,8 @@ class Newest:
     per: tuple[str, ...] = ()
 
 
+_APPENDS, _PAUSE = 8, 0.05
+"""How often rows are tried to be added while others add some, too, and the first pause between two tries, in s."""
 _ENCODED = "Dictionary(Int32, Utf8)"
 
 
@@ -104,6 +110,10 @@ def _answer(tables: QueryBuilder, sql: str) -> Table:
     return Table.from_arrow(tables.execute(sql).read_all())
 
 
+def _dictionaries(rows: Table) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", rows.to_struct_array().to_pylist())
+
+
 def _in_pyarrow(rows: Table) -> pa.Table:
     """Return rows as pyarrow's. ``pa.table`` would import pandas, only to ask whether they are its own."""
     import pyarrow as pa  # with numpy it takes as long as all else that a status needs
@@ -111,7 +121,17 @@ def _in_pyarrow(rows: Table) -> pa.Table:
     return pa.RecordBatchReader.from_stream(rows).read_all()
 
 
-class _Found(NamedTuple):
+def _plain_writes(location: str, table: DeltaTable) -> ModuleType | None:
+    """Return the module that writes without a query engine where it can: only where pyarrow is imported anyway, which
+    takes as long as ten queries."""
+    if "pyarrow.parquet" not in sys.modules:
+        return None
+    from binlake.metadata import plain_writes
+
+    return plain_writes if plain_writes.can_write(location, table) else None
+
+
+class _Selection(NamedTuple):
     """Rows of a metadata table. lacking: columns that it doesn't have, as an older binlake made it."""
 
     rows: Table
@@ -261,18 +281,18 @@ class Metadata:
 
         Raises LakeError.
         """
-        found = self._read(name, columns, where, newest)
-        rows = cast("list[dict[str, Any]]", found.rows.to_struct_array().to_pylist())
-        lacking = dict.fromkeys(found.lacking)
+        selection = self._read(name, columns, where, newest)
+        rows = _dictionaries(selection.rows)
+        lacking = dict.fromkeys(selection.lacking)
         return [{**row, **lacking} for row in rows] if lacking else rows
 
     def read_columns(self, name: str, columns: Sequence[str], *, where: str | None = None) -> pa.Table:
         """Return rows as ``read`` does, as a table in Arrow, whose text is dictionary-encoded: for many rows."""
         import pyarrow as pa  # see _in_pyarrow
 
-        found = self._read(name, columns, where, encoded=True)
-        rows = _in_pyarrow(found.rows)
-        for column in found.lacking:
+        selection = self._read(name, columns, where, encoded=True)
+        rows = _in_pyarrow(selection.rows)
+        for column in selection.lacking:
             kind = pa.schema(_schema_of(name, [column], encoded=True)).field(0).type
             rows = rows.append_column(column, pa.nulls(len(rows), kind))
         return rows.select(columns)
@@ -285,13 +305,13 @@ class Metadata:
         newest: Newest | None = None,
         *,
         encoded: bool = False,
-    ) -> _Found:
+    ) -> _Selection:
         location = self.location(name)
         if not opened_tables.is_table(location):
             _refuse_hidden(location)
             if name == "lease":
                 self.refuse_gone()
-            return _Found(Table.from_batches([], schema=_schema_of(name, columns, encoded=encoded)))
+            return _Selection(Table.from_batches([], schema=_schema_of(name, columns, encoded=encoded)))
         try:
             with self._reading(name) as table:
                 lacking = [
@@ -299,7 +319,9 @@ class Metadata:
                 ]
                 here = [column for column in columns or () if column not in lacking]
                 text = {column for column in here if encoded and SCHEMAS[name].field(column).type == DataType.utf8()}
-                return _Found(_selected(table, here, where, newest, text), lacking)
+                ask = partial(_selected, table, here, where, newest, text)
+                rows = read_rows.remembered(location, table, (*here, where, newest, *sorted(text)), ask)
+                return _Selection(rows, lacking)
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
 
@@ -324,8 +346,13 @@ class Metadata:
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows; missing columns are NULL. An append must never decide who owns anything."""
-        if rows:
-            self._write(name, rows, mode="append", predicate=None)
+        for attempt in range(_APPENDS if rows else 0):
+            try:
+                return self._write(name, rows, mode="append", predicate=None)
+            except WrittenMeanwhile:  # rows that replace none conflict with nothing, but others were quicker
+                if attempt == _APPENDS - 1:
+                    raise
+                time.sleep(random.uniform(0, _PAUSE * (attempt + 1)))
 
     def replace(self, name: str, predicate: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Put ``rows`` in the place of those that meet ``predicate``, in one commit, which can be repeated."""
@@ -371,6 +398,8 @@ class Metadata:
         try:
             with self._lent(name) as table:
                 self.check()
+                if self._is_written_plainly(name, table, data, predicate):
+                    return
                 if predicate is not None and not rows:
                     table.delete(predicate)
                 else:
@@ -381,6 +410,22 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
 
+    def _is_written_plainly(self, name: str, table: DeltaTable, data: Table, predicate: str | None) -> bool:
+        """Add rows where none has to go, without a query that writes; return False where some have, or where another
+        was quicker."""
+        if predicate is not None and _selected(table, where=predicate).num_rows:
+            return False
+        if not data.num_rows:
+            return True
+        writes = _plain_writes(self.location(name), table)
+        if writes is None:
+            return False
+        try:
+            writes.append(self.location(name), table, _in_pyarrow(data))
+        except CommitFailedError:
+            return False
+        return True
+
     def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
         """Compare and swap: change the row that meets ``predicate``.
 
@@ -388,6 +433,15 @@ class Metadata:
         """
         try:
             with self._lent(name) as table:
+                location = self.location(name)
+                writes = _plain_writes(location, table)
+                old = writes.only_file(table) if writes else None
+                if writes and old:
+                    rows = _dictionaries(_selected(table, where=predicate))
+                    for row in rows:
+                        changed = _in_pyarrow(self._rows(name, [{**row, **updates}]))
+                        writes.replace_file(location, table, old, changed)
+                    return bool(rows)
                 metrics = table.update(
                     predicate=predicate,
                     updates={column: literal(value) for column, value in updates.items()},

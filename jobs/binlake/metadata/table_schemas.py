@@ -128,8 +128,10 @@ SCHEMAS: dict[str, Schema] = {
 TOMBSTONE_SECONDS = 60
 """For so long a checkpoint tells of files that were replaced. Nobody asks it: upkeep looks at commits and at the age of
 files. Of Delta's week a source that is followed would write 100,000 of them behind every tenth commit."""
+CHECKPOINT_EACH = 10
+"""Commits to a metadata table from one checkpoint to the next."""
 PROPERTIES = {
-    "delta.checkpointInterval": "10",
+    "delta.checkpointInterval": str(CHECKPOINT_EACH),
     "delta.deletedFileRetentionDuration": f"interval {TOMBSTONE_SECONDS} seconds",
 }
 """A sync opens these tables some thirty times, and each commit since the last checkpoint is read again: of the

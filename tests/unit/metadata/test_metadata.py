@@ -1,6 +1,9 @@
 """Compare and swap decides; appends never do."""
 
 import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,6 +78,45 @@ def test_no_more_than_ten_commits_are_read_to_open_a_table(tmp_path: Path) -> No
         assert metadata.swap("lease", f"batch = {batch}", {"batch": batch + 1})
     checkpoint = tmp_path / "lease" / "_delta_log" / "_last_checkpoint"
     assert json.loads(checkpoint.read_text())["version"] == 9
+
+
+def test_of_many_who_swap_a_row_at_once_one_wins(tmp_path: Path) -> None:
+    metadata = Metadata(str(tmp_path))
+    metadata.create_with("lease", [{"batch": 0}])
+    with ThreadPoolExecutor(6) as pool:
+        for batch in range(24):
+            swaps = [partial(metadata.swap, "lease", f"batch = {batch}", {"batch": batch + 1}) for _ in range(6)]
+            assert sum(pool.map(lambda swap: swap(), swaps)) == 1
+            assert metadata.read("lease", ["batch"]) == [{"batch": batch + 1}]
+
+
+def test_rows_that_many_add_at_once_all_stay(metadata: Metadata) -> None:
+    def add(number: int) -> None:
+        metadata.append("runs", [{"run": f"{number}"}])
+
+    add(0)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(add, range(1, 60)))
+    assert sorted(int(row["run"]) for row in metadata.read("runs", ["run"])) == list(range(60))
+
+
+def test_a_row_is_only_put_in_the_place_of_one_that_stays_alone(metadata: Metadata) -> None:
+    metadata.append("feeds", [{"feed": "a", "batch": 1}, {"feed": "b", "batch": 1}])
+    metadata.append("feeds", [{"feed": "c", "batch": 1}])
+    assert metadata.swap("feeds", "feed = 'b' AND batch = 1", {"batch": 2})
+    assert not metadata.swap("feeds", "feed = 'b' AND batch = 1", {"batch": 3})
+    assert {row["feed"]: row["batch"] for row in metadata.read("feeds")} == {"a": 1, "b": 2, "c": 1}
+
+
+def test_what_another_wrote_is_read(metadata: Metadata) -> None:
+    others = Metadata(str(Path(metadata.location("runs")).parent))
+    for number in range(3):
+        others.append("runs", [{"run": f"{number}"}])
+        assert len(metadata.read("runs")) == len(metadata.read("runs")) == number + 1
+    shutil.rmtree(metadata.location("runs"))
+    for number in range(3):
+        others.append("runs", [{"run": f"anew {number}"}])
+    assert {row["run"] for row in metadata.read("runs")} == {"anew 0", "anew 1", "anew 2"}
 
 
 def test_an_unwritable_lake_says_what_to_do(tmp_path: Path) -> None:
