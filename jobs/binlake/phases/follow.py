@@ -34,8 +34,9 @@ from binlake.source.log import Log, Origin, open_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_GAP = LOOK_AGAIN + 0.1
-"""Seconds between two batches at least, in which whoever waits for the lease gets it."""
+_GAP, _GAP_EVERY = LOOK_AGAIN + 0.1, 3.0
+"""Seconds between two batches in which whoever waits for the lease gets it, and from one such gap to the next at
+most."""
 _STANDS_BY = 2.0
 """Seconds between two looks of a follower that stands by."""
 _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
@@ -137,6 +138,7 @@ class Following:
         self._batch: int | None = None
         self._trouble = ""
         self._failures = 0
+        self._gap_at = 0.0
         self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
         self._log_noted_at = 0.0
         self._beside: Sequence[Beside] = beside
@@ -211,7 +213,17 @@ class Following:
                 self._failures = 0
                 self._go_on()
                 self._session.rest(self._pace.spark_idle)
-                self._wait(max(began + self._pace.every - time.monotonic(), _GAP if has_carried else 0))
+                self._wait(self._pause(began, has_carried))
+
+    def _pause(self, began: float, has_carried: bool) -> float:
+        """Return the seconds to wait before the next look at the log. began: when the last one began."""
+        now = time.monotonic()
+        pause = began + self._pace.every - now
+        if has_carried and now - self._gap_at >= _GAP_EVERY:
+            pause = max(pause, _GAP)
+        if pause >= _GAP or not has_carried:
+            self._gap_at = now
+        return max(pause, 0.0)
 
     def _begin_beside(self) -> None:
         for work in self._work:
