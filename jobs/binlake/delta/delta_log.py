@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
-from binlake.delta import opened_tables, replayed_log
+from binlake.delta import opened_tables
 from binlake.delta.log_files import LogFiles
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
 from binlake.schema.table import TableName
@@ -103,6 +103,8 @@ class LakeLog:
     def transaction_version(self, log: DeltaTable, app: str = "") -> int | None:
         """Return the transaction version that the opened table records for an application id, by default for this
         life; None when there is none. Raises LakeError."""
+        from binlake.delta import replayed_log  # imports pyarrow, which a status doesn't need
+
         try:
             return replayed_log.transaction_version(self.path, log, app or self.app)
         except (DeltaError, OSError) as error:
