@@ -318,7 +318,7 @@ def _resolve(future: Future[Sums | None], sums: Sums | None) -> None:
         future.set_result(sums)
 
 
-def _are_alike(one: KeyCells, other: KeyCells) -> bool:
-    if one.edges is None or other.edges is None:
-        return one.edges is other.edges and one.shares == other.shares
-    return one.column == other.column and np.array_equal(one.edges, other.edges)
+def _are_alike(planned: KeyCells, cut: KeyCells) -> bool:
+    if planned.edges is None or cut.edges is None:
+        return planned.edges is cut.edges and planned.shares == cut.shares
+    return planned.column == cut.column and np.array_equal(planned.edges, cut.edges)
