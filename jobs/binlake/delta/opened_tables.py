@@ -77,7 +77,7 @@ def lent(path: str) -> Iterator[DeltaTable]:
     if commit and kept.lent < _LENT_TIMES:
         with _keeping:
             _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic(), commit))
-            _drop_surplus(_kept)
+            drop_surplus(_kept, _MOST_KEPT)
 
 
 def newest(path: str) -> DeltaTable:
@@ -105,13 +105,13 @@ def newest(path: str) -> DeltaTable:
     with _keeping:
         _read_only.pop(place, None)
         _read_only[place] = _Kept(table, times, time.monotonic(), _newest_commit(path, table))
-        _drop_surplus(_read_only)
+        drop_surplus(_read_only, _MOST_KEPT)
     return table
 
 
-def _drop_surplus(kept: dict[Any, Any]) -> None:
-    """Drop tables, chosen at random, until there are not too many. _keeping is held."""
-    while len(kept) > _MOST_KEPT:
+def drop_surplus(kept: dict[Any, Any], most: int) -> None:
+    """Drop entries, chosen at random, until there are at most so many. The caller holds the lock of ``kept``."""
+    while len(kept) > most:
         del kept[random.choice(tuple(kept))]
 
 

@@ -9,7 +9,6 @@ that was read, so that one that was removed and made anew isn't taken for it. In
 from __future__ import annotations
 
 import os
-import random
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from deltalake import DeltaTable
 
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
-from binlake.delta.opened_tables import Commit, commit_file
+from binlake.delta.opened_tables import Commit, commit_file, drop_surplus
 from binlake.errors import StagingError
 
 _MOST_TABLES, _MOST_FILES = 256, 64
@@ -119,5 +118,4 @@ def _keep(table_path: str, replayed: _Replayed | None) -> None:
         del replayed.files[path]
     with _keeping:
         _replayed[os.getpid(), table_path] = replayed
-        while len(_replayed) > _MOST_TABLES:
-            del _replayed[random.choice(tuple(_replayed))]
+        drop_surplus(_replayed, _MOST_TABLES)

@@ -7,7 +7,6 @@ commit; one in a store is read each time.
 from __future__ import annotations
 
 import os
-import random
 import threading
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from arro3.core import Table
 from deltalake import DeltaTable
 
-from binlake.delta.opened_tables import Commit, commit_file
+from binlake.delta.opened_tables import Commit, commit_file, drop_surplus
 
 _MOST_BYTES, _MOST = 1 << 20, 64
 """Bytes of rows that are remembered, and answers of all tables; of more any goes."""
@@ -45,6 +44,5 @@ def remembered(location: str, table: DeltaTable, question: Hashable, ask: Callab
     if commit is not None and rows.nbytes <= _MOST_BYTES:
         with _keeping:
             _answers[place] = _Answer(version, commit, rows)
-            while len(_answers) > _MOST:
-                del _answers[random.choice(tuple(_answers))]
+            drop_surplus(_answers, _MOST)
     return rows
