@@ -6,18 +6,21 @@ import os
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pymysql
 import pytest
 
 from binlake.cli import command_line
 from binlake.errors import TableError
+from binlake.merge import in_process
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
 from binlake.source.listed_tables import included_databases
 from binlake.source.log import opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
+from mirror import WAYS, sync_alone
 from servers import Server
 
 if TYPE_CHECKING:
@@ -249,6 +252,39 @@ def test_what_random_statements_cascade_is_derived(deriving: Mirror) -> None:
     deriving.assert_equal(*FAMILY)
     deriving.assert_each_once(*FAMILY)
     assert lives(deriving, *FAMILY) == before
+
+
+@pytest.mark.parametrize("server", ["mariadb", "native"], indirect=True)
+def test_what_random_statements_cascade_is_derived_without_spark(deriving: Mirror) -> None:
+    rows = Rows(SEED + 1)
+    deriving.options["merge"] = WAYS[0]
+    deriving.execute(*RELATED)
+    for _ in range(40):
+        rows.transaction(deriving.server, deriving.database)
+    deriving.snapshot()
+    before = lives(deriving, *FAMILY)
+    for turn in range(8):
+        for _ in range(25):
+            rows.transaction(deriving.server, deriving.database)
+        with mock.patch.object(in_process, "SMALL", in_process.SMALL if turn % 2 else 0):  # rewritten, or marked
+            sync_alone(deriving)
+        deriving.assert_equal(*FAMILY)
+    assert lives(deriving, *FAMILY) == before
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_prepared_transactions_act_where_they_end(deriving: Mirror) -> None:
+    deriving.options["merge"] = WAYS[0]
+    deriving.execute(*PAIR)
+    deriving.snapshot()
+    deriving.execute("XA START 'x'", "DELETE FROM up WHERE id = 1", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    deriving.execute("INSERT INTO up VALUES (1, 'new', 1)", "INSERT INTO down VALUES (10, 1), (12, 1)")
+    deriving.execute(
+        "XA START 'y'", "UPDATE down SET up = 2 WHERE id = 10", "DELETE FROM up WHERE id = 1", "XA END 'y'"
+    )
+    deriving.execute("XA START 'z'", "DELETE FROM up WHERE id = 2", "XA END 'z'", "XA PREPARE 'z'", "XA COMMIT 'z'")
+    sync_alone(deriving)
+    deriving.assert_equal("up", "down")
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)

@@ -37,15 +37,23 @@ def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most:
     back are left out. Of a system-versioned table there is what became of the current rows. Raises LeftToSpark where
     the rows take more than ``most`` bytes of memory; StagingError.
     """
-    parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, ("xid", *COMMIT))]
-    held = _read(_files_of_xa(step), step, invalid, most, ("xid", *COMMIT))
-    parts += [_committed(rows, commit) for file, rows in held for other, commit in step.xa if other.path == file.path]
-    rows = pa.concat_tables(parts, promote_options="default")
-    rows = _behind(rows, life.low.order)
-    rows = _numbered(_in_order(rows, ("file", "offset", HELD, "row")))
+    rows = _numbered(placed_mutations(life, step, invalid, most))
     if step.schema.row_end is None:
         return rows
     return pa.Table.from_batches([of_current_rows(batch, step.schema.row_end) for batch in rows.to_batches()])
+
+
+def placed_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+    """Return what is logged of the same mutations, in their order.
+
+    SEQUENCE and HELD compare as the log does, also with those of other tables: rows of XA transactions keep the numbers
+    that they have in their events. Raises what ``ordered_mutations`` does.
+    """
+    parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, ("xid", *COMMIT))]
+    held = _read(_files_of_xa(step), step, invalid, most, ("xid", *COMMIT))
+    parts += [_committed(rows, commit) for file, rows in held for other, commit in step.xa if other.path == file.path]
+    rows = _behind(pa.concat_tables(parts, promote_options="default"), life.low.order)
+    return _in_order(rows, ("file", "offset", HELD, "row"))
 
 
 def newest_mutations(

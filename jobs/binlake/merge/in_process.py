@@ -8,6 +8,8 @@ version behind the one that was read, or fails; then the step begins again.
 Rows of a table without a key are found by all their values, in the files of a table up to the limit; where nothing but
 inserts was logged, no file is read.
 
+Rows that foreign keys changed below the log are derived (derived_in_process.py), and merged with those of the log.
+
 Only plain rows and tables are merged here, with or without column mapping. Anything else raises LeftToSpark with the
 reason: constraints, change data feeds, columns beside the server's.
 """
@@ -35,7 +37,8 @@ from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
-from binlake.merge.newest import PLACE, newest_rows
+from binlake.merge import derived_in_process
+from binlake.merge.newest import PLACE, check_key, newest_rows
 from binlake.merge.rows_without_key import Copies, net_rows
 from binlake.schema.lake_columns import LakeColumn
 from binlake.storage import parquet_files
@@ -98,7 +101,7 @@ def merge(
     """
     plain_tables.check_is_wanted(table.path, config)
     limit = config.merge.without_spark_bytes
-    staged_bytes = sum(file.bytes for file in step.staged)
+    staged_bytes = derived_in_process.staged_bytes(step)
     _check_step(step, columns, staged_bytes, limit)
     log = table.log()
     if (table.transaction_version(log) or -1) >= version:
@@ -127,6 +130,8 @@ def _changed(
 ) -> tuple[pa.Table | Copies, pa.Table]:
     """Return what tells which rows change, and the rows that come."""
     most = config.merge.without_spark_bytes * _UNPACKED
+    if step.parents:
+        return derived_in_process.newest_rows(life, step, columns, config, most)
     if not step.schema.key:
         return net_rows(life, step, columns, config, most)
     return newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, most)
@@ -144,18 +149,15 @@ def _memory(size: int) -> Iterator[None]:
 def _check_step(step: MergeStep, columns: Sequence[LakeColumn], staged_bytes: int, limit: int) -> None:
     """Raise LeftToSpark unless the rows are told apart by their bytes, and are few enough."""
     schema, rows = step.schema, sum(file.rows for file in step.staged)
-    keys = [column for column in columns if column.source.name in schema.key]
     reasons = {
-        "foreign keys below the log changed its rows": step.parents,
         "it is a sequence": schema.sequence,
-        "its key may hold invalid values": any(column.is_side for column in keys),
-        "its key has floating-point numbers": any(pa.types.is_floating(column.arrow) for column in keys),
         f"{rows:,} mutations are staged, more than {MOST_ROWS:,}": rows > MOST_ROWS,
         f"{staged_bytes / 1e6:,.1f} MB are staged, above merge.without_spark_mb": staged_bytes > limit,
     }
     for reason, applies in reasons.items():
         if applies:
             raise LeftToSpark(reason)
+    check_key(schema, columns)
 
 
 def _check_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> None:

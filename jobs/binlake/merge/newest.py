@@ -12,6 +12,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE
 from binlake.config import PipelineConfig
 from binlake.delta.key_ranges import image_column
+from binlake.errors import LeftToSpark
 from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_in_parts
 from binlake.merge.own_values import Written, with_own
 from binlake.merge.position_texts import mutation_texts
@@ -23,6 +24,15 @@ from binlake.schema.virtual import computed_columns
 
 PLACE = "place "
 """Beside columns of a key: no name of the server's ends with a space."""
+
+
+def check_key(schema: TableSchema, columns: Sequence[LakeColumn]) -> None:
+    """Raise LeftToSpark unless rows are told apart by the bytes of their key. columns: the lake's."""
+    keys = [column for column in columns if column.source.name in schema.key]
+    if any(column.is_side for column in keys):
+        raise LeftToSpark("its key may hold invalid values")
+    if any(pa.types.is_floating(column.arrow) for column in keys):
+        raise LeftToSpark("its key has floating-point numbers")
 
 
 def newest_rows(

@@ -16,15 +16,16 @@ import pytest
 from deltalake import write_deltalake
 
 from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import Life, MergeStep
+from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
 from binlake.delta import delta_actions, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark, SparkNeeded
-from binlake.merge import in_process
+from binlake.merge import derived_in_process, in_process
 from binlake.position import Position
+from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
@@ -95,7 +96,6 @@ def schema_with(**changed: Any) -> Callable[[MergeStep], MergeStep]:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        (lambda step: replace(step, parents=(SimpleNamespace(),)), "foreign keys below the log changed its rows"),
         (schema_with(sequence=True), "it is a sequence"),
         (
             schema_with(columns=(Column("id", "float", nullable=False), COLUMNS[1])),
@@ -109,6 +109,35 @@ def test_an_epoch_of_other_than_plain_rows(
     config: PipelineConfig, step: MergeStep, changed: Callable[[MergeStep], MergeStep], expected: str
 ) -> None:
     assert reason(config, changed(step)) == expected
+
+
+def cascading(step: MergeStep, referred: Column = COLUMNS[0]) -> MergeStep:
+    """The step with two foreign keys that the update acts by: of the table to itself, and to another of one column."""
+    parent_schema = TableSchema((referred,), ("id",), "primary")
+    parent = Life("parent", TableName("d", "p"), parent_schema, START, START)
+    own, other = (
+        Cascade(NAME, name, "k", ("id",), ("id",), "CASCADE", "CASCADE") for name in (NAME, TableName("d", "p"))
+    )
+    parents = ParentMutations(own), ParentMutations(other, parent, MergeStep(parent_schema, ()))
+    return replace(step, parents=parents)
+
+
+def test_what_is_derived_of_an_unknown_version(config: PipelineConfig, step: MergeStep) -> None:
+    assert reason(config, cascading(step)) == "it isn't known how its rows were before the batch"
+
+
+def test_what_is_derived_of_other_types(config: PipelineConfig, step: MergeStep) -> None:
+    asked = cascading(step, Column("id", "bigint"))
+    assert reason(config, asked) == "the foreign key 'k' joins columns of two types"
+
+
+def test_what_is_derived_of_many_rows(config: PipelineConfig, step: MergeStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived_in_process, "MOST_PLAYED", 0)
+    row = {"op": UPDATE, "file": 1, "offset": 100, "row": 0, "committed_us": 0, "gtid": "g", "xid": None}
+    moved = pa.Table.from_pylist([row | {"before": ROW, "after": ROW | {"id": 2}}], staged_schema(COLUMNS, FAIL))
+    pq.write_table(moved, step.files[0].path)
+    expected = "foreign keys below the log concern more than 0 of its rows"
+    assert reason(config, cascading(step)) == expected
 
 
 def test_a_key_that_may_hold_invalid_dates(config: PipelineConfig, step: MergeStep) -> None:

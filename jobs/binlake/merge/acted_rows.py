@@ -1,0 +1,198 @@
+"""What foreign keys do to rows below the log: each event of a parent's row, in the order of the log, acts on the rows
+that refer to it then."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from binlake.errors import UnfollowedStatement, snapshot_again
+from binlake.schema.cascades import Cascade
+from binlake.schema.table import TableName
+
+DEEPEST = 256
+"""Levels of rows that refer to rows of their own table; InnoDB ends a cascade before (FK_MAX_CASCADE_DEL)."""
+
+LogPlace = tuple[int, int, int, int, int]
+"""Where something happened in the log, compared in this order: number of the file, offset, offset at which a row of an
+XA transaction was logged (else 0), row, and part: 0 where the old row goes, 1 where the new one comes."""
+BEFORE_ALL: LogPlace = (-1, -1, -1, -1, -1)
+AFTER_ALL: LogPlace = (2**63 - 1, 0, 0, 0, 0)
+JoinedValues = tuple[Any, ...]
+"""Values of columns that foreign keys join."""
+
+
+def deeper_than_known(name: TableName) -> UnfollowedStatement:
+    """Return the error of a table whose rows refer to each other through too many levels."""
+    return UnfollowedStatement(
+        f"{name}: rows refer to each other through more than {DEEPEST} levels", remedy=snapshot_again(name)
+    )
+
+
+@dataclass(frozen=True)
+class ParentEvent:
+    """A row of a parent that was deleted (``gone``), or got another key.
+
+    number: of the foreign key that acts. old, new: values of the columns to which it refers; ``new`` is of no meaning
+    where the row is gone.
+    """
+
+    at: LogPlace
+    number: int
+    gone: bool
+    old: JoinedValues
+    new: JoinedValues
+
+
+@dataclass(frozen=True)
+class ActingKey:
+    """A foreign key by the places of its columns in a row's values. referenced: of the columns to which it refers,
+    where they are of the same table."""
+
+    cascade: Cascade
+    columns: tuple[int, ...]
+    referenced: tuple[int, ...] | None = None
+
+    def refers_to(self, values: JoinedValues) -> JoinedValues | None:
+        """Return the values by which a row refers to a parent; None where one is NULL, which refers to nothing."""
+        reference = tuple(values[place] for place in self.columns)
+        return None if None in reference else reference
+
+    def after(self, values: JoinedValues, event: ParentEvent) -> tuple[JoinedValues, bool]:
+        """Return a row's values after an event, and whether the row is gone."""
+        if event.gone and self.cascade.delete == "CASCADE":
+            return values, True
+        action = self.cascade.delete if event.gone else self.cascade.update
+        changed = list(values)
+        for place, value in zip(self.columns, event.new, strict=True):
+            changed[place] = value if action == "CASCADE" else None
+        return tuple(changed), False
+
+
+@dataclass(frozen=True)
+class RowStretch:
+    """A row as it is from a mutation to the next, both excluded. values: of the columns that are followed."""
+
+    since: LogPlace
+    upto: LogPlace
+    values: JoinedValues
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """What became of a row at one place. stretch: its number. before, after: its values; those of a row that is gone
+    stay."""
+
+    stretch: int
+    at: LogPlace
+    gone: bool
+    before: JoinedValues
+    after: JoinedValues
+
+
+def events_of(number: int, cascade: Cascade, referenced: Sequence[int], change: RowChange) -> Iterator[ParentEvent]:
+    """Yield the event that a row's change is for those that refer to it. referenced: places of the columns to which
+    they do."""
+    old, new = (tuple(values[place] for place in referenced) for values in (change.before, change.after))
+    if (cascade.on_delete and change.gone) or (cascade.on_update and not change.gone and old != new):
+        yield ParentEvent(change.at, number, change.gone, old, new)
+
+
+def changes_of(
+    name: TableName, stretches: Iterable[RowStretch], events: Iterable[ParentEvent], keys: Sequence[ActingKey]
+) -> tuple[list[RowChange], list[ParentEvent]]:
+    """Return what became of the rows, at most once for each place, and the events that these changes were for the
+    table itself. keys: by the numbers of the events. Raises UnfollowedStatement."""
+    play = _Play(name, keys)
+    for stretch in stretches:
+        play.add(stretch)
+    return play.run(events)
+
+
+@dataclass
+class _Row:
+    """A stretch and what became of it. by: foreign keys that acted at the place of its last change."""
+
+    stretch: RowStretch
+    values: JoinedValues
+    changes: list[RowChange] = field(default_factory=list)
+    by: set[int] = field(default_factory=set)
+
+    def meets(self, event: ParentEvent) -> bool:
+        """Tell whether the row is there at an event, and its foreign key hasn't acted at that place."""
+        if not self.stretch.since < event.at < self.stretch.upto:
+            return False
+        if not self.changes:
+            return True
+        last = self.changes[-1]
+        return not last.gone and not (last.at == event.at and event.number in self.by)
+
+    def change(self, number: int, event: ParentEvent, after: JoinedValues, gone: bool) -> None:
+        last = self.changes[-1] if self.changes else None
+        if last and last.at == event.at:
+            self.changes[-1] = RowChange(number, event.at, gone, last.before, after)
+        else:
+            self.changes.append(RowChange(number, event.at, gone, self.values, after))
+            self.by = set()
+        self.by.add(event.number)
+        self.values = after
+
+
+class _Play:
+    def __init__(self, name: TableName, keys: Sequence[ActingKey]) -> None:
+        self._name = name
+        self._keys = keys
+        self._rows: list[_Row] = []
+        self._referring: dict[tuple[int, JoinedValues], dict[int, None]] = defaultdict(dict)
+        self._own: list[ParentEvent] = []
+
+    def add(self, stretch: RowStretch) -> None:
+        self._rows.append(_Row(stretch, stretch.values))
+        self._refer(len(self._rows) - 1)
+
+    def _refer(self, row: int) -> None:
+        for place in self._references(row):
+            self._referring[place][row] = None
+
+    def _references(self, row: int) -> Iterator[tuple[int, JoinedValues]]:
+        for number, key in enumerate(self._keys):
+            reference = key.refers_to(self._rows[row].values)
+            if reference is not None:
+                yield number, reference
+
+    def run(self, events: Iterable[ParentEvent]) -> tuple[list[RowChange], list[ParentEvent]]:
+        waiting = [(event.at, 0, count, event) for count, event in enumerate(events)]
+        heapq.heapify(waiting)
+        count = len(waiting)
+        while waiting:
+            _, level, _, event = heapq.heappop(waiting)
+            if level > DEEPEST:
+                raise deeper_than_known(self._name)
+            for own in self._act(event):
+                heapq.heappush(waiting, (own.at, level + 1, count, own))
+                count += 1
+        return [change for row in self._rows for change in row.changes], self._own
+
+    def _act(self, event: ParentEvent) -> list[ParentEvent]:
+        """Let an event act, and return the events that its changes are for the table itself."""
+        caused: list[ParentEvent] = []
+        for number in list(self._referring.get((event.number, event.old), ())):
+            row = self._rows[number]
+            if not row.meets(event):
+                continue
+            for place in self._references(number):
+                del self._referring[place][number]
+            before = row.values
+            after, gone = self._keys[event.number].after(before, event)
+            row.change(number, event, after, gone)
+            if not gone:
+                self._refer(number)
+            step = RowChange(number, event.at, gone, before, after)
+            for own, key in enumerate(self._keys):
+                if key.referenced is not None:
+                    caused += events_of(own, key.cascade, key.referenced, step)
+        self._own += caused
+        return caused
