@@ -20,7 +20,7 @@ from binlake.source.listed_tables import included_databases
 from binlake.source.log import opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
-from mirror import WAYS, sync_alone
+from mirror import WAYS, both_ways, sync_alone
 from servers import Server
 
 if TYPE_CHECKING:
@@ -270,6 +270,41 @@ def test_what_random_statements_cascade_is_derived_without_spark(deriving: Mirro
             sync_alone(deriving)
         deriving.assert_equal(*FAMILY)
     assert lives(deriving, *FAMILY) == before
+
+
+ONE, TWO, THREE = (f"'123e4567-e89b-12d3-a456-42665544000{number}'" for number in range(3))
+ODD_KEYS = (
+    "CREATE TABLE twice (id INT PRIMARY KEY, a INT, b INT, FOREIGN KEY (a) REFERENCES twice (id) ON DELETE SET NULL,"
+    " FOREIGN KEY (b) REFERENCES twice (id) ON DELETE SET NULL)",
+    "CREATE TABLE named (id UUID PRIMARY KEY)",
+    "CREATE TABLE naming (id INT PRIMARY KEY, n UUID, z DOUBLE,"
+    " FOREIGN KEY (n) REFERENCES named (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE bytes (id BINARY(4) PRIMARY KEY)",
+    "CREATE TABLE held (id VARCHAR(9) PRIMARY KEY, b BINARY(4),"
+    " FOREIGN KEY (b) REFERENCES bytes (id) ON DELETE SET NULL ON UPDATE CASCADE)",
+    "INSERT INTO twice VALUES (1, NULL, NULL), (2, 1, 1), (3, 1, 2), (4, 2, 1)",
+    f"INSERT INTO named VALUES ({ONE}), ({TWO})",
+    f"INSERT INTO naming VALUES (1, {ONE}, -0e0), (2, {TWO}, -0e0), (3, NULL, 1)",
+    "INSERT INTO bytes VALUES (X'01000000'), (X'02030000')",
+    "INSERT INTO held VALUES ('a', X'01000000'), ('B ', X'02030000')",
+)
+ON_ODD_KEYS = (
+    "DELETE FROM twice WHERE id = 1",
+    f"DELETE FROM named WHERE id = {ONE}",
+    f"UPDATE named SET id = {THREE} WHERE id = {TWO}",
+    "DELETE FROM bytes WHERE id = X'01000000'",
+    "UPDATE bytes SET id = X'05000000'",
+)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+@both_ways
+def test_a_row_refers_twice_and_by_odd_types(deriving: Mirror, way: dict[str, int]) -> None:
+    deriving.options["merge"] = way
+    deriving.execute(*ODD_KEYS)
+    deriving.snapshot()
+    deriving.execute(*ON_ODD_KEYS)
+    assert_derived(deriving, "twice", "named", "naming", "bytes", "held")
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)

@@ -2,8 +2,9 @@
 
 A row of the table is as its last image says, from that image to the next (``since``, ``upto``); the first one is that
 of the lake before the batch. The first of the parents' events within that time whose key the row refers to acts on it,
-as InnoDB did; a row that stays goes on under its new values. Places in the log (``at``) compare as structs of file,
-offset, place, row and part.
+as InnoDB did, with those of other foreign keys at the same place; a row that stays goes on under its new values. Places
+in the log (``at``) compare as structs of file, offset, place, row and part. ``derived_in_process.py`` does the same
+without Spark.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import DELETE, UPDATE
-from binlake.errors import UnfollowedStatement, snapshot_again
+from binlake.merge.acted_rows import DEEPEST, deeper_than_known
 from binlake.merge.mutations import lake_image, staged_rows
 from binlake.names import spark_quote
 from binlake.schema.cascades import Cascade
@@ -30,8 +31,6 @@ _END = 2**63 - 1
 _AFTER_ALL = f"struct({_END}L AS file, {_END}L AS offset, {_END}L AS place, {_END}L AS row, 9 AS part)"
 _FEW = 100_000
 """Events up to which the table is read where it lies; beyond it is shuffled by its foreign keys."""
-_DEEPEST = 256
-"""Levels of rows that refer to rows of their own table; InnoDB ends a cascade before (FK_MAX_CASCADE_DEL)."""
 
 
 def newest(
@@ -102,7 +101,7 @@ class _Table:
         ]
         given += [self._own_events(number, cascade) for number, cascade in self._to_itself() if self.staged is not None]
         changes = self._acted(reduce(DataFrame.union, given))
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             own = [_of_changes(number, cascade, changes) for number, cascade in self._to_itself()]
             if not own:
                 return changes
@@ -110,10 +109,7 @@ class _Table:
             if _same(changes, deeper):
                 return changes
             changes = deeper
-        raise UnfollowedStatement(
-            f"{self.life.name}: rows refer to each other through more than {_DEEPEST} levels",
-            remedy=snapshot_again(self.life.name),
-        )
+        raise deeper_than_known(self.life.name)
 
     def _to_itself(self) -> list[tuple[int, Cascade]]:
         return [
@@ -139,7 +135,8 @@ class _Table:
     def _own_events(self, number: int, cascade: Cascade) -> DataFrame:
         staged = self.staged
         assert staged is not None
-        rows = staged.selectExpr(f"{_AT.format(part=0)} AS at", f"op = {DELETE} AS gone", "op", "before", "after")
+        images = (f"{self._image(image)} AS {image}" for image in ("before", "after"))
+        rows = staged.selectExpr(f"{_AT.format(part=0)} AS at", f"op = {DELETE} AS gone", "op", *images)
         return _events(number, cascade, rows.where(f"op IN ({UPDATE}, {DELETE})"))
 
     def _acted(self, events: DataFrame) -> DataFrame:
@@ -152,11 +149,13 @@ class _Table:
         changes: list[DataFrame] = []
         while True:
             hits = [self._hit(rows, events, number, cascade) for number, cascade in enumerate(cascades)]
+            met = F.expr("collect_list(struct(at, gone, image)) AS hits"), F.first("before").alias("before")
             first = (
                 reduce(DataFrame.union, hits)
-                .groupBy("key", "since")
-                .agg(F.expr("min_by(struct(at, gone, before, image, upto), struct(at, NOT gone))").alias("hit"))
-                .select("key", "hit.*")
+                .groupBy("key", "since")  # not by images: Spark groups by numbers without the sign of a zero
+                .agg(F.expr("min(at) AS at"), *met, F.first("upto").alias("upto"))
+                .withColumn("hits", F.expr("filter(hits, hit -> hit.at = at)"))
+                .selectExpr("key", "at", "exists(hits, hit -> hit.gone) AS gone", "before", *self._together(), "upto")
                 .localCheckpoint()
             )
             changes.append(first.select("key", "at", "gone", "before", "image"))
@@ -205,6 +204,19 @@ class _Table:
             "r.image AS before",
             f"{self._set(cascade)} AS image",
         )
+
+    def _together(self) -> list[str]:
+        """Return the image of a row that foreign keys changed at one place, with the columns that each of them set."""
+        names = {name for mutations in self.step.parents for name in mutations.cascade.columns}
+        values: list[str] = []
+        for column in self.columns:
+            quoted = spark_quote(column.name)
+            value = f"before.{quoted}"
+            if column.name in names:
+                sets = f"filter(hits, hit -> NOT hit.image.{quoted} <=> before.{quoted})"
+                value = f"CASE WHEN size({sets}) > 0 THEN {sets}[0].image.{quoted} ELSE {value} END"
+            values.append(f"{value} AS {quoted}")
+        return [f"struct({', '.join(values)}) AS image"]
 
     def _set(self, cascade: Cascade) -> str:
         """Return the row's image after the event."""
