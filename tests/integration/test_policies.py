@@ -6,15 +6,17 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from deltalake import DeltaTable
 
 from binlake.cli import command_line
 from binlake.errors import TableError
+from binlake.merge import in_process
 from binlake.metadata import history
 from binlake.schema.table import TableName
-from mirror import Mirror, on_mariadb, on_mysql
+from mirror import WAYS, Mirror, on_mariadb, on_mysql, sync_alone
 
 
 def fields(mirror: Mirror, table: str) -> list[str]:
@@ -202,6 +204,56 @@ def test_types_can_be_widened_without_a_rewrite(mirror: Mirror) -> None:
     assert before <= {file.partition("/")[2] for file in DeltaTable(mirror.path("t")).file_uris()}
     assert mirror.verify().equal
     assert fields(mirror, "t") == ["id", "n", "u", "d", "f", "moment"]
+
+
+WIDENED = (
+    "ALTER TABLE w MODIFY id BIGINT, MODIFY d DECIMAL(20,6), MODIFY day DATETIME(3), MODIFY n INT, MODIFY f DOUBLE,"
+    " MODIFY u DECIMAL(24,4)"
+)
+
+
+@on_mysql
+@pytest.mark.parametrize("altered", WAYS, ids=["in process", "by Spark"])
+def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altered: dict[str, int]) -> None:
+    days = [f"'{year}-03-0{number}'" for number, year in enumerate((1000, 1582, 2024, 9999, 2023, 2022), start=1)]
+    rows = ", ".join(f"({n}, {n}{n}.5, {day}, -{n}, {n}.1, {n}, 'v')" for n, day in enumerate(days, start=1))
+    mirror.options = {"type_widening": True, "merge": altered}
+    mirror.execute(
+        "CREATE TABLE w (id SMALLINT, d DECIMAL(6,2), day DATE, n TINYINT, f FLOAT, u INT, v TEXT,"
+        " PRIMARY KEY (day, id, d))",
+        f"INSERT INTO w VALUES {rows}",
+    )
+    mirror.snapshot()
+    before = set(DeltaTable(mirror.path("w")).file_uris())
+    mirror.execute(WIDENED)
+    sync_alone(mirror) if altered["without_spark_mb"] else mirror.sync()
+    assert set(DeltaTable(mirror.path("w")).file_uris()) == before
+    for small, changes in (
+        (0, ["UPDATE w SET v = 'marked' WHERE id = 1", "DELETE FROM w WHERE id = 2"]),
+        (in_process.SMALL, ["UPDATE w SET n = 2147483647, u = 1.25 WHERE id = 3", "UPDATE w SET id = 40 WHERE id = 4"]),
+        (
+            0,
+            [
+                "UPDATE w SET f = 1e300 WHERE id = 40",
+                "INSERT INTO w VALUES (9, 0.123456, '2024-01-01 12:00', 1, 1, 1, '')",
+            ],
+        ),
+    ):
+        mirror.options["merge"] = WAYS[0]
+        mirror.execute(*changes)
+        with mock.patch.object(in_process, "SMALL", small):
+            sync_alone(mirror)
+        assert mirror.verify().equal
+    mirror.execute("ALTER TABLE w RENAME COLUMN n TO m, DROP v, COMMENT 'wide', MODIFY f DOUBLE COMMENT 'c'")
+    sync_alone(mirror)
+    mirror.options["merge"] = WAYS[1]
+    mirror.execute("UPDATE w SET m = 5 WHERE id = 5", "DELETE FROM w WHERE id = 9")
+    mirror.sync()
+    assert mirror.verify().equal
+    mirror.options["merge"] = WAYS[0]
+    mirror.execute("TRUNCATE w", "INSERT INTO w VALUES (1, 1, '2024-01-01', 1, 1, 1)")
+    sync_alone(mirror)
+    assert mirror.verify().equal
 
 
 @on_mysql

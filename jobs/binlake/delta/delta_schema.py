@@ -17,6 +17,9 @@ FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invarian
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"
+WIDENING, WIDENS, TYPE_CHANGES = "typeWidening", "delta.enableTypeWidening", "delta.typeChanges"
+"""Delta's type widening: its feature, the setting that turns it on, and the key of a field's metadata that tells which
+types older data files have."""
 COMMENT = "comment"
 """The key of a field's metadata in which Spark and Delta keep a column's comment; a table's is its description."""
 _TYPES: dict[str, Any] = {

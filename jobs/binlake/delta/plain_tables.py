@@ -28,6 +28,9 @@ from binlake.delta.delta_schema import (
     LOG_CLEANUP,
     MAPPING_MODE,
     MOST_ID,
+    TYPE_CHANGES,
+    WIDENING,
+    WIDENS,
     DeltaSchema,
     type_features,
 )
@@ -75,19 +78,28 @@ def check_store(table_path: str) -> None:
         raise LeftToSpark("two writers can't be kept apart in this store without it")
 
 
-def check_is_plain(log: DeltaTable) -> None:
-    """Raise LeftToSpark where a table has what only Delta's own writer knows how to keep."""
+def check_is_plain(log: DeltaTable, *, widened: bool = False) -> None:
+    """Raise LeftToSpark where a table has what only Delta's own writer knows how to keep. widened: whether data files
+    may have narrower types than the table, by Delta's type widening."""
     protocol, metadata = log.protocol(), log.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
     settings = set(metadata.configuration) - _SETTINGS
+    kept = {COMMENT}
+    if widened:
+        features, settings, kept = features - {WIDENING}, settings - {WIDENS}, kept | {TYPE_CHANGES}
     if features or settings:
         raise LeftToSpark(f"the table has {', '.join(sorted(features | settings))}")
     if metadata.partition_columns:
         raise LeftToSpark("the table has partitions")
     wanted = _METADATA_OF_FIELDS.get(metadata.configuration.get(MAPPING_MODE, "none"))
     for field in fields_of(log):
-        if field["metadata"].keys() - {COMMENT} != wanted or not field["nullable"]:
+        if field["metadata"].keys() - kept != wanted or not field["nullable"]:
             raise LeftToSpark(f"column {field['name']!r} isn't as binlake makes it")
+
+
+def is_widened(log: DeltaTable) -> bool:
+    """Tell whether data files may have narrower types than the table."""
+    return WIDENING in (log.protocol().reader_features or ())
 
 
 def fields_of(log: DeltaTable) -> list[dict[str, Any]]:

@@ -37,6 +37,19 @@ def is_known(before: pa.DataType, after: pa.DataType) -> bool:
     return (before, after) in _PAIRS
 
 
+def widens(before: pa.DataType, after: pa.DataType) -> bool:
+    """Tell whether a table's type may stand for that of its older data files by Delta's type widening."""
+    types = pa.types
+    if types.is_integer(before) and types.is_integer(after):
+        return bool(before.bit_width < after.bit_width)
+    if types.is_decimal(before) and types.is_decimal(after):
+        digits = (kind.precision - kind.scale for kind in (before, after))
+        return bool(before.scale <= after.scale and next(digits) <= next(digits))
+    if types.is_integer(before):
+        return bool(types.is_decimal(after))
+    return (before, after) in ((pa.float32(), pa.float64()), (pa.date32(), pa.timestamp("us")))
+
+
 def cast(values: pa.ChunkedArray, after: pa.DataType) -> pa.ChunkedArray:
     """Return values of a known pair. Raises LeftToSpark where one doesn't fit."""
     try:

@@ -10,8 +10,9 @@ inserts was logged, no file is read.
 
 Rows that foreign keys changed below the log are derived (derived_in_process.py), and merged with those of the log.
 
-Only plain rows and tables are merged here, with or without column mapping. Anything else raises LeftToSpark with the
-reason: constraints, change data feeds, columns beside the server's.
+Only plain rows and tables are merged here, with or without column mapping; the older data files of a table may have
+narrower types, by Delta's type widening. Anything else raises LeftToSpark with the reason: constraints, change data
+feeds, columns beside the server's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
-from binlake.merge import derived_in_process
+from binlake.merge import casts, derived_in_process
 from binlake.merge.newest import PLACE, check_key, newest_rows
 from binlake.merge.rows_without_key import Copies, net_rows
 from binlake.schema.lake_columns import LakeColumn
@@ -63,7 +64,7 @@ class _Look:
 
     stored: the columns' fields in data files, by the lake's names. key: columns by which rows are found, all of them in
     a table without a key. changed: the staged keys, or the rows of which copies go. room: bytes of memory that what is
-    read may take.
+    read may take. is_widened: whether files may have narrower types.
     """
 
     table: LakeLog
@@ -73,6 +74,7 @@ class _Look:
     changed: pa.Table | Copies
     touched: Sequence[DeltaAction]
     room: int
+    is_widened: bool
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,10 @@ def merge(
             raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
         touched = plain_tables.actions_of(log, table.path, list(sizes))
         whole = size <= min(limit, SMALL)
+        is_widened = plain_tables.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
-        look = _Look(table, columns, stored, key, changed, touched, limit * _UNPACKED)
+        look = _Look(table, columns, stored, key, changed, touched, limit * _UNPACKED, is_widened)
         with _memory(staged_bytes + (size if whole else 0)):
             changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
             _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
@@ -162,7 +165,7 @@ def _check_step(step: MergeStep, columns: Sequence[LakeColumn], staged_bytes: in
 
 def _check_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> None:
     """Raise LeftToSpark where the table isn't plain, or has other types than its rows are written with here."""
-    plain_tables.check_is_plain(log)
+    plain_tables.check_is_plain(log, widened=True)
     types = {field["name"]: field["type"] for field in plain_tables.fields_of(log)}
     written = {column.name: delta_type(column) for column in columns}
     others = sorted(name for name in types.keys() | written.keys() if types.get(name) != written.get(name))
@@ -252,10 +255,16 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     for field in wanted:
         if field.name not in rows.column_names:  # written before the column came
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    rows = rows.select([field.name for field in wanted])
-    if rows.schema.types != [field.type for field in wanted]:
+    return pa.table({name: _as_stored(look, rows[look.stored[name].name], look.stored[name].type) for name in names})
+
+
+def _as_stored(look: _Look, values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a data file's values with their table's type. Raises LeftToSpark."""
+    if values.type == kind:
+        return values
+    if not (look.is_widened and casts.widens(values.type, kind)):
         raise LeftToSpark("a data file has other types than its table")
-    return pa.table(dict(zip(names, rows.columns, strict=True)))
+    return casts.cast(values, kind)
 
 
 def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:

@@ -2,16 +2,18 @@
 
 Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. Where
 columns have a constant in old rows, or get a type that Delta writes otherwise, the rows of a small table are written
-anew in the same commit. The commit says what ``lake_table.py`` says with Spark, column mapping and the protocol's
-features included where a table first needs them. It takes the place behind the version that was read, or none.
+anew in the same commit. Under ``type_widening`` a type that becomes wider is metadata, too: data files keep the
+narrower one, of which the column's metadata tell (Delta's protocol, "Type Widening"). The commit says what
+``lake_table.py`` says with Spark, column mapping and the protocol's features included where a table first needs them.
+It takes the place behind the version that was read, or none.
 
 | left to Spark | because |
 |---|---|
 | values of large tables that become others | every row is written anew |
 | a type that becomes another in a way that casts.py doesn't know | only Spark's CAST is proved to be the server's |
 | values that don't fit into a column's new type | Spark refuses them, by name |
-| wider types under ``type_widening`` | Delta's own writer keeps their history |
-| tables with constraints, change data feeds, partitions, widened types … | Delta's own writer knows what they ask |
+| other values in tables that Delta's type widening touched | data files of several types would become one |
+| tables with constraints, change data feeds, partitions … | Delta's own writer knows what they ask |
 | tables of a protocol before table features | Spark upgrades them |
 | stores on which two writers can't be kept apart | no commit there is conditional |
 | all, where ``merge.without_spark_mb`` is 0 | that is how it is asked for |
@@ -36,6 +38,9 @@ from binlake.delta.delta_schema import (
     FIELD_ID,
     MAPPING_MODE,
     MOST_ID,
+    TYPE_CHANGES,
+    WIDENING,
+    WIDENS,
     commented,
     delta_type,
     needs_column_mapping,
@@ -70,14 +75,17 @@ class _Columns:
         ]
         return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(len(fields))})
 
-    def reshaped(self, columns: Sequence[ReshapedColumn]) -> _Columns:
-        """Return the columns after the step. Raises KeyError where an origin isn't there."""
+    def reshaped(self, columns: Sequence[ReshapedColumn], *, widen: bool) -> _Columns:
+        """Return the columns after the step. widen: whether data files keep the types until now. Raises KeyError where
+        an origin isn't there."""
         names = [column.name for column in columns]
         before = self
         if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
             before = self.mapped()
+        if widen:
+            before = _Columns(before.fields, {**before.settings, WIDENS: "true"})
         after = [
-            {**field, "type": delta_type(column.kind)} if column.kind_before != column.kind else field
+            _retyped(field, delta_type(column.kind), widen=widen) if column.kind_before != column.kind else field
             for field, column in zip(reshaped_fields(before.fields, columns), columns, strict=True)
         ]
         return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
@@ -101,6 +109,14 @@ class _Columns:
         return _Columns(numbered, {**self.settings, MOST_ID: str(most)})
 
 
+def _retyped(field: dict[str, Any], kind: Any, *, widen: bool) -> dict[str, Any]:
+    """Return a field with another type. widen: whether its metadata tell of the one until now."""
+    if not widen or field["type"] == kind:
+        return {**field, "type": kind}
+    changes = [*field["metadata"].get(TYPE_CHANGES, ()), {"fromType": field["type"], "toType": kind}]
+    return {**field, "type": kind, "metadata": {**field["metadata"], TYPE_CHANGES: changes}}
+
+
 def reshape(
     table: LakeLog, columns: Sequence[ReshapedColumn], config: PipelineConfig, *, version: int, note: dict[str, Any]
 ) -> None:
@@ -113,15 +129,14 @@ def reshape(
     written = [column for column in columns if column.is_written]
     if others := [column.name for column in written if not is_filled(column)]:
         raise LeftToSpark(f"all rows get other values in {', '.join(others)}")
-    if written and config.type_widening and all(widens(column) for column in written):
-        raise LeftToSpark("Delta's type widening is asked for")
+    widen = bool(written) and config.type_widening and all(widens(column) for column in written)
     log = table.log()
     if (table.transaction_version(log) or -1) >= version:
         return
-    check(log, table.path, config)
-    actions, fields = reshaping(log, table.path, columns)
+    check(log, table.path, config, widened=widen or not written)
+    actions, fields = reshaping(log, table.path, columns, widen=widen)
     operation = "Manual Update"
-    if written:
+    if written and not widen:
         room = config.merge.without_spark_bytes
         try:
             rewritten = filled(table.path, log, fields, columns, room)
@@ -134,11 +149,12 @@ def reshape(
 
 
 def reshaping(
-    log: DeltaTable, path: str, columns: Sequence[ReshapedColumn]
+    log: DeltaTable, path: str, columns: Sequence[ReshapedColumn], *, widen: bool = False
 ) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
-    """Return the actions that make a table's columns ``columns``, and Delta's fields then. Raises LakeTableChanged."""
+    """Return the actions that make a table's columns ``columns``, and Delta's fields then. widen: whether data files
+    keep the types until now. Raises LakeTableChanged."""
     try:
-        after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns)
+        after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns, widen=widen)
     except KeyError as error:
         raise LakeTableChanged(
             f"{path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
@@ -174,7 +190,7 @@ def describe(
     after = _Columns(commented(fields, schema.lake_comments), settings)
     if after.fields == fields and (log.metadata().description or "") == schema.comment:
         return
-    check(log, table.path, config)
+    check(log, table.path, config, widened=True)
     own = OwnCommit("Manual Update", version, note, {}, {})
     plain_tables.commit(table, log, own, [_metadata(log, after, schema.comment)])
 
@@ -184,21 +200,23 @@ def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict
     log = table.log()
     if (table.transaction_version(log) or -1) >= version:
         return
-    check(log, table.path, config)
+    check(log, table.path, config, widened=True)
     paths = pa.table(log.get_add_actions())["path"].to_pylist()
     gone = plain_tables.actions_of(log, table.path, paths)
     own_commit = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
     plain_tables.commit(table, log, own_commit, [plain_tables.removed(add) for add in gone])
 
 
-def check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
-    """Raise LeftToSpark where this process doesn't change the table's metadata."""
+def check(log: DeltaTable, path: str, config: PipelineConfig, *, widened: bool = False) -> None:
+    """Raise LeftToSpark where this process doesn't change the table's metadata. widened: see
+    plain_tables.check_is_plain."""
     plain_tables.check_is_wanted(path, config)
     plain_tables.check_names_features(log)
-    plain_tables.check_is_plain(log)
+    plain_tables.check_is_plain(log, widened=widened)
 
 
 def _features(after: _Columns) -> list[str]:
     """Return the features of Delta's protocol that the columns ask for."""
     asked = ["columnMapping"] if after.are_mapped else []
+    asked += [WIDENING] if WIDENS in after.settings else []
     return asked + type_features(after.fields)
