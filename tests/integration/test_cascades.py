@@ -280,8 +280,8 @@ ODD_KEYS = (
     "CREATE TABLE naming (id INT PRIMARY KEY, n UUID, z DOUBLE,"
     " FOREIGN KEY (n) REFERENCES named (id) ON DELETE CASCADE ON UPDATE CASCADE)",
     "CREATE TABLE bytes (id BINARY(4) PRIMARY KEY)",
-    "CREATE TABLE held (id VARCHAR(9) PRIMARY KEY, b BINARY(4),"
-    " FOREIGN KEY (b) REFERENCES bytes (id) ON DELETE SET NULL ON UPDATE CASCADE)",
+    "CREATE TABLE held (id VARCHAR(9) PRIMARY KEY, `b c` BINARY(4),"
+    " FOREIGN KEY (`b c`) REFERENCES bytes (id) ON DELETE SET NULL ON UPDATE CASCADE)",
     "INSERT INTO twice VALUES (1, NULL, NULL), (2, 1, 1), (3, 1, 2), (4, 2, 1)",
     f"INSERT INTO named VALUES ({ONE}), ({TWO})",
     f"INSERT INTO naming VALUES (1, {ONE}, -0e0), (2, {TWO}, -0e0), (3, NULL, 1)",
@@ -312,7 +312,19 @@ def test_prepared_transactions_act_where_they_end(deriving: Mirror) -> None:
     deriving.options["merge"] = WAYS[0]
     deriving.execute(*PAIR)
     deriving.snapshot()
-    deriving.execute("XA START 'x'", "DELETE FROM up WHERE id = 1", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    deriving.execute(
+        "XA START 'x'",
+        "DELETE FROM up WHERE id = 1",
+        "INSERT INTO up VALUES (5, 'five', 5), (6, 'six', 6)",
+        "INSERT INTO down VALUES (50, 5), (51, 5), (60, 3)",
+        "UPDATE down SET up = 3 WHERE id = 50",
+        "DELETE FROM up WHERE id = 5",
+        "UPDATE down SET up = 6 WHERE id = 60",
+        "DELETE FROM up WHERE id = 6",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+        "XA COMMIT 'x'",
+    )
     deriving.execute("INSERT INTO up VALUES (1, 'new', 1)", "INSERT INTO down VALUES (10, 1), (12, 1)")
     deriving.execute(
         "XA START 'y'", "UPDATE down SET up = 2 WHERE id = 10", "DELETE FROM up WHERE id = 1", "XA END 'y'"

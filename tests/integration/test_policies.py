@@ -16,7 +16,7 @@ from binlake.errors import TableError
 from binlake.merge import in_process
 from binlake.metadata import history
 from binlake.schema.table import TableName
-from mirror import WAYS, Mirror, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 
 
 def fields(mirror: Mirror, table: str) -> list[str]:
@@ -213,7 +213,7 @@ WIDENED = (
 
 
 @on_mysql
-@pytest.mark.parametrize("altered", WAYS, ids=["in process", "by Spark"])
+@pytest.mark.parametrize("altered", [WAYS[0], *in_the_soak(WAYS[1])], ids=["in process", "by Spark"])
 def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altered: dict[str, int]) -> None:
     days = [f"'{year}-03-0{number}'" for number, year in enumerate((1000, 1582, 2024, 9999, 2023, 2022), start=1)]
     rows = ", ".join(f"({n}, {n}{n}.5, {day}, -{n}, {n}.1, {n}, 'v')" for n, day in enumerate(days, start=1))
@@ -243,7 +243,7 @@ def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altere
         mirror.execute(*changes)
         with mock.patch.object(in_process, "SMALL", small):
             sync_alone(mirror)
-        assert mirror.verify().equal
+    assert mirror.verify().equal
     mirror.execute("ALTER TABLE w RENAME COLUMN n TO m, DROP v, COMMENT 'wide', MODIFY f DOUBLE COMMENT 'c'")
     sync_alone(mirror)
     mirror.options["merge"] = WAYS[1]
@@ -251,9 +251,9 @@ def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altere
     mirror.sync()
     assert mirror.verify().equal
     mirror.options["merge"] = WAYS[0]
-    mirror.execute("TRUNCATE w", "INSERT INTO w VALUES (1, 1, '2024-01-01', 1, 1, 1)")
+    mirror.execute("TRUNCATE w")
     sync_alone(mirror)
-    assert mirror.verify().equal
+    assert not DeltaTable(mirror.path("w")).file_uris()
 
 
 @on_mysql
