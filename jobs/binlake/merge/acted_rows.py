@@ -106,10 +106,7 @@ def changes_of(
 ) -> tuple[list[RowChange], list[ParentEvent]]:
     """Return what became of the rows, at most once for each place, and the events that these changes were for the
     table itself. keys: by the numbers of the events. Raises UnfollowedStatement."""
-    play = _Play(name, keys)
-    for stretch in stretches:
-        play.add(stretch)
-    return play.run(events)
+    return _Play(name, stretches, keys).run(events)
 
 
 @dataclass
@@ -122,9 +119,7 @@ class _Row:
     by: set[int] = field(default_factory=set)
 
     def meets(self, event: ParentEvent) -> bool:
-        """Tell whether the row is there at an event, and its foreign key hasn't acted at that place."""
-        if not self.stretch.since < event.at < self.stretch.upto:
-            return False
+        """Tell whether the row is there at an event of its time, and its foreign key hasn't acted at that place."""
         if not self.changes:
             return True
         last = self.changes[-1]
@@ -142,20 +137,24 @@ class _Row:
 
 
 class _Play:
-    def __init__(self, name: TableName, keys: Sequence[ActingKey]) -> None:
+    """Rows and what becomes of them. A row is looked at by the events of its own time alone: it comes when an event
+    behind its beginning is due, and goes when it is met behind its end."""
+
+    def __init__(self, name: TableName, stretches: Iterable[RowStretch], keys: Sequence[ActingKey]) -> None:
         self._name = name
         self._keys = keys
-        self._rows: list[_Row] = []
+        self._rows = [_Row(stretch, stretch.values) for stretch in stretches]
+        self._coming = sorted(range(len(self._rows)), key=lambda row: self._rows[row].stretch.since, reverse=True)
         self._referring: dict[tuple[int, JoinedValues], dict[int, None]] = defaultdict(dict)
         self._own: list[ParentEvent] = []
-
-    def add(self, stretch: RowStretch) -> None:
-        self._rows.append(_Row(stretch, stretch.values))
-        self._refer(len(self._rows) - 1)
 
     def _refer(self, row: int) -> None:
         for place in self._references(row):
             self._referring[place][row] = None
+
+    def _refer_no_more(self, row: int) -> None:
+        for place in self._references(row):
+            del self._referring[place][row]
 
     def _references(self, row: int) -> Iterator[tuple[int, JoinedValues]]:
         for number, key in enumerate(self._keys):
@@ -168,9 +167,11 @@ class _Play:
         heapq.heapify(waiting)
         count = len(waiting)
         while waiting:
-            _, level, _, event = heapq.heappop(waiting)
+            at, level, _, event = heapq.heappop(waiting)
             if level > DEEPEST:
                 raise deeper_than_known(self._name)
+            while self._coming and self._rows[self._coming[-1]].stretch.since < at:
+                self._refer(self._coming.pop())
             for own in self._act(event):
                 heapq.heappush(waiting, (own.at, level + 1, count, own))
                 count += 1
@@ -181,10 +182,12 @@ class _Play:
         caused: list[ParentEvent] = []
         for number in list(self._referring.get((event.number, event.old), ())):
             row = self._rows[number]
+            if row.stretch.upto <= event.at:
+                self._refer_no_more(number)
+                continue
             if not row.meets(event):
                 continue
-            for place in self._references(number):
-                del self._referring[place][number]
+            self._refer_no_more(number)
             before = row.values
             after, gone = self._keys[event.number].after(before, event)
             row.change(number, event, after, gone)
