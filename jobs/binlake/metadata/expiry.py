@@ -68,7 +68,7 @@ def retention(current: Mapping[str, str], *, history_hours: float, log_hours: fl
 
 def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[MetadataUpkeep]:
     """Expire rows of the metadata tables, and keep their files few. Raises LakeError, LeaseHeld."""
-    expired = _expire(metadata, promised)
+    expired = expire(metadata, promised)
     there = [name for name in SCHEMAS if opened_tables.is_table(metadata.location(name))]
     done: list[MetadataUpkeep] = []
     for name in there:
@@ -77,8 +77,9 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
     return done
 
 
-def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
-    """Remove expired rows, and return their number by table."""
+def expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
+    """Remove expired rows of the metadata tables, and return their number by table. The caller holds the lease while no
+    batch is open. Raises LakeError, LeaseHeld."""
     old, old_quarantine = now_us() - int(promised.runs_days * DAY_US), now_us() - int(promised.quarantine_days * DAY_US)
     marks = metadata.read("watermarks")
     stands_still = [row for row in marks if row["status"] not in ("following", "excluded", "dropped")]

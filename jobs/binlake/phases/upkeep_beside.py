@@ -1,7 +1,7 @@
 """The tables' upkeep beside batches of seconds: in a thread, once an hour, without Spark.
 
-It takes the lease between two batches, for moments: to look, to let go of batches, to note what goes. It lists and
-deletes files while batches go on.
+It takes the lease between two batches, for moments: to look, to let go of batches, to note what goes, to remove rows of
+metadata that are older than promised. It lists and deletes files while batches go on.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class UpkeepBeside:
 
     def _keep(self, config: PipelineConfig) -> None:
         from binlake.maintain.table_upkeep import TablesUpkeep
+        from binlake.metadata import expiry
 
         quiet = Report(quiet=True)
         upkeep = TablesUpkeep(
@@ -61,6 +62,7 @@ class UpkeepBeside:
             upkeep.tables(None)
             with upkeep.held() as held:
                 upkeep.note_sizes(held)
+                expiry.expire(held.metadata, config.maintain)  # nobody needs to run maintain besides
         except _Ended:
             return
         except BinlakeError as error:

@@ -131,6 +131,21 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
     assert watermark["delta_version"] == DeltaTable(path).version() == 8
 
 
+def test_upkeep_beside_batches_lets_go_of_metadata_that_are_older_than_promised(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
+    metadata, now = metadata_of(config), time.time_ns() // 1_000
+    for batch, days in ((1, 100), (2, 80), (3, 1)):
+        at_us = now - days * 24 * HOUR * 1_000_000
+        metadata.append("batches", [{"batch": batch, "state": "recorded", "updated_us": at_us}])
+    upkeep = UpkeepBeside(Report(io.StringIO()))
+    upkeep.begin(config, None)
+    assert upkeep._thread is not None
+    upkeep._thread.join()
+    assert sorted(row["batch"] for row in metadata.read("batches", ["batch"])) == [2, 3]
+
+
 def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = metadata_of(config)
     of_batch = {"batch": 1, "kind": "batch", "at_us": 1, "began_us": 1, "committed_us": 1}
