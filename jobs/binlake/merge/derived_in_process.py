@@ -244,20 +244,29 @@ class _Table:
             self.config.merge.without_spark_bytes, self.most,
         )  # fmt: skip
 
+    @cached_property
+    def _logged(self) -> tuple[pa.Table, pa.Table, NDArray[np.int64]]:
+        """What the log says: the images that came, the keys of these and behind them of those that went, and the
+        numbers of both. It stays the same however often the rows are played."""
+        assert self.mutations is not None
+        key = self.step.schema.key
+        is_delete = pc.equal(self.mutations["op"], DELETE)
+        came = np.flatnonzero(pc.invert(is_delete).to_numpy())
+        went = np.flatnonzero(pc.or_(is_delete, moved(self.step.schema, self.mutations)).to_numpy())
+        rows = self._logged_images(self.mutations.take(pa.array(came)), "after")
+        gone = self._logged_images(self.mutations.take(pa.array(went)), "before", key)
+        keys = pa.concat_tables([rows.select(key), gone.select(key)])
+        return rows, keys, np.concatenate([2 * came + 1, 2 * went])
+
     def _images(self, of_lake: pa.Table) -> _Images:
         """Return the images of these rows of the lake and of the log's."""
-        key = self.step.schema.key
-        rows, numbers, keys = [of_lake], [np.full(of_lake.num_rows, _FIRST)], [of_lake.select(key)]
+        rows, numbers = [of_lake], [np.full(of_lake.num_rows, _FIRST)]
+        keys = [of_lake.select(self.step.schema.key)]
         if self.mutations is not None:
-            is_delete = pc.equal(self.mutations["op"], DELETE)
-            came = np.flatnonzero(pc.invert(is_delete).to_numpy())
-            went = np.flatnonzero(pc.or_(is_delete, moved(self.step.schema, self.mutations)).to_numpy())
-            rows.append(self._logged_images(self.mutations.take(pa.array(came)), "after"))
-            keys += [
-                rows[-1].select(key),
-                self._logged_images(self.mutations.take(pa.array(went)), "before", key).select(key),
-            ]
-            numbers += [2 * came + 1, 2 * went]
+            came, changed, places = self._logged
+            rows.append(came)
+            keys.append(changed)
+            numbers.append(places)
         every, all_keys = np.concatenate(numbers).astype(np.int64), pa.concat_tables(keys)
         of_key, by_key = _numbered_keys(all_keys)
         ends = np.full(len(every), _LAST)
