@@ -38,10 +38,11 @@ lint: ## ruff, its formatter, mypy, and which folder may import which
 	.venv/bin/mypy docker/local tests/support tests/unit
 	$(PYTHON) -m pytest -q $(ROOMS)
 
-bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows, and the page
-	@$(SETUP)
+bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows, TPC-H's tables, and the page
+	@$(SETUP) bench
 	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
+	$(PYTHON) docker/local/bench_tpch.py
 	$(PYTHON) docker/local/bench_many_tables.py
 	$(PYTHON) docker/local/bench_follow.py
 	$(PYTHON) docker/local/bench_feeds.py
@@ -79,12 +80,14 @@ images: ## each step of docker/Dockerfile in a fresh root, each service's health
 	@$(SETUP) python
 	$(PYTHON) tests/soak/images.py
 
-lock: ## docker/requirements.lock anew from pyproject.toml, and the tests' chDB
+lock: ## docker/requirements.lock anew from pyproject.toml, the tests' chDB, and what makes TPC-H's rows
 	@$(SETUP) python
 	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
 	echo chdb-core==26.9.0 | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/chdb.lock
+	echo duckdb-extension-tpch==1.5.5 | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/tpch.lock
 
 clean: ## removes .venv, .binlake (with the demo's lake) and all caches
 	rm -rf .venv .binlake .pytest_cache .mypy_cache .ruff_cache .hypothesis lake metastore_db spark-warehouse

@@ -4,6 +4,7 @@
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
 #   setup.sh tests      these, MariaDB 11.8 and the releases that SERVERS names, the servers' own test suites, servers of
 #                       S3 and Azure Blobs, ClickHouse's engine, and a browser
+#   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -264,6 +265,22 @@ setup_chdb() { # ClickHouse in a process: the tests read tables by it
   mv $STATE/chdb.partial $STATE/chdb
 }
 
+# -- tpch ------------------------------------------------------------------------------------------
+
+setup_tpch() { # DuckDB's generator of TPC-H's rows, for a bench
+  local uv
+  if [ -d $STATE/tpch ]; then
+    say tpch "TPC-H's rows by DuckDB's extension in $STATE/tpch"
+    return
+  fi
+  say tpch "bringing DuckDB's generator of TPC-H's rows into $STATE/tpch (17 MB)"
+  uv=$(find_uv)
+  rm -rf $STATE/tpch.partial
+  "$uv" pip install -q --python $VENV/bin/python --target $STATE/tpch.partial --no-deps --require-hashes \
+    -r docker/local/tpch.lock || fail tpch "it can't be had, see above"
+  mv $STATE/tpch.partial $STATE/tpch
+}
+
 # -- browser ---------------------------------------------------------------------------------------
 
 setup_browser() { # the tests of Airflow's UI drive it
@@ -314,11 +331,12 @@ flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
 [ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser kafka
+[ "$*" != bench ] || set -- python java mariadb mysql tools engine tpch
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | browser | kafka) "setup_$step" ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | kafka) "setup_$step" ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
