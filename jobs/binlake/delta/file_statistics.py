@@ -57,14 +57,31 @@ class Statistics:
                 "numRecords": str(self._rows),
                 "minValues": _object(lowest),
                 "maxValues": _object({name: bound for name, bound in highest.items() if bound is not None}),
-                "nullCount": json.dumps(self._nulls),
+                "nullCount": _json(self._nulls),
             }
         )
 
 
+def without_tight_bounds(text: str) -> str:
+    """Return the statistics of a file that gets a deletion vector: the bounds still hold, but needn't be those of a row
+    that is there."""
+    return _json({**json.loads(text, parse_float=Decimal), "tightBounds": False})
+
+
+def _json(value: Any) -> str:
+    """Return JSON, where no float stands for a decimal.
+
+    Characters beyond ASCII stand for themselves: deltalake reads the escapes of those from U+20000 on as others, whose
+    bounds would hide rows. arrow-json puts the halves of a surrogate pair together by OR where they must be added.
+    """
+    if isinstance(value, Mapping):
+        return _object({name: _json(member) for name, member in value.items()})
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
 def _object(members: Mapping[str, str]) -> str:
-    """Return a JSON object of members that are JSON already, as no float may stand for a decimal."""
-    return "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in members.items()) + "}"
+    """Return a JSON object of members that are JSON already."""
+    return "{" + ", ".join(f"{_json(name)}: {value}" for name, value in members.items()) + "}"
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -79,7 +96,7 @@ def _is_bounded(kind: pa.DataType) -> bool:
 def _lower_bound(bound: Any) -> str:
     """Return a lower bound as JSON: times are cut to milliseconds, texts to their first characters."""
     if isinstance(bound, str):
-        return json.dumps(bound[:_CHARACTERS])
+        return _json(bound[:_CHARACTERS])
     if isinstance(bound, datetime):
         cut = bound.replace(tzinfo=None).isoformat(timespec="milliseconds")
         return json.dumps(cut + ("Z" if bound.tzinfo else ""))
@@ -91,7 +108,7 @@ def _lower_bound(bound: Any) -> str:
 def _upper_bound(bound: Any) -> str | None:
     """Return an upper bound as JSON, which is above what was cut off; None where there is none."""
     if isinstance(bound, str) and len(bound) > _CHARACTERS:
-        return None if bound[_CHARACTERS] == _HIGHEST else json.dumps(bound[:_CHARACTERS] + _HIGHEST)
+        return None if bound[_CHARACTERS] == _HIGHEST else _json(bound[:_CHARACTERS] + _HIGHEST)
     if isinstance(bound, datetime) and bound.microsecond % 1000:
         return None if datetime.max - bound.replace(tzinfo=None) < _MILLISECOND else _lower_bound(bound + _MILLISECOND)
     return _lower_bound(bound)

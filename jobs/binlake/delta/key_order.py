@@ -7,7 +7,7 @@
 | DECIMAL                          | units of its last digit: int64, or int beyond 18 digits | see ``_not_rounded`` |
 | DATE                            | days since 1970, int64                | exact |
 | TIMESTAMP, TIMESTAMP_NTZ        | microseconds since 1970, int64        | cut to milliseconds |
-| STRING                          | str, whose order is that of its bytes in UTF-8 | cut, the greatest rounded up |
+| STRING                          | str, whose order is that of its bytes in UTF-8 | cut, see ``_not_misread`` |
 
 Delta has no statistics of BINARY and BOOLEAN; floats are equal beyond their bytes.
 """
@@ -40,6 +40,7 @@ _IN_A_WORD = 18
 """Digits that 64 bits hold."""
 
 _DIGITS = Context(prec=38)
+_LOST = 1 << 16
 
 Values = NDArray[Any]
 
@@ -109,7 +110,7 @@ def order_of(column: Column) -> KeyOrder | None:
     if pa.types.is_timestamp(arrow):
         return _of_numbers(arrow, np.int64, _cast(pa.int64()), _not_cut)
     if pa.types.is_string(arrow):
-        return KeyOrder(arrow, object, "", _Highest(), _objects, _exact, RENDERERS.get(column.type))
+        return KeyOrder(arrow, object, "", _Highest(), _objects, _not_misread, RENDERERS.get(column.type))
     if not pa.types.is_decimal(arrow):
         return None
     bound = _not_rounded(arrow.scale)
@@ -176,6 +177,14 @@ def _wide(values: pa.Array) -> Values:
 
 def _exact(value: Any, _towards: int) -> Any:
     return value
+
+
+def _not_misread(text: str, towards: int) -> str:
+    """Return a bound that holds whatever deltalake read: characters from U+20000 on that are escaped in JSON lose 2**16
+    there, or keep its bit (surrogate pairs in arrow-json)."""
+    if towards < 0 or text.isascii():
+        return text
+    return "".join(chr(ord(character) + _LOST) if ord(character) & _LOST else character for character in text)
 
 
 def _not_cut(value: int, towards: int) -> int:

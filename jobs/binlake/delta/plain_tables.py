@@ -34,6 +34,7 @@ from binlake.delta.delta_schema import (
     DeltaSchema,
     type_features,
 )
+from binlake.delta.file_statistics import without_tight_bounds
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
@@ -146,8 +147,7 @@ def marked(table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap
     fault("rows marked")
     actions: list[DeltaAction] = []
     for (add, _), vector in zip(files_with_marks, vectors, strict=True):
-        # With a vector beside them the bounds still hold, but needn't be those of a row that is there.
-        stats = json.dumps({**json.loads(add["stats"]), "tightBounds": False})
+        stats = without_tight_bounds(add["stats"])
         file = {**add, "partitionValues": {}, "dataChange": True, "stats": stats, "deletionVector": vector}
         actions.append({"add": file})
     return actions

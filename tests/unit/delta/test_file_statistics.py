@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta.file_statistics import INDEXED, Statistics
+from binlake.delta import delta_actions
+from binlake.delta.file_statistics import INDEXED, Statistics, without_tight_bounds
+from binlake.delta.plain_files import added_file
 
 DIGITS = Context(prec=38)
 
@@ -93,3 +97,23 @@ def test_beyond_the_indexed_columns_whole_numbers_alone_are_told() -> None:
     statistics = Statistics()
     statistics.add(pa.record_batch(columns, names=[f"c{number}" for number in range(len(columns))]))
     assert sorted(json.loads(statistics.text())["minValues"]) == sorted([*(f"c{n}" for n in range(INDEXED)), "c33"])
+
+
+def test_loose_bounds_have_all_digits_and_characters() -> None:
+    price, name = Decimal("12345678901234567890.1234567891"), "\U00020000"
+    statistics = Statistics()
+    statistics.add(pa.record_batch([pa.array([price], pa.decimal128(38, 10)), pa.array([name])], names=["p", "n"]))
+    loose = json.loads(without_tight_bounds(statistics.text()), parse_float=Decimal)
+    assert loose == {**json.loads(statistics.text(), parse_float=Decimal), "tightBounds": False}
+    assert loose["maxValues"] == {"p": price, "n": name}
+
+
+def test_texts_are_what_deltalake_reads(tmp_path: Path) -> None:
+    names = ["\U0001f600", "\U00020000", "\U0010ffff", 'quoted "\\', "x" * 33]
+    for name in names:
+        rows = pa.table({"n": [name]})
+        path = str(tmp_path / str(names.index(name)))
+        write_deltalake(path, rows.slice(0, 0))
+        delta_actions.commit(DeltaTable(path), path, [{"add": added_file(path, rows)}])
+        (add,) = pa.table(DeltaTable(path).get_add_actions()).to_pylist()
+        assert (add["min"]["n"], add["max"]["n"]) == (name[:32], name if len(name) < 33 else name[:32] + "\U0010ffff")

@@ -1,0 +1,18 @@
+CREATE TABLE a (k VARCHAR(40) PRIMARY KEY, v INT) CHARACTER SET utf8mb4;
+INSERT INTO a VALUES ('𠀀', 1), ('😀', 1), (CONCAT(REPEAT('x', 32), '𠀀'), 1);
+CREATE TABLE b LIKE a;
+INSERT INTO b VALUES ('𠀀', 1);
+CREATE TABLE c LIKE a;
+INSERT INTO c VALUES (CONCAT(REPEAT('x', 32), '𠀀'), 1);
+CREATE TABLE d LIKE a;
+-- snapshot
+INSERT INTO d VALUES ('𠀀', 1);
+-- run
+UPDATE a SET v = 2;
+UPDATE b SET v = 2;
+DELETE FROM c;
+UPDATE d SET v = 2;
+-- run
+UPDATE a SET v = 3;
+UPDATE b SET v = 3;
+UPDATE d SET v = 3;
