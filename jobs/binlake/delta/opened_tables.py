@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import sys
 import threading
 import time
 import uuid
@@ -24,7 +23,6 @@ from binlake.storage import files, storage_errors, stores
 _Result = TypeVar("_Result")
 _LENT_TIMES, _KEPT_SECONDS = 100, 60.0
 """How often an open table is lent, as its log in memory grows with each commit, and how long it is kept in between."""
-
 
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json$|checkpoint)")
 
@@ -49,8 +47,6 @@ _MOST_KEPT = 256
 """Tables that are kept open to be read, and to be lent: one takes 0.1 MB, and a megabyte with 1,000 files. Where there
 are more, any of them goes: batches use the same ones in the same order, so that the oldest is needed soonest."""
 _keeping = threading.Lock()
-_ONLY_KEPT = 2
-"""References to a table that nobody else has: in ``_Kept``, and in the question."""
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -83,30 +79,35 @@ def lent(path: str) -> Iterator[DeltaTable]:
 def newest(path: str) -> DeltaTable:
     """Return a table at its newest version, to be read only: others may have the same object.
 
-    One that was opened before is returned again while no commit came. Behind a commit it is brought up to date where
-    nobody else has it, which costs a fifth of opening it. Raises what deltalake raises, and ConfigurationError.
+    One that was opened before is returned again while no commit came, and continued by commits that change rows alone.
+    Raises what deltalake raises, and ConfigurationError.
     """
     if "://" in path:
         return opened(path)
     place = os.getpid(), path
     with _keeping:
         kept = _read_only.get(place)
-        table = kept.table if kept else None
-    if kept and table and _is_fresh(kept) and kept.commit == _newest_commit(path, table):
-        if not _has_next(path, table):
-            return table
-        del table
-        kept = _taken_alone(place, kept)
-    else:
-        kept = None
-    if kept:
-        kept.table.update_incremental()
-    table, times = (kept.table, kept.lent + 1) if kept else (opened(path), 0)
+    table, times = None, 0
+    if kept and _is_current(path, kept):
+        if not _has_next(path, kept.table):
+            return kept.table
+        if kept.lent < _LENT_TIMES:
+            table, times = _continued(path, kept), kept.lent + 1
+    if table is None:
+        table, times = opened(path), 0
     with _keeping:
         _read_only.pop(place, None)
         _read_only[place] = _Kept(table, times, time.monotonic(), _newest_commit(path, table))
         drop_surplus(_read_only, _MOST_KEPT)
     return table
+
+
+def _continued(path: str, kept: _Kept) -> DeltaTable | None:
+    """Return a table with the commits that came; None where it has to be opened anew."""
+    from binlake.delta import continued_table  # imports pyarrow, which a status doesn't need
+
+    table = continued_table.continued(path, kept.table)
+    return table if kept.commit == _newest_commit(path, kept.table) else None
 
 
 def drop_surplus(kept: dict[Any, Any], most: int) -> None:
@@ -115,23 +116,14 @@ def drop_surplus(kept: dict[Any, Any], most: int) -> None:
         del kept[random.choice(tuple(kept))]
 
 
-def _taken_alone(place: tuple[int, str], kept: _Kept) -> _Kept | None:
-    """Take an open table out of those that are kept; return None where somebody else has it, too, or it was brought up
-    to date often: its log in memory grows with each commit."""
-    with _keeping:
-        if _read_only.get(place) is not kept or kept.lent >= _LENT_TIMES:
-            return None
-        if sys.getrefcount(kept.table) > _ONLY_KEPT:
-            return None
-        return _read_only.pop(place)
-
-
 def _has_next(path: str, table: DeltaTable) -> bool:
     return os.path.exists(f"{path}/_delta_log/{table.version() + 1:020}.json")
 
 
-def _is_fresh(kept: _Kept) -> bool:
-    return kept.commit is not None and time.monotonic() - kept.since < _KEPT_SECONDS
+def _is_current(path: str, kept: _Kept) -> bool:
+    """Tell whether a table was used lately, and wasn't removed and made anew since."""
+    is_fresh = kept.commit is not None and time.monotonic() - kept.since < _KEPT_SECONDS
+    return is_fresh and kept.commit == _newest_commit(path, kept.table)
 
 
 def _newest_commit(path: str, table: DeltaTable) -> Commit | None:

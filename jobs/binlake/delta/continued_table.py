@@ -1,0 +1,127 @@
+"""Delta tables that were opened before, continued by the commits behind them.
+
+deltalake takes 3 ms to bring a small table up to date, and a process that follows a source does that to each table
+behind each batch. Most commits only add and remove data files: what they change of the table's state is told here by
+their actions alone. Source: Delta's protocol, "Action Reconciliation" and "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Metadata, Schema
+from deltalake.table import ProtocolVersions
+
+from binlake.delta import delta_actions
+from binlake.delta.delta_actions import DeltaAction
+from binlake.errors import StagingError
+from binlake.storage import stores
+
+_ROWS_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
+"""Actions that leave a table's schema, settings and protocol as they are."""
+_TOLD = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
+"""Columns of deltalake's add actions that are continued here: a table with partitions has more."""
+_STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
+
+
+class ContinuedTable(DeltaTable):
+    """A table at a version, to be read only. Its log is read anew where something else is asked than what is told here.
+
+    base: the table at an older version, of the same schema, settings and protocol. added: deltalake's add actions.
+    """
+
+    def __init__(self, path: str, base: DeltaTable, version: int, added: pa.Table) -> None:
+        self._path, self._base, self._version, self._added = path, base, version, added
+        self._storage_options = stores.storage_options(path)
+
+    @cached_property
+    def _table(self) -> Any:  # type: ignore[override]
+        return DeltaTable(self._path, version=self._version, storage_options=self._storage_options)._table
+
+    def version(self) -> int:
+        return self._version
+
+    def schema(self) -> Schema:
+        return self._base.schema()
+
+    def metadata(self) -> Metadata:
+        return self._base.metadata()
+
+    def protocol(self) -> ProtocolVersions:
+        return self._base.protocol()
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        return super().get_add_actions(flatten=True) if flatten else self._added
+
+
+def continued(path: str, table: DeltaTable) -> DeltaTable | None:
+    """Return a table at the newest version of its log; None where deltalake has to read what came, or nothing came."""
+    base, added = table._base if isinstance(table, ContinuedTable) else table, pa.table(table.get_add_actions())
+    if tuple(added.column_names) != _TOLD:
+        return None
+    begun = version = table.version()
+    while os.path.exists(f"{path}/_delta_log/{version + 1:020}.json"):
+        try:
+            actions = list(delta_actions.of_commit(path, version + 1))
+        except (StagingError, OSError, ValueError):
+            return None
+        if not all(map(_is_told, actions)):
+            return None
+        added = _behind(added, actions)
+        version += 1
+    return ContinuedTable(path, base, version, added) if version > begun else None
+
+
+def _is_told(action: DeltaAction) -> bool:
+    """Tell whether an action changes nothing but what is told here. A path that Delta's log encodes isn't."""
+    paths = (action[kind]["path"] for kind in ("add", "remove") if kind in action)
+    return action.keys() <= _ROWS_ALONE and not any("%" in path for path in paths)
+
+
+def _behind(added: pa.Table, actions: Sequence[DeltaAction]) -> pa.Table:
+    """Return the add actions behind a commit. One that gives a file another deletion vector removes and adds it."""
+    gone = [action[kind]["path"] for action in actions for kind in ("add", "remove") if kind in action]
+    if gone:
+        added = added.filter(pc.invert(pc.is_in(added["path"], pa.array(gone, pa.string()))))
+    if came := [_told(action["add"], added.schema) for action in actions if "add" in action]:
+        added = pa.concat_tables([added, pa.Table.from_pylist(came, added.schema)]).combine_chunks()
+    return added
+
+
+def _told(add: DeltaAction, schema: pa.Schema) -> dict[str, Any]:
+    """Return a row of deltalake's add actions. Statistics that can't be told with their column's type are left out."""
+    statistics = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    told: dict[str, Any] = {
+        "path": add["path"],
+        "size_bytes": add["size"],
+        "modification_time": add["modificationTime"],
+        "num_records": statistics.get("numRecords"),
+    }
+    for column, name in _STATISTICS.items():
+        values = statistics.get(name) or {}
+        told[column] = {field.name: _typed(values.get(field.name), field.type) for field in schema.field(column).type}
+    return told
+
+
+def _typed(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of the statistics' JSON as Arrow takes it; None where it can't."""
+    if value is None or (isinstance(value, str) and pa.types.is_string(kind)):
+        return value
+    try:
+        if isinstance(value, str) and pa.types.is_timestamp(kind):
+            value = datetime.fromisoformat(value)
+        elif isinstance(value, str) and pa.types.is_date(kind):
+            value = date.fromisoformat(value)
+        elif isinstance(value, int | Decimal) and pa.types.is_floating(kind):
+            value = float(value)
+        return pa.scalar(value, kind).as_py()
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+        return None
