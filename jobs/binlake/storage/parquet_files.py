@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from binlake.errors import StagingError
 from binlake.storage import files
+from binlake.storage.column_encodings import settings_for
 from binlake.storage.kinds import storage_of
 
 _ROWS = 1 << 20
@@ -21,9 +21,6 @@ _COMBINED = 16 << 20
 """Bytes of batches that are put together: many small pieces of memory take half as much again."""
 _ROW_GROUP = 64 << 20
 """Bytes of memory whose rows make a row group."""
-_FEWEST_FOR_DICTIONARY = 10_000
-"""Rows of a data file for which dictionaries are tried: with fewer they take three times as long, and spare nothing."""
-_DATA_FILE: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
 
 
 @contextmanager
@@ -127,10 +124,7 @@ def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None =
     if rows.nbytes > _ROW_GROUP:
         return _write_groups(path, rows)
     sink = pa.BufferOutputStream()
-    chosen: dict[str, Any] = {"use_dictionary": rows.num_rows >= _FEWEST_FOR_DICTIONARY}
-    if repeating is not None:
-        chosen = {"use_dictionary": list(repeating), "write_statistics": False}
-    pq.write_table(rows, sink, **_DATA_FILE, **chosen)
+    pq.write_table(rows, sink, write_statistics=repeating is None, **settings_for(rows, repeating))
     data = sink.getvalue()
     files.write_bytes(path, data)
     return int(data.size)
@@ -150,11 +144,13 @@ def _write_groups(path: str, rows: pa.Table) -> int:
 
 
 class DataFileSink:
-    """A data file of a table, written row group by row group. Raises OSError."""
+    """A data file of a table, written row group by row group, of which the first tells how it is encoded. Raises
+    OSError."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._stream = storage_of(path).open_new(path)
-        self._writer = pq.ParquetWriter(self._stream, schema, **_DATA_FILE)
+        self._schema = schema
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._size = 0
@@ -166,16 +162,19 @@ class DataFileSink:
             self._flush()
 
     def _flush(self) -> None:
-        if self._waiting:
-            rows = pa.Table.from_batches(self._waiting)
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._stream, self._schema, **settings_for(rows))
+        if rows.num_rows:
             self._writer.write_table(rows, row_group_size=rows.num_rows)
-            self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> int:
         """Finish the file and return its bytes; a second call does nothing else."""
         if not self._stream.closed:
             try:
                 self._flush()
+                assert self._writer is not None
                 self._writer.close()
                 self._size = self._stream.tell()
             finally:
@@ -185,5 +184,6 @@ class DataFileSink:
     def abandon(self) -> None:
         """Close the file, which isn't complete."""
         if not self._stream.closed:
-            self._writer.is_open = False  # else it writes its end when it is collected
+            if self._writer is not None:
+                self._writer.is_open = False  # else it writes its end when it is collected
             self._stream.close()
