@@ -52,6 +52,7 @@ from binlake.merge.epoch import merge_epoch
 from binlake.merge.own_values import Written, WrittenInSql, own_in_sql
 from binlake.merge.position_texts import mutation_text
 from binlake.merge.reshape import lake_columns_after
+from binlake.merge.shared_reads import SharedReads
 from binlake.merge.table_progress import TableProgress
 from binlake.metadata.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
@@ -236,6 +237,16 @@ def _with_beside(grouped: list[list[TableSteps]], beside: Sequence[BesideSteps])
     return [*members, *(_Members([], [table]) for table in by_name.values())]
 
 
+def _reading(config: PipelineConfig, members: _Members) -> Iterator[MergeStep]:
+    """Yield a step for each time that its staged files are to be read: for a mirror, and for each mode beside it."""
+    for table in members.tables:
+        merges = (step for step in table.steps if isinstance(step, MergeStep))
+        yield from (step for step in merges if not (step.parents or step.schema.without_rows))
+    for beside in members.beside:
+        for _ in config.beside(beside.name):
+            yield from (step.merge for step in beside.steps if isinstance(step, RowsBeside))
+
+
 def _files_beside(step: BesideStep) -> tuple[StagedFile, ...]:
     return step.merge.staged if isinstance(step, RowsBeside) else ()
 
@@ -267,10 +278,14 @@ class _Group:
         self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
         self._own: SparkSession | None = None
+        self._reads = SharedReads(_reading(config, members))
         self._beside = [
-            BesideWork(config, batch, position, table, partial(self._session_beside, table.name), lost, self._mirror)
+            BesideWork(
+                config, batch, position, table, partial(self._session_beside, table.name), lost, self._mirror,
+                self._reads,
+            )
             for table in members.beside
-        ]
+        ]  # fmt: skip
 
     def _session(self, progress: TableProgress, step: Step, why: str) -> SparkSession:
         """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table."""
@@ -406,7 +421,10 @@ class _Group:
                     _writable(progress.at(old)).leave(spark(str(left)), version, note)
             case MergeStep():
                 self._refuse_lost(progress.life, step)
-                merge_epoch(spark, progress.target, progress.life, step, self._config, version=version, note=note)
+                merge_epoch(
+                    spark, progress.target, progress.life, step, self._config,
+                    version=version, note=note, reads=self._reads,
+                )  # fmt: skip
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:

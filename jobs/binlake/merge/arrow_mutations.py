@@ -16,6 +16,7 @@ from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import of_current_rows
 from binlake.delta.key_ranges import image_column
 from binlake.errors import LeftToSpark
+from binlake.merge.shared_reads import SMALL, SharedReads
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.render import vectors, vectors_in_bytes
 from binlake.schema.table import TableSchema
@@ -26,44 +27,53 @@ COMMIT = ("committed_us", "gtid")
 IMAGES = ("op", "before", "after")
 HELD = "held "
 """Column with the offset at which a row of an XA transaction was logged; 0 for other rows. A name of binlake's own."""
-_SMALL = 8_000_000
-"""Bytes of staged files that are read at once: of more, the order is read first, and then a part at a time."""
 
 
-def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+def ordered_mutations(
+    life: Life, step: MergeStep, invalid: InvalidValues, most: int, reads: SharedReads | None = None
+) -> pa.Table:
     """Return the epoch's mutations after the snapshot: IMAGES, SEQUENCE, COMMIT and HELD.
 
     Rows of an XA transaction have the place and commit of its outcome, and are numbered there. Rows that were rolled
-    back are left out. Of a system-versioned table there is what became of the current rows. Raises LeftToSpark where
-    the rows take more than ``most`` bytes of memory; StagingError.
+    back are left out. Of a system-versioned table there is what became of the current rows. reads: where others read
+    the same files. Raises LeftToSpark where the rows take more than ``most`` bytes of memory; StagingError.
     """
-    rows = _numbered(placed_mutations(life, step, invalid, most))
+    rows = _numbered(placed_mutations(life, step, invalid, most, reads))
     if step.schema.row_end is None:
         return rows
     return pa.Table.from_batches([of_current_rows(batch, step.schema.row_end) for batch in rows.to_batches()])
 
 
-def placed_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+def placed_mutations(
+    life: Life, step: MergeStep, invalid: InvalidValues, most: int, reads: SharedReads | None = None
+) -> pa.Table:
     """Return what is logged of the same mutations, in their order.
 
     SEQUENCE and HELD compare as the log does, also with those of other tables: rows of XA transactions keep the numbers
     that they have in their events. Raises what ``ordered_mutations`` does.
     """
-    parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, ("xid", *COMMIT))]
-    held = _read(_files_of_xa(step), step, invalid, most, ("xid", *COMMIT))
+    names = ("xid", *COMMIT)
+    parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, names, reads)]
+    held = _read(_files_of_xa(step), step, invalid, most, names, reads)
     parts += [_committed(rows, commit) for file, rows in held for other, commit in step.xa if other.path == file.path]
     rows = _behind(pa.concat_tables(parts, promote_options="default"), life.low.order)
     return _in_order(rows, ("file", "offset", HELD, "row"))
 
 
 def newest_mutations(
-    life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
+    life: Life,
+    step: MergeStep,
+    invalid: InvalidValues,
+    most: int,
+    more: Sequence[str] = (),
+    reads: SharedReads | None = None,
 ) -> pa.Table:
     """Return IMAGES of the same mutations in their order: who committed them, and when, is a third of the bytes of
     short ones. more: of COMMIT and SEQUENCE, what is wanted all the same. Raises what ``ordered_mutations`` does."""
     if _are_moved(step):
-        return ordered_mutations(life, step, invalid, most).select([*IMAGES, *more])
-    parts = [rows for _, rows in _read(step.files, step, invalid, most, [name for name in more if name in COMMIT])]
+        return ordered_mutations(life, step, invalid, most, reads).select([*IMAGES, *more])
+    commit = [name for name in more if name in COMMIT]
+    parts = [rows for _, rows in _read(step.files, step, invalid, most, commit, reads)]
     rows = pa.concat_tables(parts, promote_options="default")
     if _begins_before(step, life):
         rows = _behind(rows, life.low.order)
@@ -71,12 +81,17 @@ def newest_mutations(
 
 
 def newest_in_parts(
-    life: Life, step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str] = ()
+    life: Life,
+    step: MergeStep,
+    invalid: InvalidValues,
+    most: int,
+    more: Sequence[str] = (),
+    reads: SharedReads | None = None,
 ) -> Iterator[pa.Table]:
     """Yield what ``newest_mutations`` returns, of large files some 16 MiB of memory at a time."""
-    small = sum(file.bytes for file in step.files) <= _SMALL
+    small = sum(file.bytes for file in step.files) <= SMALL
     if small or _are_moved(step) or _begins_before(step, life) or not _are_in_order(step.files):
-        yield newest_mutations(life, step, invalid, most, more)
+        yield newest_mutations(life, step, invalid, most, more, reads)
         return
     room = most
     for file in step.files:
@@ -110,13 +125,19 @@ def _files_of_xa(step: MergeStep) -> list[StagedFile]:
 
 
 def _read(
-    files: Sequence[StagedFile], step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str]
+    files: Sequence[StagedFile],
+    step: MergeStep,
+    invalid: InvalidValues,
+    most: int,
+    more: Sequence[str],
+    reads: SharedReads | None,
 ) -> list[tuple[StagedFile, pa.Table]]:
     """Read IMAGES, SEQUENCE and ``more`` of staged files. Raises LeftToSpark."""
     parts: list[tuple[StagedFile, pa.Table]] = []
+    reads = reads or SharedReads()
     for file in files:
         room = most - sum(rows.nbytes for _, rows in parts)
-        rows = parquet_files.read_within(file.path, room, (*IMAGES, *SEQUENCE, *more))
+        rows = reads.read(file, room, (*IMAGES, *SEQUENCE, *more))
         if rows is None:
             raise _too_large(most)
         parts.append((file, _as_staged(rows, file, step, invalid)))

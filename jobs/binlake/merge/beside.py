@@ -23,6 +23,7 @@ from binlake.merge import history_table, log_table
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.conflicts import tried
 from binlake.merge.history_state import is_in_step
+from binlake.merge.shared_reads import SharedReads
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -49,7 +50,7 @@ class BesideWork:
 
     position: the batch's stop. spark: called with a reason. lost: paths of staged files that can't be read. mirror:
     returns the log of a life's mirror as far as the batch has come, or, where that is asked, at its stop; None where
-    the mirror doesn't stand there.
+    the mirror doesn't stand there. reads: of staged files, by the mirrors and by this.
     """
 
     config: PipelineConfig
@@ -59,6 +60,7 @@ class BesideWork:
     spark: Callable[[str], SparkSession]
     lost: frozenset[str]
     mirror: Callable[[Life, bool], LakeLog | None]
+    reads: SharedReads
 
     def do(self, number: int) -> None:
         """Do the step with this number, from 0, in each of the name's tables. Raises BinlakeError."""
@@ -81,7 +83,7 @@ class BesideWork:
             if recorded <= version:
                 self._commit(mode, self.table.steps[number], BesideCommit(
                     log, self.table.name, self.config, self.batch, version, self._note(mode, number), self.spark,
-                    self.lost, self.table.start, self.mirror,
+                    self.lost, self.table.start, self.mirror, self.reads,
                 ))  # fmt: skip
 
     def _commit(self, mode: BesideMode, step: BesideStep, commit: BesideCommit) -> None:

@@ -22,6 +22,7 @@ from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge import reshape_in_process
 from binlake.merge.reshape import ReshapedColumn
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class BesideRows:
 @dataclass(frozen=True)
 class BesideCommit:
     """The commits of one step. version: of the first, of two. start: the place in the log at which the batch begins.
-    spark, lost, mirror: see BesideWork."""
+    spark, lost, mirror, reads: see BesideWork."""
 
     table: LakeLog
     name: TableName
@@ -70,6 +71,7 @@ class BesideCommit:
     lost: frozenset[str]
     start: tuple[int, int]
     mirror: Callable[[Life, bool], LakeLog | None]
+    reads: SharedReads
 
     def reshape(self, columns: Sequence[ReshapedColumn]) -> None:
         """Give the table these columns; no row is written."""

@@ -14,6 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.merge import in_process
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, mirror_columns, side_columns
@@ -91,8 +92,10 @@ def merge_epoch(
     *,
     version: int,
     note: dict[str, Any],
+    reads: SharedReads | None = None,
 ) -> None:
     """Merge one epoch in one commit; repeating it changes nothing. spark: asked where this process can't merge it.
+    reads: where others read the same staged files.
 
     Nothing is committed to a mirror without rows: only its columns follow the log.
     Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
@@ -106,7 +109,7 @@ def merge_epoch(
     columns = mirror_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
     try:
-        in_process.merge(table, life, step, columns, config, version=version, note=note)
+        in_process.merge(table, life, step, columns, config, version=version, note=note, reads=reads)
     except LeftToSpark as left:
         session = spark(str(left))
         from binlake.merge.by_spark import merge_by_spark

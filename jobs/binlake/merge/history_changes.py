@@ -15,6 +15,7 @@ from binlake.merge.arrow_mutations import HELD, SEQUENCE, moved, ordered_mutatio
 from binlake.merge.history_rows import CHANGE_FIELDS, FROM, GONE, TIME, TRANSACTION, VALID_FROM
 from binlake.merge.newest import lake_images
 from binlake.merge.position_texts import mutation_texts
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.virtual import computed_columns
@@ -23,15 +24,22 @@ _NUMBER = "number "
 
 
 def staged_changes(
-    life: Life, step: MergeStep, columns: Sequence[LakeColumn], invalid: InvalidValues, *, by_mutation: bool, most: int
+    life: Life,
+    step: MergeStep,
+    columns: Sequence[LakeColumn],
+    invalid: InvalidValues,
+    reads: SharedReads,
+    *,
+    by_mutation: bool,
+    most: int,
 ) -> pa.Table:
     """Return the changes of rows in the order of the log: the lake's columns, and CHANGE_FIELDS.
 
     An update that changes the key is two changes: the old key's row goes, the new key's comes. by_mutation: each change
-    of a row counts, not the last of a transaction alone. Raises LeftToSpark where the staged rows take more than
-    ``most`` bytes of memory; StagingError.
+    of a row counts, not the last of a transaction alone. reads: where others read the same files. Raises LeftToSpark
+    where the staged rows take more than ``most`` bytes of memory; StagingError.
     """
-    staged = ordered_mutations(life, step, invalid, most)
+    staged = ordered_mutations(life, step, invalid, most, reads)
     number = np.arange(staged.num_rows)
     marks = pa.table(
         {

@@ -119,7 +119,9 @@ def _write_rows(step: RowsBeside, history: HistoryState) -> None:
 
 def _changes(step: RowsBeside, columns: tuple[LakeColumn, ...], history: HistoryState, mark: str) -> pa.Table:
     invalid, by_mutation = history.step.config.invalid, history.mode.per == "mutation"
-    changes = staged_changes(step.life, step.merge, columns, invalid, by_mutation=by_mutation, most=_MOST_BYTES)
+    changes = staged_changes(
+        step.life, step.merge, columns, invalid, history.step.reads, by_mutation=by_mutation, most=_MOST_BYTES
+    )
     if not mark:
         return changes
     positions = pc.binary_join_element_wise(mark, changes[FROM], "")

@@ -41,6 +41,7 @@ from binlake.faults import fault
 from binlake.merge import casts, derived_in_process
 from binlake.merge.newest import PLACE, check_key, newest_rows
 from binlake.merge.rows_without_key import Copies, net_rows
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema.lake_columns import LakeColumn
 from binlake.storage import parquet_files
 
@@ -94,12 +95,13 @@ def merge(
     *,
     version: int,
     note: dict[str, Any],
+    reads: SharedReads | None = None,
 ) -> None:
     """Merge one epoch in one commit; repeating it changes nothing.
 
-    columns: the lake's. Raises LeftToSpark, before anything is changed; CommitFailedError where somebody else committed
-    meanwhile, or where the answer to our own commit got lost: the table's recorded version tells which; LakeError,
-    OSError, ArrowException.
+    columns: the lake's. reads: where others read the same staged files. Raises LeftToSpark, before anything is changed;
+    CommitFailedError where somebody else committed meanwhile, or where the answer to our own commit got lost: the
+    table's recorded version tells which; LakeError, OSError, ArrowException.
     """
     plain_tables.check_is_wanted(table.path, config)
     limit = config.merge.without_spark_bytes
@@ -110,7 +112,7 @@ def merge(
         return
     _check_table(log, columns)
     with _memory(staged_bytes):
-        changed, newest = _changed(life, step, columns, config, version)
+        changed, newest = _changed(life, step, columns, config, version, reads)
         sizes = _touched(log, step, changed)
         if len(sizes) > MOST_FILES:
             raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
@@ -129,15 +131,20 @@ def merge(
 
 
 def _changed(
-    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, version: int
+    life: Life,
+    step: MergeStep,
+    columns: Sequence[LakeColumn],
+    config: PipelineConfig,
+    version: int,
+    reads: SharedReads | None,
 ) -> tuple[pa.Table | Copies, pa.Table]:
     """Return what tells which rows change, and the rows that come."""
     most = config.merge.without_spark_bytes * _UNPACKED
     if step.parents:
         return derived_in_process.newest_rows(life, step, columns, config, most)
     if not step.schema.key:
-        return net_rows(life, step, columns, config, most)
-    return newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, most)
+        return net_rows(life, step, columns, config, most, reads)
+    return newest_rows(life, step, columns, config, version // STEPS_PER_BATCH, most, reads)
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def _image_columns(columns: Sequence[LakeColumn]) -> list[BesideColumn]:
 def _rows(step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit) -> pa.Table:
     """Return a step's mutations as the log has them. Raises LeftToSpark, StagingError."""
     most = 8 * commit.config.merge.without_spark_bytes
-    staged = ordered_mutations(step.life, step.merge, commit.config.invalid, most)
+    staged = ordered_mutations(step.life, step.merge, commit.config.invalid, most, commit.reads)
     names = pa.array([_OPERATIONS.get(number) for number in range(max(_OPERATIONS) + 1)], pa.string())
     places = [staged[name].to_numpy() for name in ("file", "offset", "row")]
     rows = {

@@ -16,6 +16,7 @@ from binlake.errors import LeftToSpark
 from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_in_parts
 from binlake.merge.own_values import Written, with_own
 from binlake.merge.position_texts import mutation_texts
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema import arithmetic
 from binlake.schema.lake_columns import LakeColumn, own_columns
 from binlake.schema.render import RENDERERS
@@ -36,12 +37,18 @@ def check_key(schema: TableSchema, columns: Sequence[LakeColumn]) -> None:
 
 
 def newest_rows(
-    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, batch: int, most: int
+    life: Life,
+    step: MergeStep,
+    columns: Sequence[LakeColumn],
+    config: PipelineConfig,
+    batch: int,
+    most: int,
+    reads: SharedReads | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
 
-    columns: the mirror's. Where deleted rows stay, they stand, too. batch: its number. Raises LeftToSpark where the
-    staged rows take more than ``most`` bytes of memory.
+    columns: the mirror's. Where deleted rows stay, they stand, too. batch: its number. reads: where others read
+    the same files. Raises LeftToSpark where the staged rows take more than ``most`` bytes of memory.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key deletes the old one, and then writes the new one.
@@ -50,7 +57,7 @@ def newest_rows(
     came: list[pa.Table] = []
     left: list[pa.Table] = []
     count = 0
-    for staged in newest_in_parts(life, step, config.invalid, most, more):
+    for staged in newest_in_parts(life, step, config.invalid, most, more, reads):
         numbered = staged.append_column("number", pa.array(np.arange(count, count + staged.num_rows)))
         count += staged.num_rows
         is_delete = pc.equal(staged["op"], DELETE)

@@ -15,6 +15,7 @@ from binlake.binlog.border import DELETE, INSERT
 from binlake.config import PipelineConfig
 from binlake.merge.arrow_mutations import newest_mutations
 from binlake.merge.newest import PLACE, lake_images
+from binlake.merge.shared_reads import SharedReads
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.virtual import computed_columns
 
@@ -22,13 +23,19 @@ _COPIES = "copies "
 
 
 def net_rows(
-    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, most: int
+    life: Life,
+    step: MergeStep,
+    columns: Sequence[LakeColumn],
+    config: PipelineConfig,
+    most: int,
+    reads: SharedReads | None = None,
 ) -> tuple[Copies, pa.Table]:
     """Return the rows that are fewer behind the mutations, and those that come, both as the lake has them.
 
-    Raises what ``newest_mutations`` does.
+    reads: where others read the same files. Raises what ``newest_mutations`` does.
     """
-    staged, computed = newest_mutations(life, step, config.invalid, most), computed_columns(step.schema)
+    staged = newest_mutations(life, step, config.invalid, most, reads=reads)
+    computed = computed_columns(step.schema)
     images = {
         image: lake_images(columns, staged.filter(pc.not_equal(staged["op"], without)), image, computed)
         for image, without in (("after", DELETE), ("before", INSERT))

@@ -21,6 +21,7 @@ from binlake.merge import history_table, log_table
 from binlake.merge.beside import beside_log, outcome_beside
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.history_state import newest_version
+from binlake.merge.shared_reads import SharedReads
 from binlake.metadata import table_versions
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import literal
@@ -105,5 +106,5 @@ class RepairedBeside:
         note = {"binlake": {**origin, "beside": mode, "of": str(self.life.name), "repair": self.repair}}
         return BesideCommit(
             table, self.life.name, self.config, control.batch, max(recorded, overtaking(control.batch)) + 1, note,
-            self.spark, frozenset(), self._place, lambda life, at_stop: None,
+            self.spark, frozenset(), self._place, lambda life, at_stop: None, SharedReads(),
         )  # fmt: skip

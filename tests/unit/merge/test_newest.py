@@ -91,7 +91,7 @@ def walk(chance: random.Random, count: int, key: tuple[str, ...]) -> tuple[list[
 
 def read_a_row_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every staged file for a large one, and read its rows in the smallest parts."""
-    monkeypatch.setattr(arrow_mutations, "_SMALL", 0)
+    monkeypatch.setattr(arrow_mutations, "SMALL", 0)
     monkeypatch.setattr(parquet_files, "_FEW_ROWS", 1)
     monkeypatch.setattr(parquet_files, "_COMBINED", 0)
 
@@ -137,7 +137,7 @@ def test_large_files_that_take_too_much_memory_are_left_to_spark(
 def test_rows_under_new_keys_are_held_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, most: float
 ) -> None:
-    monkeypatch.setattr(arrow_mutations, "_SMALL", small)
+    monkeypatch.setattr(arrow_mutations, "SMALL", small)
     monkeypatch.setattr(parquet_files, "_COMBINED", 1 << 19)
     rows = [{"id": number, "name": "n", "v": "v" * 99} for number in range(50_000)]
     file = staged(tmp_path / "1.parquet", 1, [(INSERT, None, row) for row in rows])
