@@ -30,6 +30,7 @@ _MOST_ROWS, _MOST_OF_ONE, _FEWEST_ROWS = 1 << 17, 1 << 15, 1 << 10
 """The most rows read at a time of all open files, and the most and fewest of one file: few enough that messages are
 made while the processor's cache still has the rows."""
 _AFTER_ALL = 1 << 62
+_END = (_AFTER_ALL, 0, 0)
 
 Sequenced = tuple[int, int, int]
 """A row's place between two statements: event offset, offset of a prepared row in it, row number."""
@@ -89,7 +90,7 @@ class _Source:
     """The rows of one staged file, or of one XA transaction in it, in order; read when they are needed.
 
     commit: the XA transaction's; None for the other rows. first: a lower bound of the rows' sequence. rows, sequence:
-    the portion at hand.
+    the portion at hand. read: how many of the file's rows were read.
     """
 
     file: StagedFile
@@ -101,12 +102,18 @@ class _Source:
     parts: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
     rows: pa.RecordBatch | None = None
     sequence: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    read: int = 0
 
     @property
     def last(self) -> Sequenced:
         """The sequence of the last row at hand."""
         sequence = self.sequence[-1].tolist()
         return sequence[0], sequence[1], sequence[2]
+
+    @property
+    def bound(self) -> Sequenced:
+        """The place up to which no other rows than those at hand can come."""
+        return self.last if self.read < self.file.rows else _END
 
     def open(self, at_once: int, after: Sequenced | None, prepare: Prepare) -> bool:
         check_file(self.file)
@@ -116,6 +123,7 @@ class _Source:
     def advance(self, after: Sequenced | None, prepare: Prepare) -> bool:
         """Read the next portion that has wanted rows after ``after``; return False at the end."""
         for part in self.parts:
+            self.read += part.num_rows
             rows = part.filter(self._belongs(part)) if (self.file.xids or self.file.void or self.commit) else part
             rows = prepare(self.table, rows)
             sequence = self._sequence(rows)
@@ -259,7 +267,8 @@ def _merged(
         if not opened:
             _open_next(waiting, opened, at_once, after, prepare)
             continue
-        bound = min(source.last for source in opened)
+        is_enough = sum(len(source.sequence) for source in opened) >= _MOST_ROWS
+        bound = min(source.last if is_enough else source.bound for source in opened)
         if waiting and waiting[-1].first <= bound:
             _open_next(waiting, opened, at_once, after, prepare)
             continue
