@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,12 @@ from binlake.binlog.transport import padded
 from binlake.kernels import layouts
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableName
+
+
+@lru_cache(maxsize=512)
+def _parsed(body: bytes, mariadb: bool) -> TableMap:
+    """Parse a table map's bytes after the table id: a follower meets the same ones in each batch."""
+    return tablemap.parse(body, 0, mariadb=mariadb)
 
 
 @dataclass
@@ -86,7 +93,7 @@ class KnownTables:
             return KnownTable(key, name)
         excluded = wanted if isinstance(wanted, frozenset) else frozenset()
         try:
-            table = tablemap.parse(body, self._id_size, mariadb=self._mariadb)
+            table = _parsed(body[self._id_size :], self._mariadb)
             decoder = self._decoders.get((table, excluded))
             if decoder is None:
                 decoder = TableDecoder(table, self._invalid, excluded)

@@ -9,7 +9,7 @@ list are never read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,11 +39,11 @@ from binlake.storage import files
 
 OPEN_FILES = 64
 """Staged files that a task keeps open at once; the oldest is closed, and a table's next rows get a new file."""
-_SMALL_SLICE = 4 << 20
-"""Bytes of log below which files are compressed by snappy: small ones, as of a batch of seconds, take zstd twice the
-time to write and to read, by what each column costs it to begin."""
-_SMALL_COMPRESSION: dict[str, Any] = {"compression": "snappy"}
-_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+_SMALL = 1 << 20
+"""Bytes of Arrow in a file's first batch, below which it is written in half the time, and read so: mostly no more
+come."""
+_FORM: Mapping[str, Any] = {"compression": "zstd", "compression_level": 1}
+_SMALL_FORM: Mapping[str, Any] = {"compression": "snappy", "write_statistics": False}
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
@@ -165,11 +165,10 @@ def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
 class SliceWriter:
     """Writer of what one slice's reader yields, below ``folder``. size: of the slice, in bytes of log."""
 
-    def __init__(self, folder: str, number: int, invalid: InvalidValues, size: int = _SMALL_SLICE) -> None:
+    def __init__(self, folder: str, number: int, invalid: InvalidValues) -> None:
         self._folder = folder
         self._number = number
         self._invalid = invalid
-        self._compression = _SMALL_COMPRESSION if size < _SMALL_SLICE else _COMPRESSION
         self._open: dict[Any, _OpenFile] = {}
         self._closed: list[StagedFile] = []
         self._made = 0
@@ -190,12 +189,9 @@ class SliceWriter:
         self._made += 1
         stack = ExitStack()
         sink = stack.enter_context(files.hashing_sink(path))
-        writer = pq.ParquetWriter(
-            sink,
-            staged_schema(mutations.columns, self._invalid),
-            use_dictionary=["gtid", "xid"],
-            **self._compression,
-        )
+        form = _SMALL_FORM if mutations.batch.nbytes < _SMALL else _FORM
+        schema = staged_schema(mutations.columns, self._invalid)
+        writer = pq.ParquetWriter(sink, schema, use_dictionary=["gtid", "xid"], **form)
         return _OpenFile(path, mutations, writer, sink, stack, self._number)
 
     def end_epoch(self) -> None:
@@ -221,7 +217,7 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
     """Write one slice's mutations below ``{folder}/{number}``; return what the manifest says of them."""
     target = f"{folder}/{number:05d}"
     files.make_private_folder(target)
-    writer = SliceWriter(target, number, invalid, part.size)
+    writer = SliceWriter(target, number, invalid)
     statements: list[Statement] = []
     stopped: list[Stopped] = []
     xa: list[XaEvent] = []

@@ -29,10 +29,14 @@ def _as_lake_error(doing: str) -> Iterator[None]:
         raise storage_errors.failed(f"can't {doing}", error) from error
 
 
+_WAITING = 1 << 18
+"""Bytes that are put together: a Parquet file of few rows is written in dozens of small pieces."""
+
+
 class HashingSink:
     """A file that is written and hashed at once, so that it needn't be read again. pyarrow can write through it.
 
-    Raises LakeError where the storage fails.
+    checksum: of a file that is flushed or closed. Raises LakeError where the storage fails.
     """
 
     def __init__(self, sink: Any, path: str) -> None:
@@ -40,24 +44,36 @@ class HashingSink:
         self._path = path
         self.size = 0
         self._digest = hashlib.blake2b(digest_size=16)
+        self._waiting = bytearray()
         self.closed = False
 
     def write(self, data: Any) -> int:
-        size = len(memoryview(data).cast("B"))
-        self._digest.update(data)
+        before = len(self._waiting)
+        self._waiting += data
+        size = len(self._waiting) - before
         self.size += size
-        with _as_lake_error(f"write {self._path}"):
-            self._sink.write(data)
+        if len(self._waiting) >= _WAITING:
+            self._write_waiting()
         return size
 
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, bytearray()
+        self._digest.update(waiting)
+        with _as_lake_error(f"write {self._path}"):
+            self._sink.write(waiting)
+
     def flush(self) -> None:
+        self._write_waiting()
         with _as_lake_error(f"write {self._path}"):
             self._sink.flush()
 
     def close(self) -> None:
         self.closed = True
-        with _as_lake_error(f"write {self._path}"):
-            self._sink.close()
+        try:
+            self._write_waiting()
+        finally:
+            with _as_lake_error(f"write {self._path}"):
+                self._sink.close()
 
     def tell(self) -> int:
         return self.size
