@@ -163,7 +163,7 @@ def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
 
 
 class SliceWriter:
-    """Writer of what one slice's reader yields, below ``folder``. size: of the slice, in bytes of log."""
+    """Writer of what one slice's reader yields, below ``folder``."""
 
     def __init__(self, folder: str, number: int, invalid: InvalidValues) -> None:
         self._folder = folder
