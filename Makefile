@@ -61,7 +61,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	$(PYTHON) tests/soak/backlog.py mysql 5
 	$(PYTHON) tests/soak/many_syncs.py mysql 1000 120 .binlake
 	$(PYTHON) tests/soak/following.py 120
-	$(PYTHON) tests/soak/weeks.py 20000 60
+	$(PYTHON) tests/soak/weeks.py --batches 20000 --minutes 60
 	$(PYTHON) tests/soak/pinned_versions.py mysql 200
 	$(PYTHON) tests/soak/random_history.py mysql 100000
 	$(PYTHON) tests/soak/random_history.py mariadb 20000

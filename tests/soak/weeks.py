@@ -1,18 +1,21 @@
-"""Weeks of following in hours: ``weeks.py [BATCHES] [MINUTES]``.
+"""Weeks of following in hours: ``weeks.py [--batches N] [--minutes N] [--seconds N] [--keep FILE]``.
 
 A source of three tables is followed by ``pipeline.follow``, with a small change behind each batch, and after each batch
-the clock goes on to five seconds behind the one before: 120,000 batches are a week. What happens by the minute, the
+the clock goes on by SECONDS: of five, 120,000 batches are a week; of sixty, 10,080. What happens by the minute, the
 hour or the day happens by that clock: commits grow old, batches are thinned, files that were replaced go. The clock is
-moved for this process and for MySQL by moved_clock.c, which wants a C compiler. Ends after BATCHES, or MINUTES of the
-machine's clock.
+moved for this process and for MySQL by moved_clock.c, which wants a C compiler. Ends after so many batches, or minutes
+of the machine's clock.
 
-Prints, for each stretch of batches, the CPU time of a batch, memory, and what lies in the lake. In the end every table
-equals the server's, a pinned batch can still be read, and nothing has grown but what is promised to stay.
+Prints, for each stretch of batches, the CPU time of a batch, memory, and what lies in the lake, and keeps these figures
+in FILE as JSON, from which docker/local/bench_pictures.py draws. In the end every table equals the server's, a pinned
+batch can still be read, and nothing has grown but what is promised to stay.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import json
 import os
 import random
 import shutil
@@ -21,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,9 +49,8 @@ from binlake.schema.table import TableName  # noqa: E402
 from binlake.source import log as source_log  # noqa: E402
 from servers import Server  # noqa: E402
 
-SECONDS, STRETCH, PACED = 5, 1_000, 50
-"""From one batch to the next by the moved clock; batches of a printed line, and after which minutes and hours are timed
-anew."""
+STRETCH, PACED = 1_000, 50
+"""Batches of a printed line, and after which minutes and hours are timed anew."""
 TABLES, ROWS = ("grows", "changes", "shrinks"), 2_000
 LATE, MOST_MS = 1.3, 50.0
 """What the last fifth of the lines may be of the second one in CPU time and memory; milliseconds in which any table's
@@ -60,6 +62,17 @@ tables: {include: ["weeks.*"]}
 snapshot: {reader: direct}
 lake: {path: LAKE}
 """
+
+
+@dataclass(frozen=True)
+class Course:
+    """How far it goes. seconds: from one batch to the next by the moved clock. minutes: of the machine's clock, at
+    most. keep: the file for the figures."""
+
+    batches: int
+    minutes: float
+    seconds: int
+    keep: Path | None
 
 
 @dataclass(frozen=True)
@@ -87,24 +100,25 @@ class Stand:
 class Clock:
     """The clock that this process and its children have."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: int) -> None:
+        self._step = seconds * 1_000_000_000
         self._move = ctypes.CDLL(os.environ["LD_PRELOAD"]).moved_clock_to
         self._move.restype, self._move.argtypes = ctypes.c_int64, [ctypes.c_int64]
         self._next = time.time_ns()
 
     def go_on(self) -> None:
-        self._next += SECONDS * 1_000_000_000
+        self._next += self._step
         self._move(self._next)
 
 
 class Weeks:
     """Beside the batches: changes rows, moves the clock, looks, and ends it all."""
 
-    def __init__(self, server: Server, config: PipelineConfig, batches: int, minutes: float, ending: Ending) -> None:
-        self._server, self._config, self._most, self._ending = server, config, batches, ending
-        self._ends = time.monotonic() + minutes * 60
+    def __init__(self, server: Server, config: PipelineConfig, course: Course, ending: Ending) -> None:
+        self._server, self._config, self._course, self._ending = server, config, course, ending
+        self._ends = time.monotonic() + course.minutes * 60
         self._metadata = pipeline.metadata_of(config)
-        self._chance, self._clock = random.Random(7), Clock()
+        self._chance, self._clock = random.Random(7), Clock(course.seconds)
         self._connection = server.connect(database="weeks")
         self._newest, self._least, self._number = ROWS, 1, 0
         self._seen: int | None = None
@@ -125,7 +139,7 @@ class Weeks:
             if self._number == PACED:
                 pins.pin(self._metadata, batch, "early", Reason("soak", "to keep it"))
                 self.expected = list(self._server.execute("SELECT id, v FROM weeks.changes ORDER BY id"))
-        if self._number >= self._most or time.monotonic() > self._ends:
+        if self._number >= self._course.batches or time.monotonic() > self._ends:
             self._ending.asked = True
             return
         self._clock.go_on()
@@ -153,8 +167,8 @@ class Weeks:
         """Let what happens each minute and each hour of a monotonic clock happen after as many batches."""
         now = time.monotonic()
         each, self._wall = (now - self._wall) / PACED, now
-        follow._SUMMED_EVERY = each * 60 / SECONDS
-        upkeep_beside._EVERY = each * 3600 / SECONDS
+        follow._SUMMED_EVERY = each * 60 / self._course.seconds
+        upkeep_beside._EVERY = each * 3600 / self._course.seconds
 
     def _look(self) -> None:
         cpu = time.process_time()
@@ -165,7 +179,7 @@ class Weeks:
         versions = lake_versions(self._metadata, self._config.maintain.history_hours)
         stand = Stand(
             self._number,
-            round(self._number * SECONDS / 86400, 2),
+            round(self._number * self._course.seconds / 86400, 2),
             round((cpu - self._cpu) / STRETCH * 1e3, 1),
             round(Usage.of(os.getpid()).megabytes),
             round(max(map(_opened_ms, logs)), 1),
@@ -178,6 +192,9 @@ class Weeks:
         )
         self.stands.append(stand)
         print(" ".join(f"{value:>14}" for value in astuple(stand)), flush=True)
+        if self._course.keep:
+            kept = {"seconds": self._course.seconds, "stands": [asdict(stand) for stand in self.stands]}
+            self._course.keep.write_text(json.dumps(kept, indent=1) + "\n")
         self._cpu = time.process_time()
 
 
@@ -203,7 +220,7 @@ class NoSpark:
         pass
 
 
-def main(batches: int, minutes: float) -> None:
+def main(course: Course) -> None:
     follow._SUMMED_EVERY, upkeep_beside._FIRST, upkeep_beside._EVERY = 1.0, 10.0, 60.0
     with tempfile.TemporaryDirectory(prefix="binlake-weeks-") as home, Server("mysql") as server:
         file = Path(home) / "weeks.yaml"
@@ -213,7 +230,7 @@ def main(batches: int, minutes: float) -> None:
         prepare(server)
         origin, ending = source_log.origin(config.source.connection), Ending()
         pipeline.bootstrap(config, origin, NoSpark(), Report(quiet=True))
-        weeks = Weeks(server, config, batches, minutes, ending)
+        weeks = Weeks(server, config, course, ending)
         print(" ".join(f"{field.name:>14}" for field in fields(Stand)), flush=True)
         pace = FollowPace(every=0.0, spark_idle=60.0)
         followed = pipeline.follow(lambda: config, origin, NoSpark(), Report(quiet=True), pace, ending, [weeks])
@@ -262,6 +279,9 @@ def under_moved_clock() -> NoReturn:
 if __name__ == "__main__":
     if "MOVED_CLOCK" not in os.environ:
         under_moved_clock()
-    asked = [float(text) for text in sys.argv[1:]]
-    batches, minutes = (*asked, *(10_000.0, 60.0)[len(asked) :])
-    main(int(batches), minutes)
+    options = argparse.ArgumentParser()
+    options.add_argument("--batches", type=int, default=10_000)
+    options.add_argument("--minutes", type=float, default=60.0)
+    options.add_argument("--seconds", type=int, default=5)
+    options.add_argument("--keep", type=Path)
+    main(Course(**vars(options.parse_args())))

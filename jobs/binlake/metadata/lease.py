@@ -191,7 +191,8 @@ class Lease(HeldRow):
 
     def check(self) -> None:
         """Raise LeaseHeld when another run took the lease over."""
-        self.control()
+        if [row["token"] for row in self._metadata.read("lease", ["token"])] != [self._token]:
+            raise _lost(read(self._metadata))
 
     def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
         return LeaseHeld(

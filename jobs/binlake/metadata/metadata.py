@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from arro3.core import Array, DataType, Field, Schema, Table
@@ -25,13 +24,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import LakeError, LakeGone, WrittenMeanwhile
-from binlake.metadata import known_lakes, read_rows
+from binlake.metadata import known_lakes, plain_rows, read_rows
 from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, fields_of, kind_read
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors, stores
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from binlake.metadata.known_files import KnownFiles, MetadataFile
 
 
 def now_us() -> int:
@@ -119,16 +120,6 @@ def _in_pyarrow(rows: Table) -> pa.Table:
     import pyarrow as pa  # with numpy it takes as long as all else that a status needs
 
     return pa.RecordBatchReader.from_stream(rows).read_all()
-
-
-def _plain_writes(location: str, table: DeltaTable) -> ModuleType | None:
-    """Return the module that writes without a query engine where it can: only where pyarrow is imported anyway, which
-    takes as long as ten queries."""
-    if "pyarrow.parquet" not in sys.modules:
-        return None
-    from binlake.metadata import plain_writes
-
-    return plain_writes if plain_writes.can_write(location, table) else None
 
 
 class _Selection(NamedTuple):
@@ -281,6 +272,8 @@ class Metadata:
 
         Raises LakeError.
         """
+        if newest is None and (plain := self._read_plainly(name, columns, where)) is not None:
+            return plain
         selection = self._read(name, columns, where, newest)
         rows = _dictionaries(selection.rows)
         lacking = dict.fromkeys(selection.lacking)
@@ -325,6 +318,33 @@ class Metadata:
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
 
+    def _plain_files(self, name: str) -> KnownFiles | None:
+        """Return the data files of a table that is read and written without a query engine; None for others.
+
+        Only where pyarrow is imported anyway, which takes as long as ten queries. Raises what deltalake raises, and
+        OSError.
+        """
+        if name not in SCHEMAS or "pyarrow.parquet" not in sys.modules:
+            return None
+        from binlake.metadata import known_files
+
+        return known_files.known(self.location(name), SCHEMAS[name])
+
+    def _read_plainly(self, name: str, columns: Sequence[str] | None, where: str | None) -> list[dict[str, Any]] | None:
+        """Return rows that are chosen without a query engine; None where it has to choose them, or to say why it
+        can't."""
+        wanted = columns or SCHEMAS[name].names if name in SCHEMAS else ()
+        if not wanted or not set(wanted) <= set(SCHEMAS[name].names):
+            return None
+        try:
+            known = self._plain_files(name)
+            meeting = plain_rows.meeting(self.location(name), known, SCHEMAS[name], where) if known else None
+        except (DeltaError, OSError, ValueError):  # ArrowInvalid is a ValueError
+            return None
+        if meeting is None:
+            return None
+        return [{column: row[column] for column in wanted} for file in meeting for row in file.meeting]
+
     @contextmanager
     def _reading(self, name: str) -> Iterator[DeltaTable]:
         """Lend a metadata table, which is there, for a read."""
@@ -333,6 +353,8 @@ class Metadata:
 
     def count(self, name: str, predicate: str) -> int:
         """Return the number of rows that meet a predicate."""
+        if (plain := self._read_plainly(name, None, predicate)) is not None:
+            return len(plain)
         location = self.location(name)
         if not opened_tables.is_table(location):
             return 0
@@ -396,32 +418,49 @@ class Metadata:
     def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
         data = self._rows(name, rows)
         try:
+            if self._is_written_plainly(name, data, predicate):
+                return
             with self._lent(name) as table:
                 self.check()
-                if self._is_written_plainly(name, table, data, predicate):
-                    return
-                if predicate is not None and not rows:
-                    table.delete(predicate)
-                else:
+                if predicate is None or rows:
                     write_deltalake(table, data, mode=mode, predicate=predicate)
+                elif _selected(table, where=predicate).num_rows:
+                    table.delete(predicate)
         except CommitFailedError as error:
             self.check()
             raise WrittenMeanwhile(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
 
-    def _is_written_plainly(self, name: str, table: DeltaTable, data: Table, predicate: str | None) -> bool:
-        """Add rows where none has to go, without a query that writes; return False where some have, or where another
-        was quicker."""
-        if predicate is not None and _selected(table, where=predicate).num_rows:
+    def _is_written_plainly(self, name: str, data: Table, predicate: str | None) -> bool:
+        """Put rows in the place of those that meet a predicate, if there are some, without a query engine; return False
+        where that isn't possible, or another was quicker."""
+        location = self.location(name)
+        _refuse_unwritable(location)
+        known = self._plain_files(name)
+        if known is None:
             return False
-        if not data.num_rows:
+        self.check()
+        old = plain_rows.meeting(location, known, SCHEMAS[name], predicate) if predicate is not None else []
+        if old is None:
+            return False
+        if not old and not data.num_rows:
             return True
-        writes = _plain_writes(self.location(name), table)
-        if writes is None:
+        rows = [*(row for file in old for row in file.others), *_dictionaries(data)]
+        return self._commits_plainly(name, known, [file.file for file in old], rows)
+
+    def _commits_plainly(
+        self, name: str, known: KnownFiles, old: Sequence[MetadataFile], rows: Sequence[dict[str, Any]]
+    ) -> bool:
+        """Put rows in the place of data files; return False where that is left to deltalake, or another was quicker."""
+        from binlake.metadata import plain_writes  # imports pyarrow, as what was asked before did
+
+        location = self.location(name)
+        if not plain_writes.can_write(location, known):
             return False
+        data = self._rows(name, rows)
         try:
-            writes.append(self.location(name), table, _in_pyarrow(data))
+            plain_writes.replace(location, known, old, _in_pyarrow(data), _dictionaries(data))
         except CommitFailedError:
             return False
         return True
@@ -432,16 +471,10 @@ class Metadata:
         Returns False when no row meets it, or when another writer was quicker.
         """
         try:
+            swapped = self._swapped_plainly(name, predicate, updates)
+            if swapped is not None:
+                return swapped
             with self._lent(name) as table:
-                location = self.location(name)
-                writes = _plain_writes(location, table)
-                old = writes.only_file(table) if writes else None
-                if writes and old:
-                    rows = _dictionaries(_selected(table, where=predicate))
-                    for row in rows:
-                        changed = _in_pyarrow(self._rows(name, [{**row, **updates}]))
-                        writes.replace_file(location, table, old, changed)
-                    return bool(rows)
                 metrics = table.update(
                     predicate=predicate,
                     updates={column: literal(value) for column, value in updates.items()},
@@ -451,6 +484,20 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
         return bool(metrics["num_updated_rows"])
+
+    def _swapped_plainly(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool | None:
+        """Change the only row of a table as ``swap`` does; None where that is left to deltalake."""
+        known = self._plain_files(name)
+        if known is None or known.only is None:
+            return None
+        meeting = plain_rows.meeting(self.location(name), known, SCHEMAS[name], predicate)
+        if meeting is None:
+            return None
+        if not meeting:
+            return False
+        _refuse_unwritable(self.location(name))
+        changed = [{**row, **updates} for file in meeting for row in file.meeting]
+        return self._commits_plainly(name, known, [known.only], changed) or None
 
 
 def _schema_of(name: str, columns: Sequence[str] | None, *, encoded: bool) -> Schema:

@@ -129,7 +129,8 @@ TOMBSTONE_SECONDS = 60
 """For so long a checkpoint tells of files that were replaced. Nobody asks it: upkeep looks at commits and at the age of
 files. Of Delta's week a source that is followed would write 100,000 of them behind every tenth commit."""
 CHECKPOINT_EACH = 10
-"""Commits to a metadata table from one checkpoint to the next."""
+"""Commits to a metadata table from one checkpoint to the next, at least. A process that follows writes one a minute, or
+behind fifty commits, see plain_writes: it doesn't read the log behind each commit."""
 PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_EACH),
     "delta.deletedFileRetentionDuration": f"interval {TOMBSTONE_SECONDS} seconds",

@@ -1,0 +1,150 @@
+"""The data files of a metadata table, continued by the commits behind those that were known.
+
+A process that follows a source looks at a metadata table behind each commit of its own. deltalake takes 3 ms to bring a
+table up to date; here the new commits alone are read. A table is known by the file of its newest commit, so that one
+that was removed and made anew isn't taken for it; one in a store isn't known here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arro3.core import Schema
+from deltalake import DeltaTable
+
+from binlake.delta import delta_actions, opened_tables
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.opened_tables import Commit, commit_file, drop_surplus
+from binlake.errors import StagingError
+
+_FILES_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
+"""Actions that leave a table's schema, settings and protocol as they are."""
+_MOST_TABLES, _MOST_COMMITS = 256, 100
+"""Tables that are remembered, of more any goes; commits that are read to continue: of more, the checkpoint is
+quicker."""
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """A data file. rows: their number, None where the log doesn't say. least, most: by column, as far as it does."""
+
+    path: str
+    size: int
+    rows: int | None
+    least: Mapping[str, Any]
+    most: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KnownFiles:
+    """The data files of a table at a version, by path. commit: the file of that version."""
+
+    version: int
+    commit: Commit
+    files: Mapping[str, MetadataFile]
+
+    @property
+    def only(self) -> MetadataFile | None:
+        """The table's data file; None unless it is the only one, and has one row."""
+        first = next(iter(self.files.values()), None)
+        return first if first and len(self.files) == 1 and first.rows == 1 else None
+
+
+_known: dict[tuple[int, str], KnownFiles] = {}
+_keeping = threading.Lock()
+
+
+def known(location: str, schema: Schema) -> KnownFiles | None:
+    """Return the data files of a table of a schema at its newest version.
+
+    Returns None where no such table is on a disk here, or it is one that deltalake alone reads. Raises what deltalake
+    raises; OSError.
+    """
+    if "://" in location:
+        return None
+    place = os.getpid(), location
+    with _keeping:
+        before = _known.get(place)
+    current = _continued(location, before) if before else None
+    if current is None:
+        current = _opened(location, schema)
+    if current is not before:
+        with _keeping:
+            if current is None:
+                _known.pop(place, None)
+            else:
+                _known[place] = current
+            drop_surplus(_known, _MOST_TABLES)
+    return current
+
+
+def _opened(location: str, schema: Schema) -> KnownFiles | None:
+    if not opened_tables.is_table(location):
+        return None
+    with opened_tables.lent(location) as table:
+        protocol, version = table.protocol(), table.version()
+        columns = {field.name for field in table.schema().fields}
+        if protocol.reader_features or columns != set(schema.names) or table.metadata().partition_columns:
+            return None
+        commit = commit_file(location, version)
+        return KnownFiles(version, commit, _files(table)) if commit else None
+
+
+def _files(table: DeltaTable) -> dict[str, MetadataFile]:
+    added = table.get_add_actions()
+    columns = {name: added[name].to_pylist() for name in added.column_names if name != "null_count"}
+    nothing: Sequence[None] = [None] * added.num_rows
+    told = zip(
+        columns["path"],
+        columns["size_bytes"],
+        columns.get("num_records", nothing),
+        columns.get("min", nothing),
+        columns.get("max", nothing),
+        strict=True,
+    )
+    return {path: MetadataFile(path, size, rows, least or {}, most or {}) for path, size, rows, least, most in told}
+
+
+def _continued(location: str, before: KnownFiles) -> KnownFiles | None:
+    """Return the files at the newest version; None where the log has to be read anew."""
+    if before.commit != commit_file(location, before.version):
+        return None
+    version, files = before.version, dict(before.files)
+    while os.path.exists(_commit(location, version + 1)):
+        version += 1
+        try:
+            actions = list(delta_actions.of_commit(location, version))
+        except (StagingError, OSError, ValueError):
+            return None
+        if version - before.version > _MOST_COMMITS or not all(map(_is_of_files, actions)):
+            return None
+        for action in actions:
+            if "add" in action:
+                files[action["add"]["path"]] = _data_file(action["add"])
+            elif "remove" in action:
+                files.pop(action["remove"]["path"], None)
+    if version == before.version:
+        return before
+    commit = commit_file(location, version)
+    return KnownFiles(version, commit, files) if commit else None
+
+
+def _commit(location: str, version: int) -> str:
+    return f"{location}/_delta_log/{version:020}.json"
+
+
+def _is_of_files(action: DeltaAction) -> bool:
+    """Tell whether an action is of a file alone whose path Delta's log doesn't encode."""
+    paths = [action[kind]["path"] for kind in ("add", "remove") if kind in action]
+    return action.keys() <= _FILES_ALONE and not any("%" in path for path in paths)
+
+
+def _data_file(add: DeltaAction) -> MetadataFile:
+    statistics = json.loads(add.get("stats") or "{}")
+    least, most = statistics.get("minValues") or {}, statistics.get("maxValues") or {}
+    return MetadataFile(add["path"], add["size"], statistics.get("numRecords"), least, most)
