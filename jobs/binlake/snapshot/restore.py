@@ -19,6 +19,7 @@ from binlake.schema.lake_columns import (
     COPIED,
     TWICE_REMEDY,
     lake_columns,
+    mirror_columns,
     named_twice,
     own_columns,
     side_columns,
@@ -42,10 +43,18 @@ def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -
     from pyspark.sql.functions import expr
 
     named = selected.toDF(*[column.name for column in schema.mirrored])
-    refused = refused_dates(schema, invalid)
-    counts = [expr(f"COUNT_IF({_invalid(column)})").alias(f"n{number}") for number, column in enumerate(refused)]
-    counted = named.observe(_COUNTED, *counts) if counts else named
-    return counted.selectExpr(*expressions(schema, invalid))
+    values = expressions(schema, invalid)
+    refused = [spark_quote(column.name) for column in refused_dates(schema, invalid)]
+    if not refused:
+        return named.selectExpr(*values)
+    # Counted behind the conversion: Spark parses a date for each place that asks for it.
+    longer = "_" * max(len(column.name) + 1 for column in mirror_columns(schema, invalid))  # than any other name
+    given = [f"{longer}{number}" for number in range(len(refused))]
+    pairs = list(zip(refused, given, strict=True))
+    converted = named.selectExpr(*values, *(f"{date} IS NOT NULL AS {name}" for date, name in pairs))
+    counts = [expr(f"COUNT_IF({name} AND {date} IS NULL) AS n{number}") for number, (date, name) in enumerate(pairs)]
+    counted = converted.observe(_COUNTED, *counts)
+    return counted.drop(*given)
 
 
 def invalid_dates(written: DataFrame, schema: TableSchema, invalid: InvalidValues) -> dict[str, int]:
