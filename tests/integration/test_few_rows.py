@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,31 @@ def rows(mirror: Mirror, table: str) -> Any:
     return mirror.spark.read.format("delta").load(mirror.path(table)).orderBy("id")
 
 
+def assert_bounds_are_those_of_the_rows(by_footers: str, gathered: str, long: set[str]) -> None:
+    """By Spark's files, of whose footers they are, and by those of this process, which gathers none of floating-point
+    numbers. long: columns with values of kilobytes, of which footers tell nothing."""
+    told, expected = statistics(by_footers), statistics(gathered)
+    assert told["numRecords"] == expected["numRecords"]
+    for which in ("nullCount", "minValues", "maxValues"):
+        known = {name: value for name, value in expected[which].items() if name not in long}
+        assert len(known) > 20
+        assert {name: told[which].get(name) for name in known} == known
+
+
+def is_long(value: object) -> bool:
+    """Tell whether it is half of what Parquet's writer takes into a footer as two bounds."""
+    size = len(value.encode() if isinstance(value, str) else value) if isinstance(value, str | bytes) else 0
+    return size > 2000
+
+
+def statistics(path: str) -> dict[str, Any]:
+    """Of the only data file of a table's first commit."""
+    commit = Path(path, "_delta_log", f"{0:020}.json").read_text().splitlines()
+    (added,) = (action["add"] for action in map(json.loads, commit) if "add" in action)
+    told: dict[str, Any] = json.loads(added["stats"])
+    return told
+
+
 KEPT = {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}
 
 
@@ -99,6 +125,9 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
             assert ours.toArrow() == theirs.toArrow()
         if not options:
             together.assert_equal(name)
+    plain = rows(direct, "plain").toArrow()
+    long = {name for name in plain.column_names if any(map(is_long, plain[name].to_pylist()))}
+    assert_bounds_are_those_of_the_rows(table_by_table.path("plain"), direct.path("plain"), long)
 
 
 @on_mariadb

@@ -266,10 +266,13 @@ def test_readers_take_the_account_of_the_environment_or_of_a_connection(
     assert_asked(mirror, yaml, "a")
 
 
-def test_rows_that_our_own_reader_copies(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process writes the data files and commits them."""
+@pytest.mark.parametrize("options", [DIRECT, {}], ids=["direct", "jdbc"])
+def test_rows_that_either_reader_copies(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """This process writes the data files, or reads the footers of Spark's, and commits them."""
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
-    monkeypatch.setattr(mirror, "options", DIRECT)
+    monkeypatch.setattr(mirror, "options", options)
     mirror.snapshot()
     mirror.assert_equal(*TABLES)
 

@@ -1,4 +1,5 @@
-"""Delta's statistics of a data file, gathered while its rows are written: by them readers skip files.
+"""Delta's statistics of a data file, gathered while its rows are written or from its footer: by them readers skip
+files.
 
 As by Delta's own writer, there are bounds of whole numbers in any column, and of decimals, dates, times and texts in
 the first columns. A missing bound is allowed: then the file is read. Source: Delta's protocol, "Per-file Statistics".
@@ -15,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 INDEXED = 32
 """How many of the first columns have bounds (``delta.dataSkippingNumIndexedCols``)."""
@@ -41,8 +43,37 @@ class Statistics:
                 continue
             ends = pc.min_max(column).as_py()
             if ends["min"] is not None:
-                known = self._bounds.get(name, (ends["min"], ends["max"]))
-                self._bounds[name] = min(known[0], ends["min"]), max(known[1], ends["max"])
+                self._widen(name, ends["min"], ends["max"])
+
+    @classmethod
+    def of_footer(cls, footer: pq.FileMetaData) -> Statistics:
+        """Return those of a whole file by the statistics of its row groups. A column has no bounds and no count of
+        NULLs where one of its row groups has none, as with texts of kilobytes, and no bounds where it is a list."""
+        read = cls()
+        read._rows = footer.num_rows
+        leaves = [footer.schema.column(number) for number in range(footer.num_columns)]
+        places = {leaf.path: place for place, leaf in enumerate(leaves) if not leaf.max_repetition_level}
+        for number, column in enumerate(footer.schema.to_arrow_schema()):
+            if column.name in places:
+                bounded = _is_bounded(column.type) or pa.types.is_floating(column.type)
+                wanted = _is_whole(column.type) or (number < INDEXED and bounded)
+                read._add_footer(footer, column.name, places[column.name], bounded=wanted)
+        return read
+
+    def _add_footer(self, footer: pq.FileMetaData, name: str, place: int, *, bounded: bool) -> None:
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        known = [(group.num_rows, group.column(place).statistics) for group in groups]
+        if any(chunk is None or not chunk.has_null_count for _, chunk in known):
+            return
+        self._nulls[name] = sum(chunk.null_count for _, chunk in known)
+        with_values = [chunk for rows, chunk in known if chunk.null_count < rows]
+        if bounded and all(chunk.has_min_max for chunk in with_values):
+            for chunk in with_values:
+                self._widen(name, chunk.min, chunk.max)
+
+    def _widen(self, name: str, low: Any, high: Any) -> None:
+        known = self._bounds.get(name, (low, high))
+        self._bounds[name] = min(known[0], low), max(known[1], high)
 
     @property
     def rows(self) -> int:

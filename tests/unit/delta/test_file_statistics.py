@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -117,3 +119,58 @@ def test_texts_are_what_deltalake_reads(tmp_path: Path) -> None:
         delta_actions.commit(DeltaTable(path), path, [{"add": added_file(path, rows)}])
         (add,) = pa.table(DeltaTable(path).get_add_actions()).to_pylist()
         assert (add["min"]["n"], add["max"]["n"]) == (name[:32], name if len(name) < 33 else name[:32] + "\U0010ffff")
+
+
+def of_footer(rows: pa.Table, **options: Any) -> dict[str, Any]:
+    """Of a Parquet file with two rows in each row group."""
+    file = io.BytesIO()
+    pq.write_table(rows, file, row_group_size=2, **options)
+    stored: dict[str, Any] = json.loads(Statistics.of_footer(pq.read_metadata(file)).text(), parse_float=Decimal)
+    return stored
+
+
+def test_a_footer_tells_the_same_as_the_rows() -> None:
+    rows = pa.table(
+        {
+            "tiny": pa.array([3, None, None, None, -7], pa.int8()),
+            "long": pa.array([1 << 60, 2, -(1 << 60), 0, 1]),
+            "unsigned": pa.array([Decimal(18446744073709551615), None, Decimal(0), None, None], pa.decimal128(20, 0)),
+            "small": pa.array([Decimal("-0.50"), Decimal("12.30"), None, None, None], pa.decimal128(5, 2)),
+            "wide": pa.array([Decimal("1E-10"), Decimal(-5), None, None, Decimal(9)], pa.decimal128(38, 10)),
+            "day": pa.array([date(1, 1, 1), date(9999, 12, 31), None, None, date(1969, 12, 31)]),
+            "moment": pa.array(
+                [datetime(1, 1, 1), *[datetime(1969, 12, 31, 23, 59, 59, 1001)] * 4], pa.timestamp("us")
+            ),
+            "instant": pa.array([datetime(1582, 10, 4, 1, 2, 3, 4, UTC)] * 5, pa.timestamp("us", "UTC")),
+            "last": pa.array([datetime(9999, 12, 31, 23, 59, 59, 999999)] * 5, pa.timestamp("us")),
+            "text": pa.array(["b", "", "\uffff", "\U00010000" + "x" * 40, None]),
+            "bytes": pa.array([b"b", None, b"\xff", b"", b"1"]),
+            "odd.name": pa.array([1, 2, 3, 4, 5]),
+            "nothing": pa.nulls(5, pa.int64()),
+            "yes": pa.array([True, False, None, None, None]),
+        }
+    )
+    gathered = Statistics()
+    gathered.add(rows)
+    assert of_footer(rows, store_decimal_as_integer=True) == json.loads(gathered.text(), parse_float=Decimal)
+
+
+def test_a_footer_tells_of_floating_point_numbers_too() -> None:
+    rows = pa.table({"single": pa.array([0.1, None, -2.5], pa.float32()), "double": pa.array([0.1, 1e300, -1e-300])})
+    stored = of_footer(rows)
+    assert [float(bound) for bound in stored["minValues"].values()] == [-2.5, -1e-300]
+    assert [float(bound) for bound in stored["maxValues"].values()] == [rows["single"][0].as_py(), 1e300]
+
+
+def test_a_column_without_statistics_in_the_footer_has_neither_bounds_nor_a_count() -> None:
+    """Texts of kilobytes have none, wherever in the file they are."""
+    texts = pa.array(["a", "b", "c" * 5000, "d" * 5000, "e"])
+    footer = {"id": pa.array(range(5)), "text": texts, "list": pa.array([[1.0]] * 5, pa.list_(pa.float32()))}
+    stored = of_footer(pa.table(footer), write_statistics=["id"])
+    assert stored == {"numRecords": 5, "minValues": {"id": 0}, "maxValues": {"id": 4}, "nullCount": {"id": 0}}
+
+
+def test_one_row_group_without_bounds_takes_them_from_the_file() -> None:
+    texts = pa.array(["a", "b", "c" * 5000, "d" * 5000, "e"])
+    stored = of_footer(pa.table({"text": texts}))
+    assert (stored["minValues"], stored["maxValues"]) == ({}, {})
