@@ -7,7 +7,7 @@ moved for this process and for MySQL by moved_clock.c, which wants a C compiler.
 of the machine's clock.
 
 Prints, for each stretch of batches, the CPU time of a batch, memory, and what lies in the lake, and keeps these figures
-in FILE as JSON, from which docker/local/bench_pictures.py draws. In the end every table equals the server's, a pinned
+in FILE as JSON, from which docker/local/weeks_pictures.py draws. In the end every table equals the server's, a pinned
 batch can still be read, and nothing has grown but what is promised to stay.
 """
 
