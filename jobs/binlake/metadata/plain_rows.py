@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Schema
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _MOST_BYTES, _MOST_ROWS, _MOST_FILES = 128 << 10, 500, 40
 """Bytes and rows of a data file, and files of one answer, above which the query engine is quicker."""
-_MOST_KEPT = 5_000
+_MOST_KEPT = 2_000
 """Rows that stay in memory, of all tables: a row takes some two kilobytes."""
 
 
@@ -76,6 +76,13 @@ def keep(location: str, path: str, rows: list[Row]) -> None:
         surplus = sum(map(len, _kept.values())) - _MOST_KEPT
         while surplus > 0:
             surplus -= len(_kept.pop(next(iter(_kept))))
+
+
+def forget(location: str, paths: Iterable[str]) -> None:
+    """Forget the rows of data files that were replaced."""
+    with _keeping:
+        for path in paths:
+            _kept.pop((os.getpid(), location, path), None)
 
 
 def _rows(location: str, path: str, schema: Schema) -> Sequence[Row]:

@@ -44,3 +44,4 @@ def replace(
     parameters: Mapping[str, Any] = {"mode": "Overwrite" if old else "Append"}
     info = plain_tables.commit_info("WRITE", parameters, {}, {}, known.version)
     delta_actions.write(location, known.version + 1, [{"commitInfo": info}, *actions])
+    plain_rows.forget(location, [file.path for file in old])

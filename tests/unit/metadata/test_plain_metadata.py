@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from binlake.errors import WrittenMeanwhile
-from binlake.metadata import known_files, plain_conditions
+from binlake.metadata import known_files, plain_conditions, plain_rows
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.table_schemas import SCHEMAS
 
@@ -148,6 +148,14 @@ def test_a_replacement_that_another_was_quicker_than_changes_nothing(
     with pytest.raises(WrittenMeanwhile):
         metadata.guarded(lost).replace("pins", "name = 'a'", [])
     assert metadata.count("pins", "name = 'a'") == 1
+
+
+def test_rows_that_were_replaced_are_forgotten(metadata: Metadata) -> None:
+    location = metadata.location("lease")
+    metadata.create_with("lease", [{"batch": 0}])
+    for batch in range(20):
+        assert metadata.swap("lease", f"batch = {batch}", {"batch": batch + 1, "plan": "a plan"})
+    assert len([place for place in plain_rows._kept if place[1] == location]) <= 2  # deltalake's own commits among them
 
 
 def test_of_a_lost_table_nothing_is_remembered(metadata: Metadata, tmp_path: Path) -> None:
