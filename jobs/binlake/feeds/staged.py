@@ -90,7 +90,7 @@ class _Source:
     """The rows of one staged file, or of one XA transaction in it, in order; read when they are needed.
 
     commit: the XA transaction's; None for the other rows. first: a lower bound of the rows' sequence. rows, sequence:
-    the portion at hand. read: how many of the file's rows were read.
+    the portion at hand. unread: how many of the file's rows are still to be read.
     """
 
     file: StagedFile
@@ -102,7 +102,7 @@ class _Source:
     parts: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
     rows: pa.RecordBatch | None = None
     sequence: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty((0, 3), np.int64))
-    read: int = 0
+    unread: int = 0
 
     @property
     def last(self) -> Sequenced:
@@ -113,17 +113,18 @@ class _Source:
     @property
     def bound(self) -> Sequenced:
         """The place up to which no other rows than those at hand can come."""
-        return self.last if self.read < self.file.rows else _END
+        return self.last if self.unread else _END
 
     def open(self, at_once: int, after: Sequenced | None, prepare: Prepare) -> bool:
         check_file(self.file)
+        self.unread = self.file.rows
         self.parts = parquet_files.staged_batches(self.file.path, at_once)
         return self.advance(after, prepare)
 
     def advance(self, after: Sequenced | None, prepare: Prepare) -> bool:
         """Read the next portion that has wanted rows after ``after``; return False at the end."""
         for part in self.parts:
-            self.read += part.num_rows
+            self.unread -= part.num_rows
             rows = part.filter(self._belongs(part)) if (self.file.xids or self.file.void or self.commit) else part
             rows = prepare(self.table, rows)
             sequence = self._sequence(rows)
@@ -264,25 +265,26 @@ def _merged(
     at_once = min(_MOST_OF_ONE, max(_FEWEST_ROWS, _MOST_ROWS // max(1, len(sources))))
     opened: list[_Source] = []
     while waiting or opened:
-        if not opened:
-            _open_next(waiting, opened, at_once, after, prepare)
-            continue
-        is_enough = sum(len(source.sequence) for source in opened) >= _MOST_ROWS
-        bound = min(source.last if is_enough else source.bound for source in opened)
-        if waiting and waiting[-1].first <= bound:
-            _open_next(waiting, opened, at_once, after, prepare)
-            continue
+        at_hand = sum(len(source.sequence) for source in opened)
+        bound = _bound(opened, at_hand)
+        while waiting and waiting[-1].first <= bound:
+            source = waiting.pop()
+            if source.open(at_once, after, prepare):
+                opened.append(source)
+                was_enough, at_hand = at_hand >= _MOST_ROWS, at_hand + len(source.sequence)
+                if was_enough or at_hand < _MOST_ROWS:
+                    bound = min(bound, _bound([source], at_hand))
+                else:
+                    bound = _bound(opened, at_hand)
         taken = [(source, *source.take(bound)) for source in opened]
-        yield _window([portion for portion in taken if portion[1].num_rows], epoch)
+        if taken := [portion for portion in taken if portion[1].num_rows]:
+            yield _window(taken, epoch)
         opened = [source for source in opened if len(source.sequence) or source.advance(after, prepare)]
 
 
-def _open_next(
-    waiting: list[_Source], opened: list[_Source], at_once: int, after: Sequenced | None, prepare: Prepare
-) -> None:
-    source = waiting.pop()
-    if source.open(at_once, after, prepare):
-        opened.append(source)
+def _bound(opened: Sequence[_Source], at_hand: int) -> Sequenced:
+    """Return the place up to which rows are taken: where enough are at hand, no further files are opened for it."""
+    return min((source.last if at_hand >= _MOST_ROWS else source.bound for source in opened), default=_END)
 
 
 def _window(taken: Sequence[tuple[_Source, pa.RecordBatch, np.ndarray[Any, Any]]], epoch: tuple[int, int]) -> LogWindow:

@@ -36,8 +36,8 @@ def joined(*parts: Part | str | bytes) -> Part:
     rows, kind = len(arrays[0]), arrays[0].type
     if not rows:
         return pa.array([], kind)
-    padded = [part + _SLACK if isinstance(part, bytes) else part for part in merged]
-    places = np.array([_place(part) for part in padded], np.int64).reshape(-1, 4)
+    constants = pa.py_buffer(b"".join([part for part in merged if isinstance(part, bytes)]) + _SLACK)
+    places = np.array(_places(merged, constants.address), np.int64).reshape(-1, 4)
     offsets = np.zeros(rows + 1, np.int64)
     _measure(places, offsets)
     data = pa.allocate_buffer(_within_bounds(offsets) + len(_SLACK))
@@ -65,14 +65,25 @@ def _merged(parts: Sequence[Part | str | bytes]) -> list[Any]:
     return [part.encode() if isinstance(part, str) else part for part in merged]
 
 
-def _place(part: pa.Array | bytes) -> tuple[int, int, int, int]:
-    """Return the addresses of a part's values and offsets, the size of a constant, and a limit.
+def _places(parts: Sequence[pa.Array | bytes], constants: int) -> list[tuple[int, int, int, int]]:
+    """Return for each part the addresses of its values and offsets, the size of a constant, and a limit.
 
-    Offsets are 0 for a constant, whose size is without the padding. The limit is the highest start in the values from
-    which 32 bytes may be read. Raises TypeError for values without 32-bit offsets.
+    constants: the address at which those of the parts lie, one after the other, with padding behind. Offsets are 0 for
+    a constant. The limit is the highest start in the values from which 32 bytes may be read. Raises TypeError for
+    values without 32-bit offsets.
     """
-    if isinstance(part, bytes):
-        return np.frombuffer(part, np.uint8).ctypes.data, 0, len(part) - len(_SLACK), 0
+    places = []
+    for part in parts:
+        if isinstance(part, bytes):
+            places.append((constants, 0, len(part), 0))
+            constants += len(part)
+        else:
+            places.append(_place(part))
+    return places
+
+
+def _place(part: pa.Array) -> tuple[int, int, int, int]:
+    """Return what ``_places`` tells of an array."""
     if part.type not in (pa.string(), pa.binary()):
         raise TypeError(f"{part.type} has no offsets of 32 bits")
     _, offsets, data = part.buffers()
@@ -101,7 +112,7 @@ def _made(kind: pa.DataType, offsets: Numbers, data: pa.Buffer, absent: Sequence
 
 @kernel
 def _measure(places: Numbers, offsets: Numbers) -> None:
-    """Compute the offsets of the concatenated values. places: see _place. offsets: zeros."""
+    """Compute the offsets of the concatenated values. places: see _places. offsets: zeros."""
     rows = len(offsets) - 1
     always = 0
     for piece in range(len(places)):
