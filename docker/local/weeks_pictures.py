@@ -20,7 +20,7 @@ _PANELS = (
     ("megabytes", "Memory of the process, MB"),
     ("longest_log", "Files of the longest log"),
     ("files", "Files in the lake"),
-    ("opened_ms", "The slowest opening of a table, ms"),
+    ("opened_ms", "The dearest opening of a table, ms of CPU"),
     ("readable", "Versions of the lake that can be read"),
 )
 """Figures that are drawn, each in a panel from zero on, with its title."""

@@ -53,8 +53,8 @@ STRETCH, PACED = 1_000, 50
 """Batches of a printed line, and after which minutes and hours are timed anew."""
 TABLES, ROWS = ("grows", "changes", "shrinks"), 2_000
 LATE, MOST_MS = 1.3, 50.0
-"""What the last fifth of the lines may be of the second one in CPU time and memory; milliseconds in which any table's
-log opens."""
+"""What the last fifth of the lines may be of the second one in CPU time and memory; milliseconds of CPU in which any
+table's log opens."""
 _MOST_MOVES = 4_000_000
 _YAML = """
 source: {name: weeks, connection: weeks, server_id: 6700}
@@ -79,7 +79,7 @@ class Course:
 class Stand:
     """What a stretch of batches left.
 
-    cpu_ms: of a batch, with its part of the upkeep. opened_ms: the slowest opening of any table's log. log_files,
+    cpu_ms: of a batch, with its part of the upkeep. opened_ms: of the dearest opening of any table's log. log_files,
     longest_log: in all logs, and in the longest. files: in the whole lake. known, readable: batches that metadata tell
     of, and versions of the lake that can be read.
     """
@@ -203,12 +203,13 @@ def _walked(config: PipelineConfig) -> Sequence[tuple[str, list[str], list[str]]
 
 
 def _opened_ms(table: Path) -> float:
-    """Return the milliseconds in which a table is opened that nobody has open, the least of three times."""
+    """Return the milliseconds of CPU that it takes to open a table that nobody has open, the least of three times: the
+    upkeep may be at work beside it."""
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         DeltaTable(str(table))
-        times.append((time.perf_counter() - began) * 1e3)
+        times.append((time.process_time() - began) * 1e3)
     return min(times)
 
 

@@ -21,6 +21,7 @@ from binlake.storage import files
 
 DeltaAction = dict[str, Any]
 _OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
+_ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CHECKPOINT_EACH = 10
 """Delta's own interval, where a table has none."""
 
@@ -152,7 +153,7 @@ def write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None
     Raises CommitFailedError where that version exists, which may be this very commit if a store was asked twice;
     OSError.
     """
-    text = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions) + "\n"
+    text = "\n".join(_ENCODED(action) for action in actions) + "\n"
     try:
         files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)
     except FileExistsError as error:

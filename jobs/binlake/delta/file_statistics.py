@@ -24,6 +24,8 @@ _CHARACTERS = 32
 """Characters of a text's bound."""
 _HIGHEST = "\U0010ffff"
 _MILLISECOND = timedelta(milliseconds=1)
+_ENCODED = json.JSONEncoder(ensure_ascii=False).encode
+"""``json.dumps`` makes an encoder for each value that it is asked for."""
 
 
 class Statistics:
@@ -107,7 +109,7 @@ def _json(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         return _object({name: _json(member) for name, member in value.items()})
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, Decimal) else _ENCODED(value)
 
 
 def _object(members: Mapping[str, str]) -> str:

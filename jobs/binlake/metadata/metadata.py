@@ -142,7 +142,8 @@ def _unreadable(location: str, error: Exception) -> LakeError:
 
 def _nearest(location: str) -> Path:
     """Return the folder itself, or the nearest above it that this account can see."""
-    return next(path for path in (Path(location), *Path(location).parents) if os.path.exists(path))
+    folder = Path(location)
+    return folder if os.path.exists(location) else next(path for path in folder.parents if os.path.exists(path))
 
 
 def _refuse_unwritable(location: str) -> None:
