@@ -168,6 +168,7 @@ class BinlakeSnapshotOperator(LineageOperator):
     def execute(self, context: Context) -> Any:
         from binlake.doctor import beforehand
         from binlake.metadata.metadata import metadata_of
+        from binlake.phases.bootstrap import is_short_copy
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
@@ -176,7 +177,9 @@ class BinlakeSnapshotOperator(LineageOperator):
             config = self.pipeline_config()
             origin = BinlakeHook(config.source.connection).origin()
             beforehand.check_snapshot(config, origin, self.tables or (), self.keys, self.lock)
-            copied = self.submit(context, "--run", run_key(context), "--lock", self.lock, *begin, *rows, *patterns)
+            short = is_short_copy(config, origin, list(self.tables or ()))
+            arguments = ("--run", run_key(context), "--lock", self.lock, *begin, *rows, *patterns)
+            copied = self.submit(context, *arguments, short_lived=short)
             self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
             return summaries.of_snapshots(metadata_of(config), copied)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlake.errors import UsageError
+from binlake.phases import bootstrap
 from mirror import on_mariadb
 
 if TYPE_CHECKING:
@@ -152,3 +153,20 @@ def test_patterns_that_match_nothing(mirror: Mirror) -> None:
         mirror.snapshot("nowhere.*")
     with pytest.raises(UsageError, match="run binlake snapshot"):
         mirror.sync()
+
+
+@on_mariadb
+def test_small_tables_are_a_short_copy(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that would be copied count: the ones that aren't followed yet, or those that are named."""
+    monkeypatch.setattr(bootstrap, "SHORT_COPY", 1 << 20)
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)")
+    assert bootstrap.is_short_copy(mirror.config, mirror.endpoint, None)
+    mirror.execute(
+        "CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(4000))",
+        "INSERT INTO b SELECT seq, REPEAT('x', 4000) FROM seq_1_to_600",
+        "ANALYZE TABLE b",
+    )
+    assert not bootstrap.is_short_copy(mirror.config, mirror.endpoint, None)
+    assert bootstrap.is_short_copy(mirror.config, mirror.endpoint, ["*.a"])
+    mirror.snapshot("*.b")
+    assert bootstrap.is_short_copy(mirror.config, mirror.endpoint, None)

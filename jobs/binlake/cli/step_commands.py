@@ -7,6 +7,7 @@ import math
 import sys
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlake.cli import printing, replay_arguments
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
-    from binlake.phases.bootstrap import KeysAsked
+    from binlake.phases.bootstrap import KeysAsked, is_short_copy
 
     origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
-    session = session_of("snapshot", config, report, config.snapshot.connections)
+    short_lived = partial(is_short_copy, config, origin, tables)
+    session = session_of("snapshot", config, report, config.snapshot.connections, short_lived)
     if arguments.keys:
         asked = KeysAsked(tables, arguments.keys)
         results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)

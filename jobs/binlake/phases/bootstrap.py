@@ -26,14 +26,17 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, read_tables
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
-from binlake.source.listed_tables import included_tables
-from binlake.source.log import opened
+from binlake.source.listed_tables import included_tables, list_tables
+from binlake.source.log import Origin, opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import SnapshotResult
+
+SHORT_COPY = 128 << 20
+"""Bytes of tables, by the server's estimate, that are copied before code that a JVM optimises would pay."""
 
 
 def names_to_snapshot(
@@ -56,6 +59,18 @@ def names_to_snapshot(
         )
     following = {life.name for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")}
     return [name for name in included if name not in following] or included
+
+
+def is_short_copy(config: PipelineConfig, origin: Origin, patterns: list[str] | None) -> bool:
+    """Tell whether the tables of ``names_to_snapshot`` are so small that the JVM which copies them lives shortly.
+
+    Raises UsageError and SourceError.
+    """
+    if isinstance(origin, Folder):
+        return True
+    with Source.open(origin) as source:
+        wanted = set(names_to_snapshot(config, source, metadata_of(config), patterns))
+        return sum(table.size for table in list_tables(source) if table.name in wanted) <= SHORT_COPY
 
 
 @dataclass(frozen=True)
