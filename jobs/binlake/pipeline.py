@@ -34,7 +34,7 @@ from binlake.phases.resume import resume as resume, resume_all as resume_all
 from binlake.phases.verification import RepairRequest, VerifyRequest, self_test as self_test, verify_lake as verify_lake
 from binlake.position import Position
 from binlake.report import Report
-from binlake.source.log import Origin
+from binlake.source.log import Log, Origin
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
 
@@ -125,8 +125,8 @@ def follow(
 ) -> Followed:
     """Sync as changes come, and work beside that, until the end is asked for. settings: gives the YAML as it is now."""
 
-    def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
-        return _carry(held, config, origin, session, Report(quiet=True), Limit.of_follower(config), None, between)
+    def carry(held: Lease, config: PipelineConfig, log: Origin | Log, between: Callable[[], None]) -> RunReport:
+        return _carry(held, config, log, session, Report(quiet=True), Limit.of_follower(config), None, between)
 
     return Following(settings, origin, session, report, pace, ending, carry, beside).run()
 
@@ -134,7 +134,7 @@ def follow(
 def _carry(
     held: Lease,
     config: PipelineConfig,
-    origin: Origin,
+    origin: Origin | Log,
     session: SessionFactory,
     report: Report,
     limit: Limit,

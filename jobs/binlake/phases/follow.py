@@ -29,7 +29,7 @@ from binlake.phases.watch import note_seen
 from binlake.position import Position, file_number
 from binlake.report import Report, counted
 from binlake.source.folder import Folder
-from binlake.source.log import Log, Origin, open_log
+from binlake.source.log import Log, Origin, open_to_follow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
 _SNAPSHOT_EVERY, _MOST_SNAPSHOT_WAIT = 60.0, 3600.0
 """Seconds between two looks for tables to be snapshotted anew, and at most after snapshots that failed."""
 _LOG_KEPT = 60.0
-"""Seconds for which the connection to the log stays open: behind the same name there may be another server by then,
+"""Seconds for which connections to the log stay open: behind the same name there may be another server by then,
 while the one before it still runs, and gets no changes any more."""
 _SUMMED_EVERY = 60.0
 """Seconds for which batches are summed up in one line."""
@@ -70,7 +70,7 @@ class Beside(Protocol):
         ...
 
 
-CarryBatches = Callable[[Lease, PipelineConfig, Callable[[], None]], RunReport]
+CarryBatches = Callable[[Lease, PipelineConfig, Origin | Log, Callable[[], None]], RunReport]
 """Carries an unfinished batch and the next one under the lease; calls the last argument between two steps."""
 
 
@@ -247,7 +247,7 @@ class Following:
             return False
         self._read_settings()
         with lease.held(self._metadata, by_turns=True, watch=self._watch) as held:
-            recorded = self._carry(held, self._config, self._refuse_to_go_on)
+            recorded = self._carry(held, self._config, self._log or self._origin, self._refuse_to_go_on)
         self._watch = Watch()
         position = Position.parse(recorded.position)
         self._carried, self._batch = (position.server, position.file, position.offset), recorded.batch
@@ -261,7 +261,7 @@ class Following:
         if time.monotonic() - self._log_opened_at >= _LOG_KEPT:
             self._close()
         if self._log is None:
-            self._log, self._log_opened_at = open_log(self._origin), time.monotonic()
+            self._log, self._log_opened_at = open_to_follow(self._origin), time.monotonic()
         return self._log
 
     def _newest_commit_us(self) -> int:

@@ -16,13 +16,13 @@ from binlake.metadata.record import RunReport, names_dropped, note_open, note_po
 from binlake.phases.outcomes import StepOutcome
 from binlake.report import Report, counted
 from binlake.source.lineage import check_position
-from binlake.source.log import Origin, opened, readers
+from binlake.source.log import Log, Origin, opened, readers
 from binlake.spark.starting import SessionAsked, SessionFactory
 
 
 @noted("stage")
 def stage_open(
-    held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report
+    held: Lease, config: PipelineConfig, origin: Origin | Log, session: SessionFactory, report: Report
 ) -> StepOutcome:
     """Stage the open batch's mutations, unless they are staged already."""
     from binlake.staging.stage import remove_attempts, stage_batch

@@ -59,7 +59,7 @@ class PlannedRange(NamedTuple):
 
 
 @noted("plan")
-def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit) -> PlanOutcome:
+def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit: Limit) -> PlanOutcome:
     """Write down the range of the next batch, unless there is an open batch or nothing new. Raises NoSnapshotYet."""
     control = held.control()
     if control.open is not None:

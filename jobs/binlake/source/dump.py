@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pymysql
@@ -26,6 +28,7 @@ HEARTBEAT = 5
 """Seconds between the server's heartbeats while it has nothing to send."""
 STALLED = 60
 """Seconds without a byte after which the connection counts as lost."""
+_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
 PAUSED = 600
 """Seconds for which the server waits while the data that it sent are decoded and written."""
 
@@ -45,10 +48,26 @@ class ServerTransport:
     name: str = "binlake"
 
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        with self.failing(part), self.dump(part) as dump:
+            yield from dump.chunks(part)
+
+    def dump(self, part: Slice, *, blocks: bool = False) -> Dump:
+        """Begin a dump at a slice's start. blocks: at the log's end it waits for more, and can be read on there.
+
+        Raises pymysql's errors, OSError and SourceError.
+        """
         session = connection.connect(self.endpoint, read_timeout=STALLED, program_name="binlake")
         try:
-            stream = _Dump(session, self, part)
-            yield from stream.chunks()
+            return Dump(session, self, part, blocks=blocks)
+        except BaseException:
+            session._force_close()  # type: ignore[attr-defined]
+            raise
+
+    @contextmanager
+    def failing(self, part: Slice) -> Iterator[None]:
+        """Turn the errors of a dump into those of binlake's tree."""
+        try:
+            yield
         except pymysql.err.MySQLError as error:
             raise translate(error, self.endpoint, part) from None
         except OSError as error:
@@ -56,8 +75,6 @@ class ServerTransport:
                 f"{self.endpoint.address}: {type(error).__name__} while reading {part.file}",
                 remedy="check that the server runs, then run again",
             ) from None
-        finally:
-            session._force_close()  # type: ignore[attr-defined]  # a dump ends by hanging up
 
     def ended(self, part: Slice, offset: int) -> SourceError:
         """Return why a dump ended before the slice's end; MariaDB ends it alike at a shutdown and at the file's end."""
@@ -93,13 +110,19 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> So
     return connection.translate(error, where)
 
 
-class _Dump:
-    """One running COM_BINLOG_DUMP."""
+class Dump:
+    """One running COM_BINLOG_DUMP. It ends by hanging up.
 
-    def __init__(self, session: Any, transport: ServerTransport, part: Slice) -> None:
-        self._part = part
+    file, offset: where it stands, in bytes; None for a file whose name isn't known.
+    """
+
+    def __init__(self, session: Any, transport: ServerTransport, part: Slice, *, blocks: bool) -> None:
+        self.file: str | None = part.file
+        self._session = session
         self._transport = transport
         self._where = transport.endpoint.address
+        self._blocks = blocks
+        self._described = b""  # the format description event of the file
         mariadb = transport.flavour == "mariadb"
         with session.cursor() as cursor:
             # The server may only send checksums to who has said to know them.
@@ -117,15 +140,24 @@ class _Dump:
         if transport.server_id:
             self._register(session, transport.server_id, transport.name.encode())
         non_block, annotate = 1, 2
-        flags = non_block | (annotate if mariadb else 0)
+        flags = (0 if blocks else non_block) | (annotate if mariadb else 0)
         start = max(part.start, FIRST_OFFSET)
         # The command has 32 bits for the offset: beyond 4 GiB the file is read from its beginning, and stepped over.
-        self._begin = start if start < 1 << 32 else FIRST_OFFSET
-        head = struct.pack("<BIHI", 0x12, self._begin, flags, transport.server_id)
+        self.offset = start if start < 1 << 32 else FIRST_OFFSET
+        head = struct.pack("<BIHI", 0x12, self.offset, flags, transport.server_id)
         self._command(session, head + part.file.encode())
         self._buffer = np.empty(_RECEIVE, np.uint8)
         self._at = self._end = 0  # what was received and not yet taken
         self._counts = np.zeros(2, np.int64)  # what framing took and gave
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._session._force_close()
 
     def _register(self, session: Any, server_id: int, name: bytes) -> None:
         body = struct.pack("<BIB", 0x15, server_id, len(name)) + name + b"\0\0" + struct.pack("<HII", 0, 0, 0)
@@ -151,7 +183,7 @@ class _Dump:
         got = self._socket.recv_into(self._buffer.data[self._end :])
         if not got:
             raise ConnectionFailed(
-                f"{self._where}: the server closed the connection while sending {self._part.file}",
+                f"{self._where}: the server closed the connection while sending the log",
                 remedy="check the server's error log, then run again",
             )
         self._end += got
@@ -182,22 +214,24 @@ class _Dump:
         raise ConnectionFailed(f"{self._where}: a packet that isn't one", remedy="run again")
 
     # events --------------------------------------------------------------------------------------------------------
-    def chunks(self) -> Iterator[LogChunk]:
-        part = self._part
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        """Yield what a transport yields of a slice, which begins where the dump stands or behind that."""
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
-        offset = self._begin  # of the next event
-        described = False
         held = 0  # bytes in target
-        while not described or offset < part.stop or part.whole:
-            if described and part.start <= offset < part.stop:
-                status, given = self._unpack(target, held, part.stop - offset)
-                offset += given
+        if self._described:
+            yield LogChunk.of(FIRST_OFFSET, self._described)
+        heard = time.monotonic()
+        while not self._described or self.offset < part.stop or part.whole:
+            if self._described and part.start <= self.offset < part.stop:
+                status, given = self._unpack(target, held, part.stop - self.offset)
+                self.offset += given
                 held += given
+                heard = time.monotonic() if given else heard
                 if status == ROOM and held:
-                    yield LogChunk(offset - held, target, held)
+                    yield LogChunk(self.offset - held, target, held)
                     held = 0
                     continue
-                if offset >= part.stop:
+                if self.offset >= part.stop:
                     continue
                 if status == MORE:
                     self._more(int(self._size_ahead()))
@@ -205,31 +239,39 @@ class _Dump:
                 # everything else goes the slow way
             event = self._event()
             if event is None:
-                if offset < part.stop:
-                    raise self._transport.ended(part, offset)
+                if self.offset < part.stop:
+                    raise self._transport.ended(part, self.offset)
                 break
-            kind, size, made_up = self._header(event, offset)
-            if kind == EventType.FORMAT_DESCRIPTION and not described:
-                described = True
+            kind, size, made_up = self._header(event, part)
+            if kind == EventType.FORMAT_DESCRIPTION and not self._described:
+                self._described = event
                 yield LogChunk.of(FIRST_OFFSET, event)
-                if offset == FIRST_OFFSET:
-                    offset += size
+                if self.offset == FIRST_OFFSET:
+                    self.offset += size
                 continue
             if made_up:
-                if kind == EventType.ROTATE and described:  # on to the next file
-                    if offset < part.stop:
-                        raise ends_early(part.file, offset, part.stop)
+                if kind == EventType.ROTATE and self._described:  # on to the next file
+                    self.file = None
+                    if self.offset < part.stop:
+                        raise ends_early(part.file, self.offset, part.stop)
                     break
+                self._refuse_silence(kind, heard)
                 continue
-            self._prove_place(offset, size)
+            self._prove_place(part, size)
             if held:
-                yield LogChunk(offset - held, target, held)
+                yield LogChunk(self.offset - held, target, held)
                 held = 0
-            offset += size
-            if offset > part.start:
-                yield LogChunk.of(offset - size, event)
+            self.offset += size
+            heard = time.monotonic()
+            if self.offset > part.start:
+                yield LogChunk.of(self.offset - size, event)
         if held:
-            yield LogChunk(offset - held, target, held)
+            yield LogChunk(self.offset - held, target, held)
+
+    def _refuse_silence(self, kind: int, heard: float) -> None:
+        """Raise ConnectionFailed where a dump that blocks gave only heartbeats for a while: its end isn't told."""
+        if self._blocks and kind in _HEARTBEATS and time.monotonic() - heard > 2 * HEARTBEAT:
+            raise ConnectionFailed(f"{self._where}: the log ends before what was planned", remedy="run again")
 
     def _unpack(self, target: Any, held: int, wanted: int) -> tuple[int, int]:
         """Copy received events to ``target`` after its first ``held`` bytes, up to ``wanted`` bytes.
@@ -249,14 +291,14 @@ class _Dump:
         self._at += taken
         return status, given
 
-    def _header(self, event: bytes, offset: int) -> tuple[int, int, bool]:
+    def _header(self, event: bytes, part: Slice) -> tuple[int, int, bool]:
         """Return an event's type and size, and whether it is in no file. Raises CorruptEvent."""
-        file = self._part.file
+        file, offset = part.file, self.offset
         if len(event) < HEADER_SIZE:
             raise CorruptEvent("a cut-off event", file=file, offset=offset, remedy="run again")
         _, kind, _, size, end, flags = HEADER.unpack_from(event)
         made_up = stands_in_no_file(kind, end, flags)
-        if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+        if kind in _HEARTBEATS:
             return kind, size, made_up
         if size != len(event):
             what = f"an event of {size} bytes came in {len(event)}"
@@ -264,9 +306,9 @@ class _Dump:
         # A file may end at a multiple of 4 GiB, where the low 32 bits of its last event's end are 0, too
         return kind, size, made_up and bool(flags & ARTIFICIAL or (offset + size) % (1 << 32))
 
-    def _prove_place(self, offset: int, size: int) -> None:
-        """Raise an error if the event at ``offset`` isn't the slice's next, or reaches beyond one of its ends."""
-        part = self._part
+    def _prove_place(self, part: Slice, size: int) -> None:
+        """Raise an error if the next event isn't the slice's next, or reaches beyond one of its ends."""
+        offset = self.offset
         if offset >= part.stop:
             raise goes_on(part.file, part.stop)
         if offset + size > part.stop:

@@ -74,9 +74,22 @@ def open_log(origin: Origin) -> Log:
     return Source.open(origin)
 
 
+def open_to_follow(origin: Origin) -> Log:
+    """Open a log for several batches: connections to a server stay open between them. Raises as ``open_log``."""
+    if isinstance(origin, Folder):
+        return open_log(origin)
+    from binlake.source.kept_log import KeptSource
+
+    return KeptSource.open(origin)
+
+
 @contextmanager
-def opened(origin: Origin) -> Iterator[Log]:
-    """Open a log for the length of a with statement. Raises SourceError and ConfigurationError."""
+def opened(origin: Origin | Log) -> Iterator[Log]:
+    """Open a log for the length of a with statement; an open one stays so. Raises SourceError and
+    ConfigurationError."""
+    if not isinstance(origin, Endpoint | Folder):
+        yield origin
+        return
     log = open_log(origin)
     try:
         yield log

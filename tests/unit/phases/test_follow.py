@@ -27,7 +27,7 @@ from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
-from binlake.source.log import Origin
+from binlake.source.log import Log, Origin
 from no_session import NoSession
 
 LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
@@ -53,10 +53,10 @@ class Rig:
         self.answers: list[BinlakeError | Callable[[], None]] = []
         self.batches = 0
 
-    def carry(self, held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
-        log = FolderLog(Folder(self.log))
-        file, offset, _ = log.head()  # before the batch counts: what makes the log grow waits for the count
-        position = str(Position(log.server_identity, file, offset, 0))
+    def carry(self, held: Lease, config: PipelineConfig, log: Origin | Log, between: Callable[[], None]) -> RunReport:
+        folder = FolderLog(Folder(self.log))
+        file, offset, _ = folder.head()  # before the batch counts: what makes the log grow waits for the count
+        position = str(Position(folder.server_identity, file, offset, 0))
         self.batches += 1
         if self.answers:
             answer = self.answers.pop(0)
@@ -171,10 +171,10 @@ def test_another_server_behind_the_same_name_is_seen_though_the_one_before_it_st
     before, behind = ServersLog("mysql-1"), ServersLog("mysql-2")
     served = [before]
     monkeypatch.setattr(follow, "_LOG_KEPT", 0.3)
-    monkeypatch.setattr(follow, "open_log", lambda origin: served[-1])
+    monkeypatch.setattr(follow, "open_to_follow", lambda origin: served[-1])
     monkeypatch.setattr(follow, "note_seen", lambda metadata, log: None)
 
-    def carry(held: Lease, config: PipelineConfig, between: Callable[[], None]) -> RunReport:
+    def carry(held: Lease, config: PipelineConfig, log: Origin | Log, between: Callable[[], None]) -> RunReport:
         position = str(Position(served[-1].server_identity, LOG.name, 1000, 0))  # before the batch counts
         rig.batches += 1
         return RunReport(rig.batches, position, "", 3, 0, (), ())
