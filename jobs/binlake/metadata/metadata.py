@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlake.metadata.known_files import KnownFiles, MetadataFile
+    from binlake.metadata.plain_rows import ChosenRows
 
 
 def now_us() -> int:
@@ -339,12 +340,20 @@ class Metadata:
             return None
         try:
             known = self._plain_files(name)
-            meeting = plain_rows.meeting(self.location(name), known, SCHEMAS[name], where) if known else None
-        except (DeltaError, OSError, ValueError):  # ArrowInvalid is a ValueError
+        except (DeltaError, OSError):
             return None
+        meeting = self._meeting(name, known, where) if known else None
         if meeting is None:
             return None
         return [{column: row[column] for column in wanted} for file in meeting for row in file.meeting]
+
+    def _meeting(self, name: str, known: KnownFiles, where: str | None) -> list[ChosenRows] | None:
+        """Return the files with rows that meet a condition; None where deltalake has to look, or to say what is
+        damaged."""
+        try:
+            return plain_rows.meeting(self.location(name), known, SCHEMAS[name], where)
+        except (OSError, ValueError):  # ArrowInvalid is a ValueError
+            return None
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[DeltaTable]:
@@ -436,13 +445,12 @@ class Metadata:
     def _is_written_plainly(self, name: str, data: Table, predicate: str | None) -> bool:
         """Put rows in the place of those that meet a predicate, if there are some, without a query engine; return False
         where that isn't possible, or another was quicker."""
-        location = self.location(name)
-        _refuse_unwritable(location)
+        _refuse_unwritable(self.location(name))
         known = self._plain_files(name)
         if known is None:
             return False
         self.check()
-        old = plain_rows.meeting(location, known, SCHEMAS[name], predicate) if predicate is not None else []
+        old = self._meeting(name, known, predicate) if predicate is not None else []
         if old is None:
             return False
         if not old and not data.num_rows:
@@ -491,7 +499,7 @@ class Metadata:
         known = self._plain_files(name)
         if known is None or known.only is None:
             return None
-        meeting = plain_rows.meeting(self.location(name), known, SCHEMAS[name], predicate)
+        meeting = self._meeting(name, known, predicate)
         if meeting is None:
             return None
         if not meeting:

@@ -9,7 +9,7 @@ import pyarrow.parquet  # what is plain is so where it is imported
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from binlake.errors import WrittenMeanwhile
+from binlake.errors import LakeError, WrittenMeanwhile
 from binlake.metadata import known_files, plain_conditions, plain_rows
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.table_schemas import SCHEMAS
@@ -175,3 +175,14 @@ def test_without_pyarrow_deltalake_reads_and_writes(metadata: Metadata, monkeypa
     assert {action["operation"] for action in DeltaTable(metadata.location("pins")).history()} == {
         "CREATE TABLE", "WRITE",
     }  # fmt: skip
+
+
+def test_a_damaged_file_is_said(metadata: Metadata) -> None:
+    metadata.append("pins", [{"name": "a", "batch": 1}])
+    [file] = Path(metadata.location("pins")).glob("*.parquet")
+    file.write_bytes(bytes(file.stat().st_size))
+    plain_rows.forget(metadata.location("pins"), [file.name])
+    with pytest.raises(LakeError, match="can't read the metadata table"):
+        metadata.read("pins")
+    with pytest.raises(LakeError, match="can't write the metadata table"):
+        metadata.replace("pins", "name = 'a'", [{"name": "a", "batch": 2}])
