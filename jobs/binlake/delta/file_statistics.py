@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -43,9 +43,9 @@ class Statistics:
             self._nulls[name] += column.null_count
             if not (_is_whole(column.type) or (number < INDEXED and _is_bounded(column.type))):
                 continue
-            ends = pc.min_max(column).as_py()
-            if ends["min"] is not None:
-                self._widen(name, ends["min"], ends["max"])
+            low, high = map(_in_python, pc.min_max(column).values())
+            if low is not None:
+                self._widen(name, low, high)
 
     @classmethod
     def of_footer(cls, footer: pq.FileMetaData) -> Statistics:
@@ -115,6 +115,14 @@ def _json(value: Any) -> str:
 def _object(members: Mapping[str, str]) -> str:
     """Return a JSON object of members that are JSON already."""
     return "{" + ", ".join(f"{_json(name)}: {value}" for name, value in members.items()) + "}"
+
+
+def _in_python(bound: pa.Scalar) -> Any:
+    """Return a bound's value. pyarrow would import pandas for an instant, to ask for its time zone, which is UTC."""
+    if pa.types.is_timestamp(bound.type) and bound.type.tz and bound.is_valid:
+        moment: datetime = bound.cast(pa.timestamp(bound.type.unit)).as_py()
+        return moment.replace(tzinfo=UTC)
+    return bound.as_py()
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from arro3.core import Table
 
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import Copied
@@ -243,8 +242,8 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
 
 def _prove_rows(log: LakeLog, table: TableSnapshot, retained: int) -> None:
     """Raise LakeError unless the table holds exactly as many rows as were copied and retained."""
-    added = pa.table(log.log().get_add_actions())
-    written = int(pc.sum(added["num_records"]).as_py() or 0)
+    added = Table.from_arrow(log.log().get_add_actions())
+    written = sum(number or 0 for number in added.column("num_records").to_pylist())
     if written != table.rows + retained:
         stayed = f" and {retained:,} deleted ones stay" if retained else ""
         raise LakeError(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlake.kernels import arrays
 from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
@@ -19,6 +20,11 @@ from binlake.snapshot.restore import refused_dates
 
 _THROUGH = {pa.float32(): pa.float64(), pa.bool_(): pa.int8()}
 """The type a value is selected as, where the lake's type is narrower."""
+
+
+# Not made by pa.scalar, which imports pandas.
+_YEAR_1 = arrays.texts(["0001"])[0]
+_NO_TEXT = arrays.texts([None])[0]
 
 
 class NoText(Exception):
@@ -83,7 +89,7 @@ class Restored:
         invalid = pc.and_(texts.is_valid(), values.is_null())
         if column.name in self._refused:
             self.dates[column.name] += invalid.true_count
-        return values, pc.if_else(invalid, texts, pa.scalar(None, pa.string()))
+        return values, pc.if_else(invalid, texts, _NO_TEXT)
 
     def _texts(self, number: int, column: Column, texts: pa.BinaryArray) -> tuple[pa.Array, pa.Array]:
         try:
@@ -116,8 +122,8 @@ def _vectors(texts: pa.BinaryArray, kind: pa.ListType) -> pa.Array:
 def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     """Parse texts as dates; NULL for what isn't one. Year 0 isn't: see the type registry."""
     plain = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
-    early = pc.less(texts, "0001")
-    dated = pc.if_else(early, pa.scalar(None, pa.string()), texts) if early.true_count else texts
+    early = pc.less(texts, _YEAR_1)
+    dated = pc.if_else(early, _NO_TEXT, texts) if early.true_count else texts
     try:
         values = dated.cast(plain)
     except pa.ArrowInvalid:
