@@ -8,7 +8,6 @@ their actions alone. Source: Delta's protocol, "Action Reconciliation" and "Per-
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -22,11 +21,8 @@ from deltalake.table import ProtocolVersions
 
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
-from binlake.errors import StagingError
 from binlake.storage import stores
 
-_ROWS_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
-"""Actions that leave a table's schema, settings and protocol as they are."""
 _TOLD = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
 """Columns of deltalake's add actions that are continued here: a table with partitions has more."""
 _STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
@@ -67,23 +63,13 @@ def continued(path: str, table: DeltaTable) -> DeltaTable | None:
     base, added = table._base if isinstance(table, ContinuedTable) else table, pa.table(table.get_add_actions())
     if tuple(added.column_names) != _TOLD:
         return None
-    begun = version = table.version()
-    while os.path.exists(f"{path}/_delta_log/{version + 1:020}.json"):
-        try:
-            actions = list(delta_actions.of_commit(path, version + 1))
-        except (StagingError, OSError, ValueError):
-            return None
-        if not all(map(_is_told, actions)):
-            return None
+    version = table.version()
+    commits = delta_actions.commits_of_files(path, version)
+    if not commits:
+        return None
+    for actions in commits:
         added = _behind(added, actions)
-        version += 1
-    return ContinuedTable(path, base, version, added) if version > begun else None
-
-
-def _is_told(action: DeltaAction) -> bool:
-    """Tell whether an action changes nothing but what is told here. A path that Delta's log encodes isn't."""
-    paths = (action[kind]["path"] for kind in ("add", "remove") if kind in action)
-    return action.keys() <= _ROWS_ALONE and not any("%" in path for path in paths)
+    return ContinuedTable(path, base, version + len(commits), added)
 
 
 def _behind(added: pa.Table, actions: Sequence[DeltaAction]) -> pa.Table:

@@ -7,6 +7,7 @@ Entries", "Checkpoints" and "Actions".
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from binlake.storage import files
 DeltaAction = dict[str, Any]
 _OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
 _ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_FILES_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
+"""Actions that leave a table's schema, settings and protocol as they are."""
+_MOST_COMMITS = 100
 _CHECKPOINT_EACH = 10
 """Delta's own interval, where a table has none."""
 
@@ -100,6 +104,29 @@ def _checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
 def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
     """Yield a commit's actions. Raises FileNotFoundError where it is gone; OSError, ValueError."""
     yield from _actions_in(_commit_text(table_path, version))
+
+
+def commits_of_files(table_path: str, version: int) -> list[list[DeltaAction]] | None:
+    """Return the actions of each commit behind a version, the oldest first, of a table on a disk.
+
+    Returns None where one of them is gone, changes more than data files, or has a path that Delta's log encodes; and
+    where there are so many that a checkpoint is quicker.
+    """
+    commits: list[list[DeltaAction]] = []
+    while os.path.exists(f"{table_path}/_delta_log/{version + len(commits) + 1:020}.json"):
+        try:
+            actions = list(of_commit(table_path, version + len(commits) + 1))
+        except (StagingError, OSError, ValueError):
+            return None
+        if len(commits) == _MOST_COMMITS or not all(map(_is_of_files, actions)):
+            return None
+        commits.append(actions)
+    return commits
+
+
+def _is_of_files(action: DeltaAction) -> bool:
+    paths = (action[kind]["path"] for kind in ("add", "remove") if kind in action)
+    return action.keys() <= _FILES_ALONE and not any("%" in path for path in paths)
 
 
 def _commit_text(table_path: str, version: int) -> str:

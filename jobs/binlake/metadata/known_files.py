@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from arro3.core import Schema
@@ -20,13 +21,9 @@ from deltalake import DeltaTable
 from binlake.delta import delta_actions, opened_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.opened_tables import Commit, commit_file, drop_surplus
-from binlake.errors import StagingError
 
-_FILES_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
-"""Actions that leave a table's schema, settings and protocol as they are."""
-_MOST_TABLES, _MOST_COMMITS = 256, 100
-"""Tables that are remembered, of more any goes; commits that are read to continue: of more, the checkpoint is
-quicker."""
+_MOST_TABLES = 256
+"""Tables that are remembered, of more any goes."""
 
 
 @dataclass(frozen=True)
@@ -114,34 +111,18 @@ def _continued(location: str, before: KnownFiles) -> KnownFiles | None:
     """Return the files at the newest version; None where the log has to be read anew."""
     if before.commit != commit_file(location, before.version):
         return None
-    version, files = before.version, dict(before.files)
-    while os.path.exists(_commit(location, version + 1)):
-        version += 1
-        try:
-            actions = list(delta_actions.of_commit(location, version))
-        except (StagingError, OSError, ValueError):
-            return None
-        if version - before.version > _MOST_COMMITS or not all(map(_is_of_files, actions)):
-            return None
-        for action in actions:
-            if "add" in action:
-                files[action["add"]["path"]] = _data_file(action["add"])
-            elif "remove" in action:
-                files.pop(action["remove"]["path"], None)
-    if version == before.version:
-        return before
+    commits = delta_actions.commits_of_files(location, before.version)
+    if not commits:
+        return before if commits == [] else None
+    files = dict(before.files)
+    for action in chain.from_iterable(commits):
+        if "add" in action:
+            files[action["add"]["path"]] = _data_file(action["add"])
+        elif "remove" in action:
+            files.pop(action["remove"]["path"], None)
+    version = before.version + len(commits)
     commit = commit_file(location, version)
     return KnownFiles(version, commit, files) if commit else None
-
-
-def _commit(location: str, version: int) -> str:
-    return f"{location}/_delta_log/{version:020}.json"
-
-
-def _is_of_files(action: DeltaAction) -> bool:
-    """Tell whether an action is of a file alone whose path Delta's log doesn't encode."""
-    paths = [action[kind]["path"] for kind in ("add", "remove") if kind in action]
-    return action.keys() <= _FILES_ALONE and not any("%" in path for path in paths)
 
 
 def _data_file(add: DeltaAction) -> MetadataFile:
