@@ -1,4 +1,4 @@
-"""The course of weeks of following, drawn as lines in SVG for light and for dark pages.
+"""The course of weeks of following, drawn as lines over the batches, in SVG for light and for dark pages.
 
 ``weeks_pictures.py FOLDER FILE...`` takes the figures that tests/soak/weeks.py kept, and writes ``weeks-light.svg`` and
 ``weeks-dark.svg`` there.
@@ -20,12 +20,12 @@ _PANELS = (
     ("megabytes", "Memory of the process, MB"),
     ("longest_log", "Files of the longest log"),
     ("files", "Files in the lake"),
-    ("opened_ms", "The dearest opening of a table, ms of CPU"),
+    ("lake_megabytes", "The lake with binlake's own tables, MB"),
     ("readable", "Versions of the lake that can be read"),
 )
 """Figures that are drawn, each in a panel from zero on, with its title."""
 _WIDTH, _HEIGHT, _ACROSS = 380, 120, 2
-_TOP, _BETWEEN, _SIDE = 34, 40, 40
+_TOP, _BETWEEN, _SIDE = 34, 52, 40
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class DrawnCourse:
     def of(cls, file: Path) -> DrawnCourse:
         """Return what weeks.py kept in a file."""
         kept = json.loads(file.read_text(encoding="utf-8"))
-        seconds = kept["seconds"]
-        return cls(f"a batch each {seconds} s" if seconds < 120 else f"each {seconds // 60} min", kept["stands"])
+        stands = kept["stands"]
+        return cls(f"a batch each {kept['seconds']} s, {stands[-1]['days']:.1f} days", stands)
 
     def points(self, name: str) -> list[tuple[float, float]]:
-        """Return a figure by days."""
-        return [(stand["days"], stand[name]) for stand in self.stands]
+        """Return a figure by the number of batches."""
+        return [(stand["batches"], stand[name]) for stand in self.stands]
 
 
 def draw(courses: Sequence[DrawnCourse], colours: Colours) -> str:
@@ -62,23 +62,23 @@ def draw(courses: Sequence[DrawnCourse], colours: Colours) -> str:
 
 
 def _panel(courses: Sequence[DrawnCourse], name: str, title: str, left: int, top: int, colours: Colours) -> list[str]:
-    most_days = max(day for course in courses for day, _ in course.points(name))
+    last = max(batches for course in courses for batches, _ in course.points(name))
     most = max(max(value for course in courses for _, value in course.points(name)), 1)
     ground, inks = top + _TOP + _HEIGHT, (colours.ours, colours.others)
     drawn = [
         _text(left, top + 20, title, colours.text, weight="600"),
         f'<path d="M{left} {top + _TOP}V{ground}H{left + _WIDTH}" fill="none" stroke="{colours.quiet}"/>',
         _text(left + 4, top + _TOP + 10, f"{most:,.0f}", colours.quiet),
-        _text(left + _WIDTH, ground + 16, f"{most_days:.1f} days", colours.quiet, anchor="end"),
+        _text(left + _WIDTH, ground + 16, f"{last:,.0f} batches", colours.quiet, anchor="end"),
     ]
     for number, course in enumerate(courses):
         ink = inks[number % len(inks)]
         places = [
-            f"{left + day / most_days * _WIDTH:.1f},{ground - value / most * (_HEIGHT - 14):.1f}"
-            for day, value in course.points(name)
+            f"{left + batches / last * _WIDTH:.1f},{ground - value / most * (_HEIGHT - 14):.1f}"
+            for batches, value in course.points(name)
         ]
         drawn.append(f'<polyline points="{" ".join(places)}" fill="none" stroke="{ink}" stroke-width="2"/>')
-        drawn.append(_text(left + number * 150, ground + 16, course.label, ink))
+        drawn.append(_text(left, ground + 16 + number * 16, course.label, ink))
     return drawn
 
 
