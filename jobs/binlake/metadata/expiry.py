@@ -20,11 +20,12 @@ from binlake.config import MaintainConfig
 from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
+from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError, WrittenMeanwhile
 from binlake.metadata import lake_sizes, table_versions
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.record import log_noted
-from binlake.metadata.table_schemas import SCHEMAS, TOMBSTONE_SECONDS
+from binlake.metadata.table_schemas import CHECKPOINT_EACH, SCHEMAS, TOMBSTONE_SECONDS
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
 
@@ -175,6 +176,8 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
         kept = min(hours, TOMBSTONE_SECONDS / HOUR_SECONDS)
         if properties := retention(table.metadata().configuration, history_hours=kept, log_hours=hours):
             table.alter.set_table_properties(properties)
+        if table.version() - LogFiles.of(metadata.location(name)).base(table.version()) >= CHECKPOINT_EACH:
+            table.create_checkpoint()  # commits go behind one alone, and syncs write one a minute at most
         table.cleanup_metadata()
         removed = _remove_replaced(metadata.location(name), table, hours)
     except (DeltaError, OSError) as error:
