@@ -36,6 +36,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.serialization import loads
 from binlake.snapshot import snapshot
+from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.spark import functions
 from binlake.staging import stage
@@ -190,7 +191,7 @@ class World:
     def start(self, job: str, host: str, **options: Any) -> Worker:
         """Return a new process; it stands before its first access."""
         report = Report(io.StringIO())
-        origin: Any = "server"
+        origin = Endpoint("server", 3306, "", "")
         spark: Any = lambda _: Session(self.lake)  # noqa: E731  # typed as what it stands for
         jobs: dict[str, Callable[[], object]] = {
             "bootstrap": lambda: self.begun.update(
