@@ -34,11 +34,17 @@ def start(life: ExitStack, file: Path, said: Path, *options: str, command: str =
     with open(said, "ab") as stream:
         process = subprocess.Popen(
             [*BINLAKE, command, "--follow", "--config", str(file), *options],
-            stdout=stream, stderr=stream, preexec_fn=die_with_parent,
+            stdout=stream, stderr=stream, preexec_fn=_as_in_a_terminal,
         )  # fmt: skip
     life.callback(process.wait)
     life.callback(process.kill)
     return process
+
+
+def _as_in_a_terminal() -> None:
+    """A shell lets what it starts in the background ignore SIGINT, and so the tests' own processes."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ids(folder: Path) -> list[int]:
