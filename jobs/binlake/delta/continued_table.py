@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Metadata, Schema
 from deltalake.table import ProtocolVersions
 
-from binlake.delta import delta_actions
+from binlake.delta import delta_actions, opened_tables
 from binlake.delta.delta_actions import DeltaAction
-from binlake.storage import stores
 
 _TOLD = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
 """Columns of deltalake's add actions that are continued here: a table with partitions has more."""
@@ -36,11 +35,11 @@ class ContinuedTable(DeltaTable):
 
     def __init__(self, path: str, base: DeltaTable, version: int, added: pa.Table) -> None:
         self._path, self._base, self._version, self._added = path, base, version, added
-        self._storage_options = stores.storage_options(path)
+        self._storage_options = None  # a table in a store isn't continued
 
     @cached_property
     def _table(self) -> Any:  # type: ignore[override]
-        return DeltaTable(self._path, version=self._version, storage_options=self._storage_options)._table
+        return opened_tables.opened(self._path, self._version)._table
 
     def version(self) -> int:
         return self._version
