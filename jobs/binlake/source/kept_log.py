@@ -1,9 +1,9 @@
 """A server's log for a follower: its connections stay open from one batch to the next.
 
 A batch opens six connections otherwise: to ask for the log's end and its files, to read the files' format descriptions,
-and to read the slice. Here one connection asks, a file is described once, and one dump goes on behind each slice. Both
-connections are of one server, also where another takes over its name meanwhile; the follower opens all anew each
-minute.
+and to read the slice. Here one connection asks, a file is described once, and one dump goes on behind each slice. Where
+another server takes over the name meanwhile, open connections stay with the former one, and a dump that is begun then
+meets a file with another description, which is refused. The follower opens all anew each minute.
 """
 
 from __future__ import annotations
