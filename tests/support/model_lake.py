@@ -55,11 +55,11 @@ class _KnownLog:
         self._log = log
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._log, name)
-        if name not in ("deletion_vectors", "create_checkpoint"):  # a stream, and no question
-            method = cache(method)
-            setattr(self, name, method)
-        return method
+        value = getattr(self._log, name)
+        if callable(value) and name not in ("deletion_vectors", "create_checkpoint"):  # a stream, and no question
+            value = cache(value)
+            setattr(self, name, value)
+        return value
 
 
 @dataclass
