@@ -1,8 +1,8 @@
-"""How fresh a followed lake is: bench_follow.py [SECONDS] [CHANGES A SECOND] [TABLES]
+"""How fresh a followed lake is: bench_follow.py [SECONDS] [CHANGES A SECOND] [TABLES] [EVERY]
 
 ``binlake follow`` as a process of its own, while a writer changes rows of many tables at a steady pace. Of each
 transaction is told how long after its commit it could be read: from the commit time in the log to the write of the
-lease's row that records its batch. The figures are added to .binlake/bench.json.
+lease's row that records its batch. EVERY: seconds from one look at the log to the next. The figures are added to .binlake/bench.json.
 """
 
 from __future__ import annotations
@@ -179,9 +179,10 @@ def measure(
     report: Report,
     at_end: Callable[[Server, PipelineConfig], None] = lambda server, config: None,
     feeds: str = "",
+    every: float = 1.0,
 ) -> Freshness:
     """Follow for some time, and tell how fresh the lake was. at_end: is called when all is in the lake. feeds: of the
-    YAML, which are carried beside."""
+    YAML, which are carried beside. every: seconds from one look at the log to the next."""
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
     os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
@@ -196,7 +197,7 @@ def measure(
         run("snapshot", file)
         report.say(f"{pace:,.0f} changes a second in {tables} tables for {seconds:,.0f} s …")
         process = subprocess.Popen(
-            [_BINLAKE, "follow", "--config", str(file), "--json"],
+            [_BINLAKE, "follow", "--config", str(file), "--every", f"{every:g}s", "--json"],
             stdout=subprocess.PIPE, stderr=open(HOME / "log", "wb"), preexec_fn=die_with_parent,  # noqa: SIM115
         )  # fmt: skip
         _wait_for_batches(config, writer, 3)
@@ -257,8 +258,8 @@ def figures(measured: Freshness, tables: int, seconds: float) -> list[Figure]:
 
 if __name__ == "__main__":
     asked = [float(text) for text in sys.argv[1:]]
-    seconds, pace, tables = (*asked, *(120.0, 1000.0, 50.0)[len(asked) :])
-    measured = figures(measure(seconds, pace, int(tables), Report()), int(tables), seconds)
+    seconds, pace, tables, every = (*asked, *(120.0, 1000.0, 50.0, 1.0)[len(asked) :])
+    measured = figures(measure(seconds, pace, int(tables), Report(), every=every), int(tables), seconds)
     show("following", measured)
     print("load of the machine:", " ".join(f"{load:.1f}" for load in os.getloadavg()))
     keep(measured)
