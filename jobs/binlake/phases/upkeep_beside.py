@@ -21,6 +21,8 @@ _FIRST, _EVERY = 300.0, 3600.0
 """Seconds until the first upkeep, and from the end of one to the next."""
 _PATIENCE = 60.0
 """Seconds for which a moment between two batches is waited for."""
+_MOST_FILE_MB = 32.0
+"""Megabytes of a data file that is written: its rows are sorted in memory, some ten times as much."""
 _ENDING = 2.0
 """Seconds for which an upkeep that was ended is waited for; killed anywhere, the next one goes on."""
 
@@ -87,6 +89,6 @@ def _give_back_memory() -> None:
 
 
 def _with_small_files(config: PipelineConfig) -> PipelineConfig:
-    """Return the configuration with data files that are whole once Spark would be needed to write a larger one."""
-    file_mb = min(config.maintain.file_mb, config.merge.without_spark_mb or config.maintain.file_mb)
-    return config.model_copy(update={"maintain": config.maintain.model_copy(update={"file_mb": file_mb})})
+    """Return the configuration with data files that are whole before they need Spark, or much memory, to be written."""
+    limits = (_MOST_FILE_MB, config.maintain.file_mb, config.merge.without_spark_mb or _MOST_FILE_MB)
+    return config.model_copy(update={"maintain": config.maintain.model_copy(update={"file_mb": min(limits)})})
