@@ -2,7 +2,8 @@
 
 ``binlake follow`` as a process of its own, while a writer changes rows of many tables at a steady pace. Of each
 transaction is told how long after its commit it could be read: from the commit time in the log to the write of the
-lease's row that records its batch. EVERY: seconds from one look at the log to the next. The figures are added to .binlake/bench.json.
+lease's row that records its batch. EVERY: seconds from one look at the log to the next. The figures are added to
+.binlake/bench.json.
 """
 
 from __future__ import annotations
