@@ -175,6 +175,32 @@ def test_rows_of_large_files_are_marked_by_spark_and_without_by_turns(
 
 
 @on_mysql
+def test_small_files_beside_a_large_one_are_written_anew_with_the_new_rows(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them reaches over all keys, so that it had to be looked into by every further batch."""
+    monkeypatch.setattr(in_process, "SMALL", 40_000)
+    rows = ", ".join(f"({n}, '{n * 2654435761**2 % 2**61:x}', {n % 1000})" for n in range(1000, 6000))
+    followed.execute(f"INSERT INTO t VALUES {rows}")
+    sync_alone(followed)
+    (large,) = (path for path in DeltaTable(followed.path("t")).file_uris() if Path(path).stat().st_size > 40_000)
+    for turn in range(8):
+        followed.execute(
+            f"UPDATE t SET v = 'turn {turn}' WHERE id % 500 = {turn}",
+            f"UPDATE t SET n = n + 1 WHERE v = 'turn {turn - 2}'",
+            f"DELETE FROM t WHERE v = 'turn {turn - 1}' AND id < 2000",
+            f"UPDATE t SET id = -{turn} WHERE id = {1400 + turn}",
+        )
+        sync_alone(followed)
+        followed.assert_equal("t")
+        paths = DeltaTable(followed.path("t")).file_uris()
+        assert large in paths, "its rows are marked"
+        assert len(paths) <= 3, "with that of the snapshot"
+    assert marked_rows(followed) > 80
+    followed.assert_each_once("t")
+
+
+@on_mysql
 @pytest.mark.usefixtures("marked")
 def test_a_file_of_which_no_row_is_left_goes(followed: Mirror) -> None:
     followed.execute("INSERT INTO t VALUES (9, 'new', 1), (10, 'new', 1)")

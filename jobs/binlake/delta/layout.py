@@ -21,10 +21,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from binlake.delta import key_ranges
+from binlake.delta.delta_actions import DeltaAction
 from binlake.schema.table import TableSchema
 
 FEWEST = 4
 """Fewest small files that are worth a rewrite."""
+_TINY = 128_000
+"""Bytes of a file that is always written anew with the rows of a batch."""
 _MARKED = 0.2
 """Share of deleted rows from which a file is written anew."""
 
@@ -120,6 +123,22 @@ def rewrites(files: Sequence[TableFile], *, target: int, overlap: int | None) ->
     overlapping = tuple(file for part in wide for file in (part.files if isinstance(part, Rewrite) else (part,)))
     sorted_anew = Rewrite(overlapping, max(1, round(sum(file.bytes for file in overlapping) / target)))
     return [rewrite for rewrite in chosen if rewrite not in wide] + [sorted_anew]
+
+
+def smallest(touched: Sequence[DeltaAction], most: int) -> list[DeltaAction]:
+    """Return the data files that a batch, which looks into these, best writes anew together with its own rows.
+
+    A file isn't chosen where it is larger than all smaller ones together: a row is written again only when the bytes
+    around it have doubled, and few files stay. touched: add actions. most: bytes of all that are chosen.
+    """
+    chosen: list[DeltaAction] = []
+    size = 0
+    for add in sorted(touched, key=lambda add: int(add["size"])):
+        if add["size"] > max(_TINY, size) or size + add["size"] > most:
+            break
+        chosen.append(add)
+        size += add["size"]
+    return chosen
 
 
 def _is_marked(file: TableFile) -> bool:

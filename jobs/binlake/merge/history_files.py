@@ -48,8 +48,8 @@ class HistoryField:
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A data file with open rows that were looked for. places: their numbers in the file, ascending. marked: the
-    numbers of rows that are gone."""
+    """A data file in which open rows were looked for. places: their numbers in the file, ascending. marked: the numbers
+    of rows that are gone."""
 
     add: DeltaAction
     places: NDArray[np.int64]
@@ -73,7 +73,7 @@ class HistoryFiles:
         return added if nulls is None else added.filter(pc.fill_null(pc.greater(nulls, 0), True))
 
     def opened(self, added: pa.Table, keys: pa.Table | None, schema: TableSchema) -> list[OpenedFile]:
-        """Return the open rows with these keys, by file; all open rows without keys.
+        """Return the open rows with these keys, by file; all open rows without keys. Some files may have none.
 
         Raises LeftToSpark where the log is in a form that isn't read here; OSError.
         """
@@ -81,8 +81,7 @@ class HistoryFiles:
             added = added.filter(pa.array(key_ranges.may_hold(self.log, added, schema, keys)))
             keys = comparable(keys)
         adds = plain_tables.actions_of(self.log, self.path, added["path"].to_pylist())
-        opened = [self._opened(add, keys, schema.key) for add in adds]
-        return [file for file in opened if file.places.size]
+        return [self._opened(add, keys, schema.key) for add in adds]
 
     def _opened(self, add: DeltaAction, keys: pa.Table | None, key: Sequence[str]) -> OpenedFile:
         names = [self.to] if keys is None else [self.to, *key]

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from binlake.config.table_modes import HistoryMode
-from binlake.delta import plain_tables
+from binlake.delta import layout, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog, transaction_version
 from binlake.delta.delta_schema import DeltaSchema
@@ -43,9 +43,13 @@ _PARTS = 1 << 10
 """More than a step has parts."""
 
 
+Loss = tuple[OpenedFile, NDArray[np.int64]]
+"""A file, and the numbers of rows that it loses."""
+
+
 @dataclass(frozen=True)
 class OpenRows:
-    """Open rows of a history, as history_rows.py takes them, and the files in which they lie.
+    """Open rows of a history, as history_rows.py takes them, and the files that were looked into.
 
     actions: those that give the table its columns behind the commit; none where they stay.
     """
@@ -56,15 +60,27 @@ class OpenRows:
     opened: Sequence[OpenedFile]
     rows: pa.Table
 
-    def losses(self, replaced: RowFlags) -> list[tuple[OpenedFile, NDArray[np.int64]]]:
+    def losses(self, replaced: RowFlags) -> list[Loss]:
         """Return the files that lose rows, and the numbers of those. replaced: which of the rows go."""
-        begins, losses = 0, []
+        begins, losses = 0, list[Loss]()
         for file in self.opened:
             gone = file.places[replaced[begins : begins + file.places.size]]
             begins += file.places.size
             if gone.size:
                 losses.append((file, gone))
         return losses
+
+    def written_anew(self, losses: Sequence[Loss]) -> list[Loss]:
+        """Return the files that are written anew without the rows that they lose: where these are few bytes all of
+        them, and small ones that lose none."""
+        lost = {file.add["path"]: gone for file, gone in losses}
+        whole = sum(int(file.add["size"]) for file, _ in losses) <= in_process.SMALL
+        others = [file.add for file in self.opened if not (whole and file.add["path"] in lost)]
+        chosen = {add["path"] for add in layout.smallest(others, in_process.SMALL // 4)}
+        if whole:
+            chosen |= lost.keys()
+        nothing = np.empty(0, np.int64)
+        return [(file, lost.get(path, nothing)) for file in self.opened if (path := file.add["path"]) in chosen]
 
 
 def is_in_step(table: LakeLog) -> bool:
@@ -162,7 +178,7 @@ class HistoryState:
         files, actions = self._files(shape, renamed)
         opened = files.opened(files.with_open_rows(), keys, schema)
         none = pa.schema([pa.field(field.name, field.stored.type) for field in files.fields]).empty_table()
-        rows = shape.inward(pa.concat_tables([none, *(files.rows_of(file) for file in opened)]))
+        rows = shape.inward(pa.concat_tables([none, *(files.rows_of(file) for file in opened if file.places.size)]))
         return OpenRows(files, shape, actions, opened, rows)
 
     def put(self, at: OpenRows, changes: HistoryChanges, *, in_step: bool = True, part: int | None = None) -> None:
@@ -175,11 +191,12 @@ class HistoryState:
         rows = at.shape.outward(changes.rows, names)
         is_open = pc.is_null(changes.rows[TO])
         closed, current = rows.filter(pc.invert(is_open)), rows.filter(is_open)
-        if sum(int(file.add["size"]) for file, _ in losses) <= in_process.SMALL:
-            actions += [plain_tables.removed(file.add) for file, _ in losses]
-            current = pa.concat_tables([current, *(at.files.without(file, gone) for file, gone in losses)])
-        else:
-            actions += at.files.marking(losses)
+        if current.num_rows or losses:
+            anew = at.written_anew(losses)
+            paths = {file.add["path"] for file, _ in anew}
+            actions += [plain_tables.removed(file.add) for file, _ in anew]
+            actions += at.files.marking([(file, gone) for file, gone in losses if file.add["path"] not in paths])
+            current = pa.concat_tables([current, *(at.files.without(file, gone) for file, gone in anew)])
         stored = pa.schema([field.stored for field in at.files.fields])
         for written in (closed, current):
             if written.num_rows:

@@ -1,9 +1,10 @@
 """Merge one epoch of a table without Spark, in one Delta commit: what MERGE would do, without its planning and a JVM.
 
-Delta's statistics tell which data files may hold a changed key; in them the rows are found by the key. Small files are
-written anew without the changed rows. In larger ones the rows are marked by deletion vectors, so that the cost grows
-with the change and not with the table. The new and changed rows become a data file of their own. The commit takes the
-version behind the one that was read, or fails; then the step begins again.
+Delta's statistics tell which data files may hold a changed key; in them the rows are found by the key. Few bytes are
+written anew without the changed rows. In more of them the rows are marked by deletion vectors, so that the cost grows
+with the change and not with the table. The new and changed rows become a data file, together with the rows of the
+smallest files that may hold a changed key: batches of seconds would leave thousands of them, to be looked into by each
+further batch. The commit takes the version behind the one that was read, or fails; then the step begins again.
 
 Rows of a table without a key are found by all their values, in the files of a table up to the limit; where nothing but
 inserts was logged, no file is read.
@@ -31,7 +32,7 @@ from pyroaring import BitMap64
 
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, key_ranges, plain_tables
+from binlake.delta import deletion_vectors, key_ranges, layout, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.delta.plain_files import added_file, delta_type
@@ -61,7 +62,7 @@ _one_large = RLock()
 
 @dataclass(frozen=True)
 class _Look:
-    """The data files of a table that may hold a changed row, and what tells which rows changed.
+    """What tells which rows of a table's data files change, and how they are read.
 
     stored: the columns' fields in data files, by the lake's names. key: columns by which rows are found, all of them in
     a table without a key. changed: the staged keys, or the rows of which copies go. room: bytes of memory that what is
@@ -73,7 +74,6 @@ class _Look:
     stored: Mapping[str, pa.Field]
     key: Sequence[str]
     changed: pa.Table | Copies
-    touched: Sequence[DeltaAction]
     room: int
     is_widened: bool
 
@@ -120,13 +120,16 @@ def merge(
         if not step.schema.key and size > limit:
             raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
         touched = plain_tables.actions_of(log, table.path, list(sizes))
-        whole = size <= min(limit, SMALL)
+        anew = touched if size <= min(limit, SMALL) else layout.smallest(touched, SMALL // 4)
         is_widened = plain_tables.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
-        look = _Look(table, columns, stored, key, changed, touched, limit * _UNPACKED, is_widened)
-        with _memory(staged_bytes + (size if whole else 0)):
-            changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
+        look = _Look(table, columns, stored, key, changed, limit * _UNPACKED, is_widened)
+        with _memory(staged_bytes + sum(add["size"] for add in anew)):
+            rewritten = _rewritten(look, anew, newest)
+            paths = {add["path"] for add in anew}
+            marked = _marked(look, [add for add in touched if add["path"] not in paths], log)
+            changes = _Changes([*rewritten.files, *marked], rewritten.rows)
             _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
 
 
@@ -202,11 +205,11 @@ def _touched(log: DeltaTable, step: MergeStep, changed: pa.Table | Copies) -> di
     return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
 
 
-def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
-    """Put the rows of the files that didn't change together with the newest ones. Raises LeftToSpark."""
+def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _Changes:
+    """Put the rows of these files that didn't change together with the newest ones. Raises LeftToSpark."""
     rows, room = [newest], look.room - newest.nbytes
     replaced: list[DeltaAction] = []
-    for add in look.touched:
+    for add in files:
         if isinstance(look.changed, Copies) and not look.changed:
             break  # all were met
         stored = _read(look, add, room, [column.name for column in look.columns])
@@ -220,18 +223,21 @@ def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
     return _Changes([removed(add) for add in replaced], pa.concat_tables(rows))
 
 
-def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
-    """Mark the changed rows as deleted in their files. Files without any stay as they are, those without others go.
+def _marked(look: _Look, files: Sequence[DeltaAction], log: DeltaTable) -> list[DeltaAction]:
+    """Mark the changed rows as deleted in these files, and return the actions that say so. Files without any stay as
+    they are, those without others go.
 
     Raises LeftToSpark.
     """
+    if not files:
+        return []
     if log.metadata().configuration.get(_MARKS) != "true":
-        size = sum(add["size"] for add in look.touched)
+        size = sum(add["size"] for add in files)
         raise LeftToSpark(f"{size / 1e6:,.1f} MB of data files may hold changed rows, without deletion vectors")
     actions: list[DeltaAction] = []
     room = look.room
     marks: list[tuple[DeltaAction, BitMap64]] = []
-    for add in look.touched:
+    for add in files:
         if isinstance(look.changed, Copies) and not look.changed:
             break
         rows = json.loads(add.get("stats") or "{}").get("numRecords")
@@ -245,7 +251,7 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
             actions.append(removed(add))
         if len(before) < len(after) < rows:
             marks.append((add, after))
-    return _Changes([*actions, *plain_tables.marked(look.table.path, marks)], newest)
+    return [*actions, *plain_tables.marked(look.table.path, marks)]
 
 
 def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table:
