@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
 from binlake.config import FollowConfig, load
 from binlake.config.pipeline_config import YamlOnDisk
+from binlake.errors import NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.spark.on_demand import SessionOnDemand
 from binlake_airflow.feeding import lend_connections
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import SourceOperator
-from binlake_airflow.submit import airflow_errors
+from binlake_airflow.submit import airflow_errors, look_again
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from binlake.config import PipelineConfig
+    from binlake.phases.follow import Followed
 
+RESTART_DELAY = timedelta(seconds=5)
+"""From the end of a task that was killed to its next try. It doesn't grow with tries: they count for a day."""
+_TRY_AGAIN = timedelta(minutes=1)
+"""For which a task waits, without a worker slot, that can't begin."""
+_LOOK_FOR_PAUSE = 3.0
+"""Seconds between two looks whether the DAG is paused."""
 _BEHIND_SECONDS = 60.0
 """How far behind a follower may be that looks at the log every second; one that looks less often, ten looks."""
 
@@ -30,7 +41,9 @@ class BinlakeFollowOperator(SourceOperator):
     """Follow the log in batches of seconds for some hours, and carry the source's feeds; or stand by while another
     process does.
 
-    It ends between two steps when the task is killed. Spark is started inside the task, where a step needs it.
+    It ends between two steps when the task is killed or its DAG is paused. Spark is started inside the task, where a
+    step needs it. The DAG begins a run as soon as one has ended: so a task that can't begin waits, before the first
+    snapshot and where the run before it failed, too.
 
     :param config_file: the source's YAML (templated)
     :param hours: after which the task ends, so that another begins with a log of its own
@@ -44,6 +57,23 @@ class BinlakeFollowOperator(SourceOperator):
         self._ending: Ending | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
+        self._ending = Ending()
+        try:
+            with _until_paused(context, self._ending):
+                followed = self._follow(self._ending)
+        except NoSnapshotYet as error:
+            self.log.info("%s", error)
+            raise look_again(_TRY_AGAIN) from None
+        except Exception as error:
+            if _failed_before(context):
+                self.log.error("%s\n  it is tried again in a minute", error)
+                raise look_again(_TRY_AGAIN) from None
+            with airflow_errors():
+                raise
+        self.log.info("%s", followed.headline)
+        return {"batches": followed.batches, "mutations": followed.mutations}
+
+    def _follow(self, ending: Ending) -> Followed:
         from binlake import pipeline
         from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
         from binlake.feeds.registry import PARTS
@@ -51,26 +81,57 @@ class BinlakeFollowOperator(SourceOperator):
         from binlake.phases.follow import FollowPace
 
         heap.return_freed_memory()
-        self._ending = Ending()
-        with airflow_errors():
-            config = load(self.config_file)
-            settings, report = config.follow or FollowConfig(), TaskReport(self.log)
-            file = YamlOnDisk(self.config_file, config)
-            followed = pipeline.follow(
-                file.read,
-                BinlakeHook(config.source.connection).origin(),
-                SessionOnDemand(f"binlake {config.source.name} follow", config, report),
-                report,
-                FollowPace(settings.every_seconds, settings.spark_idle_seconds, self.hours * 3600),
-                self._ending,
-                [FeedsOfSource(_with_connections(file.read), FeedsBeside(report, PARTS))],
-            )
-        self.log.info("%s", followed.headline)
-        return {"batches": followed.batches, "mutations": followed.mutations}
+        config = load(self.config_file)
+        settings, report = config.follow or FollowConfig(), TaskReport(self.log)
+        file = YamlOnDisk(self.config_file, config)
+        return pipeline.follow(
+            file.read,
+            BinlakeHook(config.source.connection).origin(),
+            SessionOnDemand(f"binlake {config.source.name} follow", config, report),
+            report,
+            FollowPace(settings.every_seconds, settings.spark_idle_seconds, self.hours * 3600),
+            ending,
+            [FeedsOfSource(_with_connections(file.read), FeedsBeside(report, PARTS))],
+        )
 
     def on_kill(self) -> None:
         if self._ending is not None:
             self._ending.ask()
+
+
+def _failed_before(context: Context) -> bool:
+    """Tell whether the run before this one failed."""
+    run = context["ti"].get_previous_dagrun()
+    return run is not None and run.state == "failed"
+
+
+@contextmanager
+def _until_paused(context: Context, ending: Ending) -> Iterator[None]:
+    """Ask for the end once the task's DAG is paused, which Airflow itself lets no task know.
+
+    A DAG that is paused from the beginning, as that of a test may be, doesn't count.
+    """
+    task, over = context["ti"], threading.Event()
+
+    def is_paused() -> bool:
+        return bool(task.get_dag(task.dag_id).is_paused)
+
+    def look() -> None:
+        was_paused = True
+        while not over.is_set():
+            with suppress(Exception):  # the API server is away: it is asked again
+                paused = is_paused()
+                if paused and not was_paused:
+                    ending.ask()
+                was_paused = paused
+            over.wait(_LOOK_FOR_PAUSE)
+
+    thread = threading.Thread(target=look, name="look for pause", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _with_connections(settings: Callable[[], PipelineConfig]) -> Callable[[], PipelineConfig]:

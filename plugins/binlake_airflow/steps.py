@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from binlake.config import PipelineConfig
 from binlake_airflow.feeding import BinlakeFeedOperator
-from binlake_airflow.following import BinlakeFollowedOperator, BinlakeFollowOperator
+from binlake_airflow.following import RESTART_DELAY, BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.notices import FeedStopped, TaskFailed
 from binlake_airflow.operators import (
     BinlakeAnnounceOperator,
@@ -92,7 +92,7 @@ class Steps:
 
     def follow(self) -> None:
         """Make the task that follows the log in batches of seconds."""
-        BinlakeFollowOperator(task_id="follow", **self._plain)
+        BinlakeFollowOperator(task_id="follow", retry_delay=RESTART_DELAY, retry_exponential_backoff=0, **self._plain)
 
     def verify(self, tables: Any = None, changed: Any = None, repair: Any = False) -> None:
         """Make the tasks of a verification. The arguments are those of BinlakeVerifyOperator."""

@@ -43,9 +43,9 @@ WAIT = timedelta(seconds=15)
 """How long a task waits, without a worker slot, before it checks again whether another run has ended."""
 
 
-def look_again() -> AirflowRescheduleException:
+def look_again(wait: timedelta = WAIT) -> AirflowRescheduleException:
     """Return the exception that reschedules the task without using up a retry."""
-    return AirflowRescheduleException(datetime.now(UTC) + WAIT)  # type: ignore[no-untyped-call]
+    return AirflowRescheduleException(datetime.now(UTC) + wait)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

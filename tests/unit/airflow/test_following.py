@@ -7,11 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.sdk.definitions.timetables.simple import ContinuousTimetable
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import pipeline
@@ -23,8 +27,12 @@ from binlake.metadata.metadata import metadata_of, now_us
 from binlake.report import Report
 from binlake.source import log
 from binlake.spark.starting import no_session
+from binlake_airflow import following
 from binlake_airflow.following import BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.pipelines import dags_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
 YAML = """
@@ -33,6 +41,26 @@ tables: {include: ["another.*"]}
 lake: {path: ./lake}
 follow: {every: 50ms}
 """
+
+
+@dataclass
+class Task:
+    """What Airflow says to a task: whether its DAG is paused, and how the run before it ended."""
+
+    paused: bool = False
+    before: str | None = None
+    dag_id: str = "binlake_shop_follow"
+
+    def get_dag(self, dag_id: str) -> Any:
+        assert dag_id == self.dag_id
+        return SimpleNamespace(is_paused=self.paused)
+
+    def get_previous_dagrun(self) -> Any:
+        return self.before and SimpleNamespace(state=self.before)
+
+    @property
+    def context(self) -> Context:
+        return cast("Context", {"ti": self})
 
 
 @pytest.fixture
@@ -76,6 +104,8 @@ def test_a_source_with_the_section_has_a_dag_that_begins_again_and_again(file: P
     dag = dags["binlake_shop_follow"]
     assert isinstance(dag.timetable, ContinuousTimetable)
     assert dag.task_ids == ["follow"]
+    task = dag.get_task("follow")
+    assert (task.retry_delay, task.retry_exponential_backoff) == (timedelta(seconds=5), 0)
     assert DagSerialization.to_dict(dag)["dag"]["max_active_runs"] == 1
     assert not dags["binlake_shop_sync"].get_task("followed").upstream_list
     file.write_text(file.read_text().replace("follow:", "# follow:"))
@@ -86,27 +116,65 @@ def test_a_source_with_the_section_has_a_dag_that_begins_again_and_again(file: P
 
 def test_the_task_follows_for_its_hours(file: Path, config: PipelineConfig) -> None:
     task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=2 / 3600)
-    assert task.execute({}) == {"batches": 1, "mutations": 0}
+    assert task.execute(Task().context) == {"batches": 1, "mutations": 0}
     position = lease.read(metadata_of(config)).position
     assert position is not None
     assert position.file == LOG.name
 
 
-def test_the_task_ends_when_it_is_killed(file: Path, config: PipelineConfig) -> None:
+@contextmanager
+def at_work(file: Path, config: PipelineConfig, state: Task) -> Iterator[BinlakeFollowOperator]:
+    """Run the task in a thread; it has carried a batch, and must have ended after the context."""
     task = BinlakeFollowOperator(task_id="follow", config_file=str(file))
-    following = threading.Thread(target=task.execute, args=({},))
-    following.start()
+    thread = threading.Thread(target=task.execute, args=(state.context,))
+    thread.start()
     deadline = time.monotonic() + 60
     while not metadata_of(config).read("runs") and time.monotonic() < deadline:
         time.sleep(0.05)
-    task.on_kill()
-    following.join(30)
-    assert not following.is_alive()
+    yield task
+    thread.join(30)
+    assert not thread.is_alive()
 
 
-def test_before_the_first_snapshot_the_task_is_skipped(file: Path) -> None:
-    with pytest.raises(AirflowSkipException):
-        BinlakeFollowOperator(task_id="follow", config_file=str(file)).execute({})
+def test_the_task_ends_when_it_is_killed(file: Path, config: PipelineConfig) -> None:
+    with at_work(file, config, Task()) as task:
+        task.on_kill()
+
+
+def test_the_task_ends_when_its_dag_is_paused(
+    file: Path, config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_LOOK_FOR_PAUSE", 0.02)
+    state = Task()
+    with at_work(file, config, state):
+        state.paused = True
+
+
+def test_a_dag_that_is_paused_from_the_beginning_can_be_tried(
+    file: Path, config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_LOOK_FOR_PAUSE", 0.02)
+    task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=2 / 3600)
+    assert task.execute(Task(paused=True).context)["batches"] == 1
+
+
+def in_a_minute(file: Path, state: Task) -> None:
+    """The task gives its slot back, and waits: else the DAG would begin one run after the other."""
+    with pytest.raises(AirflowRescheduleException) as raised:
+        BinlakeFollowOperator(task_id="follow", config_file=str(file)).execute(state.context)
+    wait = raised.value.reschedule_date - datetime.now(UTC)
+    assert timedelta(seconds=30) < wait <= timedelta(minutes=1)
+
+
+def test_before_the_first_snapshot_the_task_waits(file: Path) -> None:
+    in_a_minute(file, Task())
+
+
+def test_what_no_retry_helps_fails_a_run_and_the_next_one_waits(file: Path, config: PipelineConfig) -> None:
+    shutil.rmtree(file.parent / "log")
+    with pytest.raises(AirflowFailException):
+        BinlakeFollowOperator(task_id="follow", config_file=str(file)).execute(Task(before="success").context)
+    in_a_minute(file, Task(before="failed"))
 
 
 def test_somebody_must_follow(file: Path, config: PipelineConfig) -> None:
