@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from binlake.config import FollowConfig, load
+from binlake.config import load
 from binlake.config.pipeline_config import YamlOnDisk
 from binlake.errors import NoSnapshotYet
 from binlake.interrupts import Ending
@@ -82,14 +82,13 @@ class BinlakeFollowOperator(SourceOperator):
 
         heap.return_freed_memory()
         config = load(self.config_file)
-        settings, report = config.follow or FollowConfig(), TaskReport(self.log)
-        file = YamlOnDisk(self.config_file, config)
+        report, file = TaskReport(self.log), YamlOnDisk(self.config_file, config)
         return pipeline.follow(
             file.read,
             BinlakeHook(config.source.connection).origin(),
             SessionOnDemand(f"binlake {config.source.name} follow", config, report),
             report,
-            FollowPace(settings.every_seconds, settings.spark_idle_seconds, self.hours * 3600),
+            FollowPace(None, None, self.hours * 3600),
             ending,
             [FeedsOfSource(_with_connections(file.read), FeedsBeside(report, PARTS))],
         )

@@ -70,7 +70,6 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
-    from binlake.config import FollowConfig
     from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
     from binlake.feeds.registry import PARTS
     from binlake.interrupts import Ending
@@ -78,11 +77,9 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.phases.follow import FollowPace
 
     heap.return_freed_memory()
-    report, ending, settings = report_of(arguments), Ending(), config.follow or FollowConfig()
+    report, ending = report_of(arguments), Ending()
     ending.listen()
-    pace = FollowPace(
-        arguments.every or settings.every_seconds, settings.spark_idle_seconds, arguments.duration or math.inf
-    )
+    pace = FollowPace(arguments.every, None, arguments.duration or math.inf)
     file = YamlOnDisk(arguments.config, config)
     feeds = FeedsOfSource(file.read, FeedsBeside(report, PARTS))
     session = session_of("follow", config, report)

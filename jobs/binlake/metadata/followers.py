@@ -56,12 +56,16 @@ class Follower(HeldRow):
         """Remember, for the next sign of life, that what was committed before a time is in the lake."""
         self._seen = {"carried_us": us, "batch": batch, "waits_for": None}
 
+    def looks_every(self, seconds: float) -> None:
+        """Remember, for the next sign of life, how often the log is looked at."""
+        self._every_ms = round(seconds * 1000)
+
     def waits(self, reason: str) -> None:
         """Remember, for the next sign of life, why nothing is carried."""
         self._seen = {**self._seen, "waits_for": reason}
 
     def update(self, **changes: str | int | None) -> None:
-        super().update(**changes, **self._seen, at_us=now_us())
+        super().update(**changes, **self._seen, every_ms=self._every_ms, at_us=now_us())
 
     def check(self) -> None:
         """Raise LeaseHeld when another process took the row over."""

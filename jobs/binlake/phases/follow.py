@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from binlake.config import PipelineConfig
+from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.interrupts import Ending
 from binlake.metadata import followers, lease, short_tables, watermarks
@@ -77,10 +77,10 @@ CarryBatches = Callable[[Lease, PipelineConfig, Origin | Log, Callable[[], None]
 @dataclass(frozen=True)
 class FollowPace:
     """every: seconds from one look at the log to the next. spark_idle: seconds without need, after which Spark ends.
-    duration: seconds for which the log is followed."""
+    None: as the YAML says, also once it has changed. duration: seconds for which the log is followed."""
 
-    every: float
-    spark_idle: float
+    every: float | None
+    spark_idle: float | None
     duration: float = math.inf
 
 
@@ -153,7 +153,7 @@ class Following:
         followers.prepare(self._metadata)
         try:
             while not self._is_over():
-                follower = Follower(self._metadata, self._pace.every)
+                follower = Follower(self._metadata, self._every)
                 if self._stand_by(follower):
                     with follower.kept():
                         try:
@@ -168,6 +168,18 @@ class Following:
         finally:
             self._close()
         return self._all
+
+    @property
+    def _every(self) -> float:
+        """Return the seconds from one look at the log to the next, as the YAML is now."""
+        asked = self._pace.every
+        return (self._config.follow or FollowConfig()).every_seconds if asked is None else asked
+
+    @property
+    def _spark_idle(self) -> float:
+        """Return the seconds without need, after which Spark ends."""
+        asked = self._pace.spark_idle
+        return (self._config.follow or FollowConfig()).spark_idle_seconds if asked is None else asked
 
     def _is_over(self) -> bool:
         return self._ending.asked or time.monotonic() >= self._ends
@@ -188,7 +200,7 @@ class Following:
                 self._wait(_STANDS_BY)
             else:
                 self._trouble = ""
-                self._report.say(f"{self._config.source.name} is followed, every {self._pace.every:g} s")
+                self._say_pace()
                 return True
         return False
 
@@ -206,19 +218,19 @@ class Following:
             except LeaseHeld as held:
                 self._say_trouble(held.message)
                 follower.waits(held.message)
-                self._wait(max(self._pace.every, _GAP))
+                self._wait(max(self._every, _GAP))
             except BinlakeError as error:
                 self._bear(error, follower)
             else:
                 self._failures = 0
                 self._go_on()
-                self._session.rest(self._pace.spark_idle)
+                self._session.rest(self._spark_idle)
                 self._wait(self._pause(began, has_carried))
 
     def _pause(self, began: float, has_carried: bool) -> float:
         """Return the seconds to wait before the next look at the log. began: when the last one began."""
         now = time.monotonic()
-        pause = began + self._pace.every - now
+        pause = began + self._every - now
         if has_carried and now - self._gap_at >= _GAP_EVERY:
             pause = max(pause, _GAP)
         if pause >= _GAP or not has_carried:
@@ -246,6 +258,7 @@ class Following:
             self._note_quiet_log()
             return False
         self._read_settings()
+        follower.looks_every(self._every)
         with lease.held(self._metadata, by_turns=True, watch=self._watch) as held:
             recorded = self._carry(held, self._config, self._log or self._origin, self._refuse_to_go_on)
         self._watch = Watch()
@@ -288,7 +301,13 @@ class Following:
                 "the YAML names another source or another lake than when this process began to follow",
                 remedy="end this process, and start binlake follow again",
             )
+        every = self._every
         self._config = config
+        if self._every != every:
+            self._say_pace()
+
+    def _say_pace(self) -> None:
+        self._report.say(f"{self._config.source.name} is followed, every {self._every:g} s")
 
     def _note(self, run: RunReport) -> None:
         """Count a batch, and say what somebody should know of it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from binlake.config import PipelineConfig
+from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import BinlakeError, LakeError, NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.metadata import followers, holder, lease
@@ -315,6 +315,17 @@ def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyP
     assert rig.follow().batches == 1
     watching.join()
     assert metadata.read("followers")[0]["token"] == "another"
+
+
+def test_a_yaml_that_changes_changes_the_pace(rig: Rig) -> None:
+    paces = [rig.config.model_copy(update={"follow": FollowConfig(every=every)}) for every in ("20ms", "30ms")]
+    growing = rig.grow_once(lambda: rig.batches == 1)
+    watching = rig.end_once(lambda: rig.batches == 2)
+    rig.follow(FollowPace(None, None, 60), settings=lambda: paces[rig.batches])
+    growing.join()
+    watching.join()
+    said = rig.said.getvalue()
+    assert said == "s is followed, every 0.02 s\ns is followed, every 0.03 s\n"
 
 
 def test_a_yaml_about_another_lake_is_refused_and_waited_for(rig: Rig, tmp_path: Path) -> None:
