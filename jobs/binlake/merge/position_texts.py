@@ -78,15 +78,26 @@ def _number_text(number: int, digits: int) -> str:
 
 def _texts_of_one_width(parts: Sequence[tuple[NDArray[np.int64], int]]) -> pa.Array:
     """Return the texts where no number has more digits than its part, which are multiples of three."""
-    count = len(parts[0][0])
-    characters = np.empty(count, _TEXT)
-    for (numbers, digits), name in zip(parts, ("file", "offset", "row"), strict=True):
-        highest = int(numbers.max(initial=0))
-        left = numbers.astype(np.uint32) if highest < 1 << 32 else numbers  # half the time of each division
-        for place in reversed(range(digits // 3)):
-            higher = left // 1000
-            characters[f"{name}{place}"] = _THREE_DIGITS[left - higher * 1000] if highest else _THREE_DIGITS[0]
-            left, highest = higher, highest // 1000
-    characters["colon0"] = characters["colon1"] = b":"
+    (file, _), (offset, _), (row, _) = parts
+    count = len(row)
+    begins = np.flatnonzero(np.append(count > 0, (file[1:] != file[:-1]) | (offset[1:] != offset[:-1])))
+    events = np.full(len(begins), mutation_text(0, 0).encode(), f"S{_TEXT.itemsize}").view(_TEXT)
+    _write_digits(events, "file", file[begins], _FILE)
+    _write_digits(events, "offset", offset[begins], _OFFSET)
+    characters = events if len(events) == count else np.repeat(events, np.diff(begins, append=count))
+    _write_digits(characters, "row", row, _ROW)
     ends = np.arange(0, (count + 1) * _TEXT.itemsize, _TEXT.itemsize, dtype=np.int32)
     return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(characters))
+
+
+def _write_digits(characters: NDArray[np.void], name: str, numbers: NDArray[np.int64], digits: int) -> None:
+    """Write a part of texts in whose places zeros stand."""
+    highest = int(numbers.max(initial=0))
+    left = numbers.astype(np.uint32) if highest < 1 << 32 else numbers  # half the time of each division
+    for place in reversed(range(digits // 3)):
+        if not highest:
+            return
+        highest //= 1000
+        higher = left // 1000 if highest else None
+        characters[f"{name}{place}"] = _THREE_DIGITS.take(left if higher is None else left - higher * 1000)
+        left = left if higher is None else higher

@@ -33,6 +33,15 @@ def test_the_texts_of_many_are_those_of_each() -> None:
     assert mutation_texts(*(column[:0] for column in columns)).to_pylist() == []
 
 
+def test_the_rows_of_an_event_share_its_text() -> None:
+    for most in (900, 9_000, 9_000_000):
+        rows = [np.arange(0, most, step) for step in (most, most // 7, most // 3, most)]
+        file, offset = (np.repeat([*places], [len(part) for part in rows]) for places in ((1, 1, 2, 3), (4, 900, 4, 4)))
+        columns = (file, offset, np.concatenate(rows))
+        each = [mutation_text(*(int(number) for number in place)) for place in zip(*columns, strict=True)]
+        assert mutation_texts(*columns).to_pylist() == each
+
+
 def test_positions_of_each_further_log_are_greater() -> None:
     marks = [log_mark(number) for number in range(80)]
     assert marks[:3] == ["", "a", "b"]
