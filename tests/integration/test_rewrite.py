@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlake.merge import in_process
 from binlake.metadata import runs
+from binlake.storage import parquet_files
 from mirror import on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
@@ -172,6 +174,28 @@ def test_rows_of_large_files_are_marked_by_spark_and_without_by_turns(
     assert not marked_rows(followed), "files that are small are written without their marked rows"
     followed.assert_equal("t")
     followed.assert_each_once("t")
+
+
+@on_mysql
+@pytest.mark.usefixtures("either_way")
+def test_rows_that_a_batch_wrote_are_not_read_again_by_the_next(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.execute("UPDATE t SET v = 'changed'")
+    sync_alone(followed)
+    read_within, read = parquet_files.read_within, []
+
+    def noted(path: str, *arguments: Any, **named: Any) -> pa.Table | None:
+        read.append(path)
+        return read_within(path, *arguments, **named)
+
+    monkeypatch.setattr(parquet_files, "read_within", noted)
+    followed.execute(*EVERY_WAY)
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+    assert len(read) == 1, "the staged file"
+    assert not read[0].startswith(followed.path("t"))
 
 
 @on_mysql

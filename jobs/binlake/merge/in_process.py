@@ -27,12 +27,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, key_ranges, layout, plain_tables
+from binlake.delta import deletion_vectors, key_ranges, layout, plain_tables, recent_rows
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.delta.plain_files import added_file, delta_type
@@ -262,8 +263,11 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
-    rows = parquet_files.read_within(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
+    rows = recent_rows.of(path)
     if rows is None:
+        columns = None if whole else [field.name for field in wanted]
+        rows = parquet_files.read_within(path, room, columns, narrow=not whole)
+    if rows is None or rows.nbytes > room:
         raise LeftToSpark(f"data files that may hold changed rows take more than {look.room / 1e6:,.0f} MB of memory")
     for field in wanted:
         if field.name not in rows.column_names:  # written before the column came
@@ -285,6 +289,10 @@ def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:
     aren't there."""
     if isinstance(look.changed, Copies):
         return look.changed.met_in(rows, hidden)
+    if len(look.key) == 1:
+        (name,) = look.key
+        matches = pc.is_in(rows[name], value_set=look.changed[name].combine_chunks(), skip_nulls=True)
+        return BitMap64(np.flatnonzero(matches).astype(np.uint64))
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
     matches = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
     return BitMap64(matches[PLACE].to_numpy())
@@ -303,6 +311,7 @@ def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, no
     actions = list(changes.files)
     if changes.rows.num_rows:
         added = added_file(table.path, changes.rows)
+        recent_rows.keep(f"{table.path}/{added['path']}", changes.rows)
         fault("data file written")
         actions.append({"add": added})
     plain_tables.commit(table, log, own_commit, actions)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta.layout import FEWEST, Rewrite, TableFile, data_files, rewrites
+from binlake.delta.layout import FEWEST, Rewrite, TableFile, data_files, rewrites, smallest
 from binlake.schema.table import Column, TableSchema
 
 WHOLE, SMALL = 100, 10
@@ -107,3 +107,19 @@ def test_the_files_of_a_table(tmp_path: Path) -> None:
         ((10,), (15,), 2, 0),
     ]
     assert all((tmp_path / file.path).stat().st_size == file.bytes for file in in_order)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen"),
+    [
+        ([4_000, 5_000, 90_000, 12_000_000], [4_000, 5_000, 90_000]),  # small ones, whatever their number
+        ([100_000, 120_000, 210_000, 440_000], [100_000, 120_000, 210_000]),  # not one larger than the others together
+        ([300_000, 5_000], [5_000]),
+        ([12_000_000], []),
+        ([100_000] * 60, [100_000] * 40),  # so many bytes at most
+        ([], []),
+    ],
+)
+def test_the_smallest_files_are_written_anew_with_a_batchs_rows(sizes: list[int], chosen: list[int]) -> None:
+    touched = [{"path": f"f{number}", "size": size} for number, size in enumerate(sizes)]
+    assert [add["size"] for add in smallest(touched, 4_000_000)] == chosen

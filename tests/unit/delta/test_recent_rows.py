@@ -1,0 +1,43 @@
+"""Rows of small data files, remembered from their writing on."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from binlake.delta import recent_rows
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_rows, "_recent", recent_rows._Recent())
+
+
+def rows(count: int) -> pa.Table:
+    return pa.table({"n": pa.array(range(count), pa.int64())})
+
+
+def test_rows_of_a_small_file_are_known_and_others_are_not() -> None:
+    recent_rows.keep("t/a", rows(10))
+    recent_rows.keep("t/large", rows(100_000))
+    assert recent_rows.of("t/a") == rows(10)
+    assert recent_rows.of("t/large") is None
+    assert recent_rows.of("t/b") is None
+
+
+def test_a_file_without_rows_is_known() -> None:
+    recent_rows.keep("t/empty", rows(0))
+    known = recent_rows.of("t/empty")
+    assert known is not None
+    assert known.num_rows == 0
+
+
+def test_the_file_that_was_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
+    for path in ("t/a", "t/b"):
+        recent_rows.keep(path, rows(10))
+    assert recent_rows.of("t/a") is not None
+    recent_rows.keep("t/c", rows(10))
+    assert recent_rows.of("t/b") is None
+    assert recent_rows.of("t/a") is not None
+    assert recent_rows.of("t/c") is not None
