@@ -8,6 +8,7 @@ lease.RecordedState). Whoever changes a form raises FORMAT, and adds here how th
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from binlake.errors import LakeError, NewerMetadata
@@ -34,6 +35,12 @@ def number(text: str) -> int:
 
 def read(kind: type[T], text: str) -> T:
     """Read what ``written`` wrote. Raises NewerMetadata, and LakeError for any other text."""
+    value: T = _read(kind, text)  # type: ignore[arg-type]  # mypy takes no type[T] for Hashable
+    return value
+
+
+@lru_cache(8)  # each step of a batch reads the row
+def _read(kind: type[Any], text: str) -> Any:
     try:
         value = json.loads(text)
         version = value.pop("format", 0)

@@ -365,7 +365,7 @@ def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, A
         "ended_us": now_us(),
         "outcome": "recorded",
         "position": report.position,
-        "tables": json.dumps([asdict(table) for table in report.tables], ensure_ascii=False),
+        "tables": json.dumps([vars(table) for table in report.tables], ensure_ascii=False),
         "phases": json.dumps(dict(report.phases)),
         "bytes": report.bytes,
         "mutations": report.mutations,

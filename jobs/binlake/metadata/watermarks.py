@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from binlake.batch.outcome import LifeOutcome
@@ -69,9 +70,9 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
         Life(
             row["table_id"],
             TableName(row["database"], row["table"]),
-            loads(TableSchema, schemas[row["table_id"]]["schema"]),
-            loads(Position, row["low"]),
-            loads(Position, row["high"]),
+            _schema(schemas[row["table_id"]]["schema"]),
+            _position(row["low"]),
+            _position(row["high"]),
             row["status"],
             Standstill(row["reason"], row["remedy"] or "") if row["reason"] else None,
             row["delta_version"],
@@ -79,6 +80,16 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
         for row in metadata.read("watermarks")
         if row["table_id"] in schemas
     ]
+
+
+@lru_cache(1024)  # most shapes stay from batch to batch
+def _schema(text: str) -> TableSchema:
+    return loads(TableSchema, text)
+
+
+@lru_cache(2048)
+def _position(text: str) -> Position:
+    return loads(Position, text)
 
 
 def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str, Any]:
