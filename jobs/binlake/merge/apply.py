@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -45,7 +45,7 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.faults import fault
-from binlake.merge import move_in_process, own_values, reshape_in_process
+from binlake.merge import move_in_process, own_values, reshape_in_process, turns
 from binlake.merge.beside import BesideWork
 from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
@@ -54,6 +54,7 @@ from binlake.merge.position_texts import mutation_text
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.shared_reads import SharedReads
 from binlake.merge.table_progress import TableProgress
+from binlake.merge.turns import Turns
 from binlake.metadata.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.lake_columns import mirror_columns
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
 
 SIDE_BY_SIDE = 4
-"""Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
+"""Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays. Few rows of
+plain tables take turns."""
 
 _READ_HERE = 256 << 20
 """Bytes of staged files that the driver checks itself: a JVM that nothing else needs takes longer to begin."""
@@ -95,12 +97,14 @@ def damaged(spark: SessionFactory, staged: Sequence[StagedFile]) -> dict[str, St
             return file.path, error
         return file.path, None
 
-    if sum(file.bytes for file in staged) < _READ_HERE:
+    total = sum(file.bytes for file in staged)
+    if total <= turns.QUICK_BYTES and not any("://" in file.path for file in staged):
+        checked = list(map(check, staged))
+    elif total < _READ_HERE:
         with ThreadPoolExecutor(_LOOKS, thread_name_prefix="check") as pool:
             checked = list(pool.map(check, staged))
     else:
-        size = sum(file.bytes for file in staged) / 1e6
-        context = spark(f"{size:,.0f} MB of staged files are compared with their manifest").sparkContext
+        context = spark(f"{total / 1e6:,.0f} MB of staged files are compared with their manifest").sparkContext
         partitions = min(len(staged), context.defaultParallelism)
         checked = context.parallelize(list(staged), partitions).map(check).collect()
     return {path: error for path, error in checked if error is not None}
@@ -127,10 +131,10 @@ def apply_batch(
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
-    at_work = _AtWork(working, report)
+    at_work, in_turn = _AtWork(working, report), Turns()
 
     def one_group(group: _Members) -> list[TableOutcome]:
-        with at_work.on(group.tables):
+        with in_turn.taken() if group.staged_bytes <= turns.QUICK_BYTES else nullcontext(), at_work.on(group.tables):
             return _Group(spark, config, batch, position, group, frozenset(lost), report).run()
 
     shown = shown_progress(config, report, "merged")
@@ -226,6 +230,12 @@ class _Members:
     tables: list[TableSteps]
     beside: list[BesideSteps]
 
+    @property
+    def staged_bytes(self) -> int:
+        mirrored = (file for table in self.tables for step in table.steps for file in files_of(step))
+        beside = (file for table in self.beside for step in table.steps for file in _files_beside(step))
+        return sum(file.bytes for file in (*mirrored, *beside))
+
 
 def _with_beside(grouped: list[list[TableSteps]], beside: Sequence[BesideSteps]) -> list[_Members]:
     """Put what is beside mirrors to the tables of the name; without one it is a group of its own."""
@@ -306,6 +316,7 @@ class _Group:
         return self._own_session(f"{name}: {why}")
 
     def _own_session(self, why: str) -> SparkSession:
+        turns.leave()
         if self._own is None:
             from binlake.spark import functions
             from binlake.spark.session import of_this_thread

@@ -30,7 +30,7 @@ from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeError
 from binlake.faults import fault
-from binlake.merge import in_process
+from binlake.merge import in_process, turns
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.history_files import HistoryFiles, OpenedFile
 from binlake.merge.history_rows import TO, HistoryChanges, RowFlags
@@ -176,7 +176,10 @@ class HistoryState:
         """Read the open rows with these keys, or all. columns: the mirror's behind the step. schema: the table's."""
         shape = HistoryShape(self.mode, columns)
         files, actions = self._files(shape, renamed)
-        opened = files.opened(files.with_open_rows(), keys, schema)
+        looked = files.with_open_rows()
+        if (pc.sum(looked["size_bytes"]).as_py() or 0) > turns.QUICK_BYTES:
+            turns.leave()
+        opened = files.opened(looked, keys, schema)
         none = pa.schema([pa.field(field.name, field.stored.type) for field in files.fields]).empty_table()
         rows = shape.inward(pa.concat_tables([none, *(files.rows_of(file) for file in opened if file.places.size)]))
         return OpenRows(files, shape, actions, opened, rows)

@@ -40,7 +40,7 @@ from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
-from binlake.merge import casts, derived_in_process
+from binlake.merge import casts, derived_in_process, turns
 from binlake.merge.newest import PLACE, check_key, newest_rows
 from binlake.merge.rows_without_key import Copies, net_rows
 from binlake.merge.shared_reads import SharedReads
@@ -120,6 +120,8 @@ def merge(
         size = sum(sizes.values())
         if not step.schema.key and size > limit:
             raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
+        if size > turns.QUICK_BYTES:
+            turns.leave()
         touched = plain_tables.actions_of(log, table.path, list(sizes))
         anew = touched if size <= min(limit, SMALL) else layout.smallest(touched, SMALL // 4)
         is_widened = plain_tables.is_widened(log)
@@ -156,6 +158,7 @@ def _memory(size: int) -> Iterator[None]:
     if size <= SMALL:
         yield
         return
+    turns.leave()
     with _one_large:
         yield
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -13,8 +13,9 @@ from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError, sna
 from binlake.merge.beside import begun_beside
 from binlake.schema.table import TableName
 
-_LOOKS = 16
-"""Tables looked at at once: storage behind a URL answers slowly."""
+_LOOKS, _BY_A_THREAD = 16, 64
+"""Tables looked at at once, as storage behind a URL answers slowly; on a disk so many one after the other, as threads
+that do little get into each other's way."""
 
 
 class TableProgress:
@@ -122,16 +123,17 @@ def _recorded(config: PipelineConfig, table: TableSteps) -> int:
 def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
     """Stop the tables that the batch doesn't change, but somebody else did; return their outcomes."""
 
-    def look(table: TableSteps) -> TableOutcome | None:
-        if _stands(config, table.life):
-            return None
-        progress = TableProgress(config, table)
-        progress.look_back({table.life.id})
-        return None if progress.works else progress.outcome()
+    def look(tables: Sequence[TableSteps]) -> list[TableOutcome]:
+        changed = [TableProgress(config, table) for table in tables if not _stands(config, table.life)]
+        for progress in changed:
+            progress.look_back({progress.table.life.id})
+        return [progress.outcome() for progress in changed if not progress.works]
 
     following = [table for table in steps.tables if not table.steps and table.life.status == "following"]
+    count = 1 if "://" in config.lake.path else _BY_A_THREAD
+    parts = [following[begin : begin + count] for begin in range(0, len(following), count)]
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
-        return [outcome for outcome in pool.map(look, following) if outcome]
+        return [outcome for outcomes in pool.map(look, parts) for outcome in outcomes]
 
 
 def _stands(config: PipelineConfig, life: Life) -> bool:
