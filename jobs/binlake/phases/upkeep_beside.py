@@ -1,4 +1,4 @@
-"""The tables' upkeep beside batches of seconds: in a thread, once an hour, without Spark.
+"""The tables' upkeep beside batches of seconds: in a thread, without Spark; hourly, or sooner where many files come.
 
 It takes the lease between two batches, for moments: to look, to let go of batches, to note what goes, to remove rows of
 metadata that are older than promised. It lists and deletes files while batches go on.
@@ -17,8 +17,11 @@ from binlake.metadata.metadata import metadata_of
 from binlake.report import Report
 from binlake.spark.starting import no_session
 
-_FIRST, _EVERY = 300.0, 3600.0
-"""Seconds until the first upkeep, and from the end of one to the next."""
+_FIRST, _EVERY, _SOONEST = 300.0, 3600.0, 120.0
+"""Seconds until the first upkeep, and from the end of one to the next, at most and at least."""
+_FILES = 200
+"""Small data files of one table for which the next upkeep comes sooner: each batch of a second that only inserts leaves
+one, and each further batch looks through the list of them."""
 _PATIENCE = 60.0
 """Seconds for which a moment between two batches is waited for."""
 _MOST_FILE_MB = 32.0
@@ -38,12 +41,14 @@ class UpkeepBeside:
         self._report = report
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
-        self._due = time.monotonic() + _FIRST
+        self._looked = time.monotonic()
+        self._pause = _EVERY
+        self._due = self._looked + _FIRST
 
     def begin(self, config: PipelineConfig, batch: int | None) -> None:
         """Begin the upkeep where it is due and none is at work."""
         if self._thread is not None and not self._thread.is_alive():
-            self._thread, self._due = None, time.monotonic() + _EVERY
+            self._thread, self._due = None, time.monotonic() + self._pause
         if self._thread is None and time.monotonic() >= self._due:
             self._thread = threading.Thread(target=self._keep, args=(config,), name="upkeep", daemon=True)
             self._thread.start()
@@ -63,7 +68,7 @@ class UpkeepBeside:
             _with_small_files(config), no_session, metadata_of(config), quiet, _PATIENCE, self._refuse_ended
         )
         try:
-            upkeep.tables(None)
+            self._note_files(max((table.rewritten_files for table in upkeep.tables(None)), default=0))
             with upkeep.held() as held:
                 upkeep.note_sizes(held)
                 expiry.expire(held.metadata, config.maintain)  # nobody needs to run maintain besides
@@ -75,6 +80,12 @@ class UpkeepBeside:
             _give_back_memory()
         for failure in upkeep.failed:
             self._report.say(f"upkeep: {failure}")
+
+    def _note_files(self, files: int) -> None:
+        """Choose when the next upkeep comes. files: the most that were put together in one table since the last."""
+        before, self._looked = self._looked, time.monotonic()
+        seconds = (self._looked - before) * _FILES / files if files else _EVERY
+        self._pause = min(max(seconds, _SOONEST), _EVERY)
 
     def _refuse_ended(self) -> None:
         if self._over.is_set():

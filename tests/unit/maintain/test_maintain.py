@@ -131,6 +131,31 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
     assert watermark["delta_version"] == DeltaTable(path).version() == 8
 
 
+@pytest.mark.parametrize(
+    ("files", "limit", "seconds"),
+    [(5, 2, 400), (5, 200, 3600), (5, 0.01, 120), (2, 0.01, 3600)],
+    ids=["in proportion", "at most", "at least", "too few to be put together"],
+)
+def test_upkeep_beside_batches_comes_sooner_where_many_small_files_come(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch, files: int, limit: float, seconds: float
+) -> None:
+    """A table got so many files in a thousand seconds; ``limit`` may come between two upkeeps."""
+    monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
+    monkeypatch.setattr(upkeep_beside, "_FILES", limit)
+    upkeep = UpkeepBeside(Report(io.StringIO()))
+    upkeep._looked -= 1000.0
+    for row in range(files - 1):
+        path = config.table_path(TableName("d", "b"))
+        write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="append")
+    status(config, "b", delta_version=1 + files)
+    upkeep.begin(config, None)
+    assert upkeep._thread is not None
+    upkeep._thread.join()
+    assert upkeep._pause == pytest.approx(seconds, rel=0.2)
+    upkeep.begin(config, None)
+    assert upkeep._due - time.monotonic() == pytest.approx(seconds, rel=0.2)
+
+
 def test_upkeep_beside_batches_lets_go_of_metadata_that_are_older_than_promised(
     config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
