@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -36,14 +36,18 @@ class Statistics:
         self._bounds: dict[str, tuple[Any, Any]] = {}
         self._nulls: Counter[str] = Counter()
 
-    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Count rows, and widen the bounds by them."""
+    def add(self, rows: pa.RecordBatch | pa.Table, ascending: Sequence[str] = ()) -> None:
+        """Count rows, and widen the bounds by them. ascending: columns of ascending values without NULLs."""
         self._rows += rows.num_rows
         for number, (name, column) in enumerate(zip(rows.column_names, rows.columns, strict=True)):
             self._nulls[name] += column.null_count
-            if not (_is_whole(column.type) or (number < INDEXED and _is_bounded(column.type))):
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            if not (_is_whole(kind) or (number < INDEXED and _is_bounded(kind))):
                 continue
-            low, high = map(_in_python, pc.min_max(column).values())
+            if name in ascending and rows.num_rows:
+                low, high = _in_python(column[0]), _in_python(column[-1])
+            else:
+                low, high = map(_in_python, pc.min_max(_values_of(column)).values())
             if low is not None:
                 self._widen(name, low, high)
 
@@ -123,6 +127,11 @@ def _in_python(bound: pa.Scalar) -> Any:
         moment: datetime = bound.cast(pa.timestamp(bound.type.unit)).as_py()
         return moment.replace(tzinfo=UTC)
     return bound.as_py()
+
+
+def _values_of(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column, of a dictionary array each of its values once."""
+    return column.unique().cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -44,13 +44,20 @@ def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
     return (DataFile(added["path"], added["size"], rows.num_rows, json.dumps({"add": added})),)
 
 
-def added_file(table_path: str, rows: pa.Table, below: str = "", repeating: Sequence[str] | None = None) -> DeltaAction:
-    """Write a data file, and return its add action. below: ``folder/``. repeating: see write_data_file. Raises
-    OSError."""
+def added_file(
+    table_path: str,
+    rows: pa.Table,
+    below: str = "",
+    *,
+    repeating: Sequence[str] | None = None,
+    ascending: Sequence[str] = (),
+) -> DeltaAction:
+    """Write a data file, and return its add action. below: ``folder/``. repeating: see write_data_file. ascending:
+    columns of ascending values without NULLs. Raises OSError."""
     name = _new_name(below)
     size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY), repeating)
     statistics = Statistics()
-    statistics.add(rows)
+    statistics.add(rows, ascending)
     return _added(name, size, statistics)
 
 

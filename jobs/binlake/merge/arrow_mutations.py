@@ -145,9 +145,10 @@ def _read(
 
 
 def _as_staged(rows: pa.Table, file: StagedFile, step: MergeStep, invalid: InvalidValues) -> pa.Table:
-    """Return rows of a staged file with the types that they were staged with."""
+    """Return rows of a staged file with the types that they were staged with, or dictionaries of these."""
     schema = staged_schema(file.columns, invalid)
-    rows = rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
+    fields = [field if pa.types.is_dictionary(field.type) else schema.field(field.name) for field in rows.schema]
+    rows = rows.cast(pa.schema(fields))
     return _with_vectors(rows, vectors_in_bytes(step.schema.logged, file.columns))
 
 
@@ -159,7 +160,8 @@ def _plain(rows: pa.Table, file: StagedFile) -> pa.Table:
     """Return the rows outside XA transactions that weren't rolled back."""
     rows = rows.filter(pc.is_null(rows["xid"])) if file.xids else rows
     rows = rows.filter(pa.array(~_is_void(rows, file))) if file.void else rows
-    return rows.drop_columns(["xid"]).append_column(HELD, pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows))
+    rows = rows.drop_columns(["xid"]) if "xid" in rows.column_names else rows
+    return rows.append_column(HELD, pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows))
 
 
 def _is_void(rows: pa.Table, file: StagedFile) -> NDArray[np.bool_]:
@@ -184,7 +186,8 @@ def _committed(rows: pa.Table, commit: XaCommit) -> pa.Table:
     rows = rows.append_column(HELD, rows["offset"])
     for name, value in outcome.items():
         place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, name, pa.repeat(value.cast(rows.schema.field(name).type), rows.num_rows))
+        same = pa.repeat(value, rows.num_rows).cast(rows.schema.field(name).type)
+        rows = rows.set_column(place, rows.schema.field(name), same)
     return rows
 
 

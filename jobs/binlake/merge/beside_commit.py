@@ -46,14 +46,16 @@ class BesideRows:
 
     repeating: columns with few values; the others are written without a dictionary, and all without statistics beside
     Delta's, which costs less, until the upkeep puts files together.
-    in_process: returns them as Arrow, or raises LeftToSpark. by_spark: returns them by a session. Both with columns
-    that the table has, by their names.
+    in_process: returns them as Arrow, texts that repeat as dictionary arrays or as texts, or raises LeftToSpark.
+    by_spark: returns them by a session. Both with columns that the table has, by their names. ascending: columns of
+    ascending values without NULLs.
     """
 
     columns: Sequence[BesideColumn]
     repeating: Sequence[str]
     in_process: Callable[[], pa.Table]
     by_spark: Callable[[SparkSession], DataFrame]
+    ascending: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,12 @@ class BesideCommit:
         if not data.num_rows:  # all were rolled back
             return
         stored = [plain_tables.stored_field(fields[name], data.schema.field(name).type) for name in data.column_names]
-        repeating = [
-            field.name for field, name in zip(stored, data.column_names, strict=True) if name in rows.repeating
-        ]
+        stored_as = dict(zip(data.column_names, (field.name for field in stored), strict=True))
+        repeating, ascending = (
+            [name for own, name in stored_as.items() if own in chosen] for chosen in (rows.repeating, rows.ascending)
+        )
         data = pa.Table.from_arrays(data.columns, schema=pa.schema(stored))
-        added = added_file(self.table.path, data, repeating=repeating)
+        added = added_file(self.table.path, data, repeating=repeating, ascending=ascending)
         fault("data file written")
         plain_tables.commit(self.table, log, self._own("WRITE", data.num_rows), [{"add": added}])
 
@@ -125,6 +128,8 @@ class BesideCommit:
         if not data.num_rows:
             return
         schema = DeltaSchema(tuple((column.name, column.kind) for column in rows.columns), self.table.path)
+        kinds = {column.name: column.arrow for column in rows.columns}
+        data = data.cast(pa.schema([(name, kinds[name]) for name in data.column_names]))
         plain_tables.create(self.table, schema, self._own("WRITE", data.num_rows), data)
 
     def _own(self, operation: str, rows: int) -> OwnCommit:

@@ -82,7 +82,8 @@ def _transactions(staged: pa.Table) -> NDArray[np.int64]:
     not if they changed the same row: the second waited for the first one's commit.
     """
     begins = np.zeros(staged.num_rows, np.bool_)
-    codes = pc.fill_null(staged["gtid"].combine_chunks().cast(pa.string()).dictionary_encode().indices, -1).to_numpy()
+    gtid = staged["gtid"].unify_dictionaries().combine_chunks()
+    codes = pc.fill_null(gtid.indices, -1).to_numpy()
     held = staged[HELD].to_numpy() != 0
     outcome = np.where(held, staged["offset"].to_numpy(), -1)
     for values in (codes, staged["committed_us"].to_numpy(), outcome):

@@ -53,6 +53,7 @@ _OWN = (
     BesideColumn("gtid", "STRING", pa.string()), BesideColumn("detail", "STRING", pa.string()),
 )  # fmt: skip
 _REPEATING = ("operation", "committed", "batch", "gtid")
+_ASCENDING = ("position",)
 _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _IMAGES = ("before", "after")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,7 +101,7 @@ def _write_rows(step: RowsBeside, commit: BesideCommit) -> None:
     def by_spark(session: SparkSession) -> DataFrame:
         return _rows_by_spark(session, step, columns, commit)
 
-    commit.append(BesideRows(wanted, _REPEATING, in_process, by_spark))
+    commit.append(BesideRows(wanted, _REPEATING, in_process, by_spark, ascending=_ASCENDING))
 
 
 def _shape(commit: BesideCommit, merge: MergeStep) -> TableSchema:
@@ -131,14 +132,14 @@ def _rows(step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit)
     """Return a step's mutations as the log has them. Raises LeftToSpark, StagingError."""
     most = 8 * commit.config.merge.without_spark_bytes
     staged = ordered_mutations(step.life, step.merge, commit.config.invalid, most, commit.reads)
-    names = pa.array([_OPERATIONS.get(number) for number in range(max(_OPERATIONS) + 1)], pa.string())
+    numbers = staged["op"].combine_chunks().to_numpy()
     places = [staged[name].to_numpy() for name in ("file", "offset", "row")]
     rows = {
-        "operation": names.take(staged["op"].combine_chunks()),
+        "operation": pa.DictionaryArray.from_arrays(numbers - min(_OPERATIONS), list(_OPERATIONS.values())),
         "committed": staged["committed_us"].cast(_TIME),
         "batch": pa.repeat(pa.scalar(commit.batch, pa.int64()), staged.num_rows),
         "position": mutation_texts(*places),
-        "gtid": staged["gtid"],
+        "gtid": staged["gtid"].unify_dictionaries(),  # of others the writer gives dictionaries up
     }
     computed = computed_columns(step.merge.schema)
     for image in _IMAGES:

@@ -13,6 +13,8 @@ from binlake.storage import parquet_files
 
 COLUMNS = ("op", "before", "after", "file", "offset", "row", "xid", "committed_us", "gtid")
 """All that a staged file has."""
+REPEATING = ("gtid",)
+"""Columns with few values, which are read as dictionary arrays."""
 SMALL = 8_000_000
 """Bytes of a step's staged files up to which they are read at once: of more, a mirror's merge reads a part at a
 time."""
@@ -35,17 +37,18 @@ class SharedReads:
     def read(self, file: StagedFile, most: int, columns: Sequence[str]) -> pa.Table | None:
         """Return some columns of a staged file's rows, None where these take more than ``most`` bytes of memory.
 
-        Raises OSError and ArrowException.
+        ``xid`` may be left out of a file without XA transactions. Raises OSError and ArrowException.
         """
         self._left[file.path] -= 1
         rows = self._kept.pop(file.path, None)
         if self._left[file.path] > 0:
             if rows is None:
-                rows = parquet_files.read_within(file.path, self._room(), COLUMNS)
+                wanted = [name for name in COLUMNS if file.xids or name != "xid"]
+                rows = parquet_files.read_within(file.path, self._room(), wanted, repeating=REPEATING)
             if rows is not None:
                 self._kept[file.path] = rows
         if rows is None:
-            return parquet_files.read_within(file.path, most, columns)
+            return parquet_files.read_within(file.path, most, columns, repeating=REPEATING)
         chosen = rows.select([name for name in rows.column_names if name in columns])
         return chosen if chosen.nbytes <= most else None
 

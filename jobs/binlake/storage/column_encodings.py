@@ -51,12 +51,14 @@ class ColumnEncodings:
 def settings_for(rows: pa.Table, repeating: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the settings of pyarrow's writer for a data file that begins with these rows.
 
-    repeating: the columns that may have a dictionary, None for all.
+    repeating: the columns that may have a dictionary, None for all, if no column is a dictionary array. Readers needn't
+    know which columns are: Arrow's would return such arrays, too.
     """
+    kinds = {"store_schema": not any(pa.types.is_dictionary(kind) for kind in rows.schema.types)}
     if rows.nbytes < _FEWEST_BYTES:
         may_repeat = rows.num_rows >= _FEWEST_FOR_DICTIONARY if repeating is None else list(repeating)
-        return {**COMMON, "use_dictionary": may_repeat}
-    return _encodings(rows, repeating).settings()
+        return {**COMMON, **kinds, "use_dictionary": may_repeat}
+    return {**_encodings(rows, repeating).settings(), **kinds}
 
 
 def _encodings(rows: pa.Table, repeating: Sequence[str] | None) -> ColumnEncodings:
@@ -91,7 +93,7 @@ def _repeats(sample: pa.Table, name: str, size: int, rows: int) -> bool:
 
     size: bytes of the sample's values. Of n values drawn from d different ones n² / 2d have been drawn before.
     """
-    if name not in sample.column_names:  # the values of lists
+    if name not in sample.column_names or pa.types.is_dictionary(sample.schema.field(name).type):  # values of lists
         return True
     count = sample.num_rows
     again = count - pc.count_distinct(sample[name], mode="all").as_py()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,17 +56,22 @@ def staged_groups_backwards(path: str, columns: list[str]) -> Iterator[pa.Table]
 
 
 def read_within(
-    path: str, max_bytes: int, columns: Sequence[str] | None = None, *, narrow: bool = False
+    path: str,
+    max_bytes: int,
+    columns: Sequence[str] | None = None,
+    *,
+    narrow: bool = False,
+    repeating: Sequence[str] = (),
 ) -> pa.Table | None:
     """Read a whole Parquet file, or those of some columns that it has, in this thread.
 
     Return None where the rows take more than ``max_bytes`` bytes of memory, which those of a small file with equal
-    texts may. narrow: a row has a few bytes, so that many are read before they are counted. Raises OSError and
-    ArrowException.
+    texts may. narrow: a row has a few bytes, so that many are read before they are counted. repeating: columns of texts
+    that are returned as dictionary arrays. Raises OSError and ArrowException.
     """
     tables: list[pa.Table] = []
     room = max_bytes
-    for part in read_parts(path, columns, narrow=narrow):
+    for part in read_parts(path, columns, narrow=narrow, repeating=repeating):
         room -= part.nbytes
         if room < 0:
             return None
@@ -73,15 +79,18 @@ def read_within(
     return pa.concat_tables(tables)
 
 
-def read_parts(path: str, columns: Sequence[str] | None = None, *, narrow: bool = False) -> Iterator[pa.Table]:
+def read_parts(
+    path: str, columns: Sequence[str] | None = None, *, narrow: bool = False, repeating: Sequence[str] = ()
+) -> Iterator[pa.Table]:
     """Read a Parquet file, or those of some columns that it has, in this thread, some 16 MiB of memory at a time.
 
-    Yields at least one table, which may have no row. narrow: see ``read_within``. Raises OSError and ArrowException.
+    Yields at least one table, which may have no row. narrow, repeating: see ``read_within``. Raises OSError and
+    ArrowException.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
     with files.opened(path) as source:
-        file = pq.ParquetFile(source)
+        file = pq.ParquetFile(source, read_dictionary=list(repeating))
         schema = file.schema_arrow
         chosen = [name for name in schema.names if columns is None or name in columns]
         if file.metadata.num_rows <= _FEW_ROWS:
@@ -124,10 +133,21 @@ def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None =
     if rows.nbytes > _ROW_GROUP:
         return _write_groups(path, rows)
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, write_statistics=repeating is None, **settings_for(rows, repeating))
+    with _writer(sink, rows.schema, settings_for(rows, repeating), with_statistics=repeating is None) as writer:
+        writer.write_table(rows)
     data = sink.getvalue()
     files.write_bytes(path, data)
     return int(data.size)
+
+
+def _writer(
+    sink: pa.NativeFile, schema: pa.Schema, settings: dict[str, Any], *, with_statistics: bool = True
+) -> pq.ParquetWriter:
+    """Return a writer of data files, which have the schema's metadata, also where they don't have the schema."""
+    writer = pq.ParquetWriter(sink, schema, write_statistics=with_statistics, **settings)
+    if not settings["store_schema"] and schema.metadata:
+        writer.add_key_value_metadata(schema.metadata)
+    return writer
 
 
 def _write_groups(path: str, rows: pa.Table) -> int:
@@ -164,7 +184,7 @@ class DataFileSink:
     def _flush(self) -> None:
         rows = pa.Table.from_batches(self._waiting, self._schema)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._stream, self._schema, **settings_for(rows))
+            self._writer = _writer(self._stream, self._schema, settings_for(rows))
         if rows.num_rows:
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._waiting, self._waiting_bytes = [], 0

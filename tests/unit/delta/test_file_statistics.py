@@ -61,6 +61,26 @@ def test_bounds(values: list[Any], kind: pa.DataType, lowest: object, highest: o
     assert stored["nullCount"] == {"c": values.count(None)}
 
 
+@pytest.mark.parametrize("values", [["b", None, "a", "b", "z"], [None, None], []])
+def test_bounds_of_a_dictionary_are_those_of_the_values_that_it_is_used_for(values: list[str | None]) -> None:
+    plain = pa.array(values, pa.string())
+    unused = pa.array([*values, "0", "~"], pa.string()).dictionary_encode().slice(0, len(values))
+    assert statistics_of(unused) == statistics_of(plain)
+    in_chunks = pa.chunked_array([unused, pa.array(["c"]).dictionary_encode()])
+    statistics = Statistics()
+    statistics.add(pa.table({"c": in_chunks}))
+    assert json.loads(statistics.text()) == statistics_of(plain, pa.array(["c"]))
+
+
+def test_bounds_of_ascending_values_are_the_first_and_the_last() -> None:
+    rows = pa.table({"c": ["a", "b", "x" * 40], "n": [3, 2, 1]})
+    for part in (rows, rows.slice(1, 1), rows.slice(0, 0)):
+        statistics, by_all = Statistics(), Statistics()
+        statistics.add(part, ["c"])
+        by_all.add(part)
+        assert statistics.text() == by_all.text()
+
+
 @pytest.mark.parametrize(
     ("value", "kind"),
     [

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlake.merge import shared_reads
-from binlake.merge.shared_reads import COLUMNS, SharedReads
+from binlake.merge.shared_reads import COLUMNS, REPEATING, SharedReads
 from binlake.storage import parquet_files
 
 IMAGES = ("op", "before", "after")
@@ -20,7 +20,7 @@ IMAGES = ("op", "before", "after")
 def staged(path: Path, text: str) -> Any:
     rows = pa.table({name: [1, 2, 3] for name in COLUMNS[:6]} | {name: [text] * 3 for name in COLUMNS[6:]})
     pq.write_table(rows, path)
-    return SimpleNamespace(path=str(path), bytes=path.stat().st_size)
+    return SimpleNamespace(path=str(path), bytes=path.stat().st_size, xids={"xa": (1, 1, 1)})
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     read_within = parquet_files.read_within
 
-    def counted(path: str, *more: Any) -> pa.Table | None:
+    def counted(path: str, *more: Any, **named: Any) -> pa.Table | None:
         seen.append(Path(path).name)
-        return read_within(path, *more)
+        return read_within(path, *more, **named)
 
     monkeypatch.setattr(parquet_files, "read_within", counted)
     return seen
@@ -44,7 +44,7 @@ def test_a_file_is_read_once_for_all_who_want_it_and_again_behind_them(tmp_path:
     for columns in (IMAGES, COLUMNS):
         rows = shared.read(file, 1 << 20, columns)
         assert rows is not None
-        assert rows.equals(pq.read_table(file.path, columns=list(columns)))
+        assert rows.equals(pq.read_table(file.path, columns=list(columns), read_dictionary=list(REPEATING)))
     assert reads == ["shared"]
     shared.read(other, 1 << 20, IMAGES)
     shared.read(file, 1 << 20, IMAGES)  # begun again, because somebody else committed

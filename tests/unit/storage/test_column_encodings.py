@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from binlake.storage import parquet_files
 
@@ -51,6 +52,22 @@ def test_each_column_has_what_spares_it_something(tmp_path: Path) -> None:
     assert encoded["seldom"] == encoded["nothing"] == (True, True)
     assert pq.read_table(path).equals(rows)
     assert all(pq.read_metadata(path).row_group(0).column(number).is_stats_set for number in range(2))
+
+
+@pytest.mark.parametrize("count", [100, ROWS])
+@pytest.mark.parametrize("repeating", [None, ["few"]])
+def test_texts_of_a_dictionary_are_read_back_as_texts(
+    count: int, repeating: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pa.array([["one", None, "another"][number % 3] for number in range(count)])
+    rows = pa.table({"few": texts, "id": np.arange(count)}).replace_schema_metadata({"writer": "this"})
+    given = rows.set_column(0, "few", rows["few"].dictionary_encode())
+    for number, most in enumerate((parquet_files._ROW_GROUP, 1)):
+        path = tmp_path / f"{number}.parquet"
+        monkeypatch.setattr(parquet_files, "_ROW_GROUP", most)
+        parquet_files.write_data_file(str(path), given, repeating)
+        assert pq.read_table(path).equals(rows, check_metadata=True)
+        assert _encoded(path)["few"][0] or count < ROWS
 
 
 def test_a_file_is_encoded_as_its_first_row_group_asks(tmp_path: Path) -> None:
