@@ -22,6 +22,9 @@ _COMBINED = 16 << 20
 """Bytes of batches that are put together: many small pieces of memory take half as much again."""
 _ROW_GROUP = 64 << 20
 """Bytes of memory whose rows make a row group."""
+_FEWEST_PIECEMEAL = 1 << 20
+"""Bytes of rows whose file is written to a disk a page at a time: to gather it in memory costs a tenth of the
+writing."""
 
 
 @contextmanager
@@ -132,12 +135,21 @@ def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None =
     """
     if rows.nbytes > _ROW_GROUP:
         return _write_groups(path, rows)
+    settings = settings_for(rows, repeating)
+    if rows.nbytes > _FEWEST_PIECEMEAL and "://" not in path:
+        with storage_of(path).open_new(path) as stream:
+            _write(rows, stream, settings, with_statistics=repeating is None)
+            return int(stream.tell())
     sink = pa.BufferOutputStream()
-    with _writer(sink, rows.schema, settings_for(rows, repeating), with_statistics=repeating is None) as writer:
-        writer.write_table(rows)
+    _write(rows, sink, settings, with_statistics=repeating is None)
     data = sink.getvalue()
     files.write_bytes(path, data)
     return int(data.size)
+
+
+def _write(rows: pa.Table, sink: pa.NativeFile, settings: dict[str, Any], *, with_statistics: bool) -> None:
+    with _writer(sink, rows.schema, settings, with_statistics=with_statistics) as writer:
+        writer.write_table(rows)
 
 
 def _writer(
