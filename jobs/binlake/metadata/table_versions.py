@@ -238,10 +238,13 @@ def _of_beside(table: BesideOutcome) -> MetadataRow:
 def _replaced_beside(metadata: Metadata, batch: int, tables: Sequence[BesideOutcome]) -> list[MetadataRow]:
     """Return rows that end the versions of tables in whose place these are, and note that they can't be read: somebody
     moved their folders away."""
-    if not tables:
+    before = metadata.read(TABLE, ["table_id"], where=f"batch = {batch - 1} AND {_OF_BATCHES}") if tables else []
+    known = {row["table_id"] for row in before}
+    new = [table for table in tables if table.table_id not in known]  # who was there before them was looked up then
+    if not new:
         return []
-    here = _listed(table.table_id for table in tables)
-    named = " OR ".join(f"({rows_of(table.name)})" for table in tables)
+    here = _listed(table.table_id for table in new)
+    named = " OR ".join(f"({rows_of(table.name)})" for table in new)
     others = _last_rows(metadata, f"({named}) AND table_id NOT IN ({here}) AND batch < {batch}").values()
     gone = [row for row in others if row["delta_version"] is not None]
     for row in gone:
