@@ -49,6 +49,10 @@ class Report:
             else:
                 print(text, file=self._stream, flush=True)
 
+    def warn(self, text: str) -> None:
+        """Print a line that somebody should look at, where lines have levels."""
+        self.say(text)
+
     @contextmanager
     def progress(self, what: str) -> Iterator[ProgressCallback]:
         """Return a callback for the progress of ``what``. At the end 100 % is shown, unless an error is raised."""

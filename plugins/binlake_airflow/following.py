@@ -163,9 +163,12 @@ class BinlakeFollowedOperator(SourceOperator):
         with airflow_errors():
             config = load(self.config_file)
             follower = followers.read_status(metadata_of(config))
-        dag = f"binlake_{config.source.name}_follow"
-        if follower is None or follower.is_silent:
-            raise AirflowException(f"nobody follows the log\n  → unpause {dag}, or start binlake follow")
+        begin = f"unpause binlake_{config.source.name}_follow, or start binlake follow"
+        if follower is None:
+            raise AirflowException(f"nobody follows the log\n  → {begin}")
+        if follower.is_silent:
+            silent = f"{follower.holder} followed the log, and gives no sign of life: it hangs or is dead"
+            raise AirflowException(f"{silent}\n  → end that process where it still runs, and {begin}")
         behind = follower.behind_seconds
         if behind is None or behind > max(_BEHIND_SECONDS, 10 * follower.every_seconds):
             far = "has carried nothing yet" if behind is None else f"is {behind:,.0f} s behind"

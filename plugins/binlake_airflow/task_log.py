@@ -24,7 +24,8 @@ class Logger(Protocol):
 
 
 class TaskReport(Report):
-    """Report whose lines stand in the task's log at INFO. What is printed to standard error stands there at ERROR."""
+    """Report whose lines stand in the task's log at INFO, its warnings at WARNING. What is printed to standard error
+    stands there at ERROR."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__(io.StringIO())
@@ -32,6 +33,9 @@ class TaskReport(Report):
 
     def say(self, text: str) -> None:
         self._log.log(logging.INFO, "%s", text)
+
+    def warn(self, text: str) -> None:
+        self._log.log(logging.WARNING, "%s", text)
 
 
 def at_their_level(lines: Iterator[str], log: Logger) -> Iterator[str]:

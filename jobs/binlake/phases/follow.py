@@ -316,7 +316,7 @@ class Following:
             self._summed.add(run)
         for table in run.tables:
             if table.newly_stopped:
-                self._report.say(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}")
+                self._report.warn(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}")
             if table.status == "resnapshot" and self._snapshots_wait == _SNAPSHOT_EVERY:
                 self._snapshots_at = 0.0
 
@@ -342,7 +342,7 @@ class Following:
             except LeaseHeld:
                 raise
             except BinlakeError as error:
-                self._report.say(str(error))
+                self._report.warn(str(error))
             failed = bool(watermarks.asked(self._metadata))
         else:
             failed = False
@@ -357,14 +357,14 @@ class Following:
             raise error
         self._failures += 1
         most = _MOST_WAIT if error.retryable else _MOST_UNHELPED
-        self._say_trouble(f"{error}\n  it is tried again after growing waits, of up to {most:.0f} s")
+        self._say_trouble(f"{error}\n  it is tried again after growing waits, of up to {most:.0f} s", self._report.warn)
         follower.waits(error.message)
         self._wait(min(_WAIT * 2 ** min(self._failures - 1, 16), most))
 
-    def _say_trouble(self, text: str) -> None:
+    def _say_trouble(self, text: str, say: Callable[[str], None] | None = None) -> None:
         """Say why nothing is carried, unless that was said last."""
         if text != self._trouble:
-            self._report.say(text)
+            (say or self._report.say)(text)
         self._trouble = text
 
     def _go_on(self) -> None:

@@ -183,7 +183,7 @@ def test_somebody_must_follow(file: Path, config: PipelineConfig) -> None:
     with followed(config, 2_000_000):
         assert round(check(file).execute({})["behind_seconds"]) == 2
         assert metadata_of(config).swap("followers", "true", {"at_us": now_us() - 60_000_000})
-        with pytest.raises(AirflowException, match="nobody follows"):
+        with pytest.raises(AirflowException, match="gives no sign of life: it hangs or is dead"):
             check(file).execute({})
 
 

@@ -25,6 +25,11 @@ def test_progress_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     assert [(record.levelname, record.message) for record in caplog.records] == [("INFO", "merge 100% 3 of 3 tables")]
 
 
+def test_a_warning_stands_at_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    TaskReport(log).warn("the server is away")
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", "the server is away")]
+
+
 def test_the_lines_of_a_driver(caplog: pytest.LogCaptureFixture) -> None:
     left = list(at_their_level(iter(DRIVER.splitlines(keepends=True)), log))
     assert [(record.levelname, record.message.split()[2]) for record in caplog.records] == [
