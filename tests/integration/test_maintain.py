@@ -15,6 +15,7 @@ from binlake.cli import command_line
 from binlake.delta import layout
 from binlake.errors import LeaseHeld, UsageError
 from binlake.maintain.maintain import maintain, wants_spark
+from binlake.maintain.table_upkeep import TablesUpkeep
 from binlake.merge import in_process
 from binlake.metadata import decisions, lease
 from binlake.metadata.decisions import Reason
@@ -22,8 +23,9 @@ from binlake.metadata.metadata import query
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark import session
+from binlake.spark.starting import no_session
 from long_life import BRIEF, begin, live
-from mirror import Mirror, on_mariadb, on_mysql
+from mirror import Merge, Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,6 +236,28 @@ def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
     (report,) = worn.maintain("*.keyed").tables
     assert happened
     assert (report.left, len(files_of(worn, "keyed"))) == ("", 1)
+    worn.assert_equal("keyed")
+    worn.assert_each_once("keyed")
+    work(worn, 8)
+    worn.sync()
+    worn.assert_equal(*TABLES)
+
+
+@on_mysql
+@pytest.mark.parametrize("way", ["mark", "rewrite"])
+def test_what_a_sync_changes_while_the_process_itself_rewrites_files_is_hidden_there(
+    worn: Mirror, monkeypatch: pytest.MonkeyPatch, way: Merge
+) -> None:
+    def sync() -> None:
+        worn.merges = (way,)
+        worn.execute("UPDATE keyed SET v = 'meanwhile' WHERE id % 2 = 0", "DELETE FROM keyed WHERE id = 3")
+        worn.sync()
+
+    happened = meanwhile(monkeypatch, "rows rewritten", sync)
+    upkeep = TablesUpkeep(worn.config, no_session, worn.metadata, Report(), 60.0)
+    (report,) = upkeep.tables(["*.keyed"])
+    assert happened
+    assert (report.left, report.written_files) == ("", 1)
     worn.assert_equal("keyed")
     worn.assert_each_once("keyed")
     work(worn, 8)

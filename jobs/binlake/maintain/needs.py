@@ -17,8 +17,9 @@ from binlake.metadata import expiry, leftovers
 from binlake.metadata.leftovers import EachSince, Unneeded
 from binlake.schema.table import TableName
 
-_COMMIT_BYTES = 8 << 30
-"""The bytes of data files, about, that one commit replaces: what a conflict throws away."""
+COMMIT_BYTES, SMALL_COMMIT_BYTES = 8 << 30, 128 << 20
+"""The bytes of data files, about, that one commit of Spark replaces, which a conflict throws away; and one of the
+process itself, which knows until then where each row went."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,14 @@ def _properties(current: Mapping[str, str], promised: MaintainConfig) -> dict[st
     return retention if current.get(LOG_CLEANUP) == "false" else {**retention, LOG_CLEANUP: "false"}
 
 
-def parts(chosen: tuple[Rewrite, ...]) -> list[list[Rewrite]]:
-    """Divide the rewrites into parts, each of which one commit replaces."""
+def parts(chosen: tuple[Rewrite, ...], size: int) -> list[list[Rewrite]]:
+    """Divide the rewrites into parts of some bytes, each of which one commit replaces."""
     parts: list[list[Rewrite]] = []
     room = 0
     for rewrite in chosen:
         if not parts or rewrite.bytes > room:
             parts.append([])
-            room = _COMMIT_BYTES
+            room = size
         parts[-1].append(rewrite)
         room -= rewrite.bytes
     return parts

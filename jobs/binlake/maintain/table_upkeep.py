@@ -24,7 +24,16 @@ from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
 from binlake.maintain.between_batches import held_between_batches
-from binlake.maintain.needs import Needs, Table, each_since, needs_of, parts, thinned_before
+from binlake.maintain.needs import (
+    COMMIT_BYTES,
+    SMALL_COMMIT_BYTES,
+    Needs,
+    Table,
+    each_since,
+    needs_of,
+    parts,
+    thinned_before,
+)
 from binlake.maintain.upkeep_in_process import RewritingHere, fits
 from binlake.merge.beside import beside_log
 from binlake.metadata import expiry, lake_sizes, leftovers, table_versions, thinning, watermarks
@@ -228,7 +237,7 @@ class TablesUpkeep:
             chosen = needs.rewrites
             if self._here:
                 chosen = tuple(rewrite for rewrite in chosen if fits(rewrite, self._config))
-            for part in parts(chosen):
+            for part in parts(chosen, SMALL_COMMIT_BYTES if self._here else COMMIT_BYTES):
                 written = self._rewrite(begin(), table, part)
                 if written is None:
                     break

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +105,77 @@ def test_a_batch_that_left_the_files_alone_is_no_conflict(log: LakeLog, config: 
     assert (len(content(log)), len(log.log().file_uris())) == (9, 2)
 
 
-@pytest.mark.parametrize("change", ["marked", "removed"])
-def test_a_batch_that_changed_one_of_the_files_is(log: LakeLog, config: PipelineConfig, change: str) -> None:
+def take_away(log: LakeLog, uris: list[str]) -> None:
+    gone = plain_tables.actions_of(log.log(), log.path, [uri.rpartition("/")[2] for uri in uris])
+    delta_actions.commit(log.log(), log.path, list(map(plain_tables.removed, gone)))
+
+
+def put_elsewhere(log: LakeLog, uris: list[str], marked: str) -> None:
+    hide(log, {marked: [0]})
+    take_away(log, uris)
+    append(log, rows_of(9, ("id", "v")))
+
+
+def take_all_away(log: LakeLog) -> None:
+    take_away(log, log.log().file_uris())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log, uris: hide(log, {uris[-1]: [1]}),
+        lambda log, uris: hide(log, {uris[0]: [0, 1], uris[3]: [0]}),
+        lambda log, uris: take_away(log, uris[-1:]),
+        lambda log, uris: put_elsewhere(log, uris[:2], uris[2]),
+        lambda log, uris: take_all_away(log),
+    ],
+    ids=["a row", "rows of files with hidden ones", "a file", "rows, and files whose rest lies elsewhere", "all"],
+)
+def test_what_a_batch_took_out_of_the_files_meanwhile_is_gone(
+    log: LakeLog, config: PipelineConfig, change: Callable[[LakeLog, list[str]], object]
+) -> None:
     made = written(log, config)
-    uri = log.log().file_uris()[-1]
-    if change == "marked":
-        hide(log, {uri: [1]})
-    else:
-        gone = plain_tables.actions_of(log.log(), log.path, [uri.rpartition("/")[2]])
-        delta_actions.commit(log.log(), log.path, list(map(plain_tables.removed, gone)))
+    change(log, sorted(log.log().file_uris(), key=lambda uri: uri in log.log().file_uris()[:2], reverse=True))
     before = content(log)
-    version = log.version()
+    assert made.commit(NOTE)
+    assert content(log) == before
+    assert len(log.log().file_uris()) <= 2
+    changed = [entry.get("add") or entry.get("remove") for entry in delta_actions.of_commit(log.path, log.version())]
+    assert not any(action["dataChange"] for action in changed if action)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_batches_take_out_meanwhile_the_rows_are_the_same(
+    log: LakeLog, config: PipelineConfig, seed: int
+) -> None:
+    """Rewrites of two groups of files in one commit, the one sorted by the key."""
+    chance = random.Random(seed)
+    for first in range(100, 700, 100):
+        ids = chance.sample(range(first * 10, first * 10 + 900), 40)
+        append(log, pa.table({"id": pa.array(ids, pa.int32()), "v": [str(number) for number in ids]}))
+    files = layout.data_files(log.log(), SHAPE)
+    made = RewritingHere(log, config)
+    made.write(Rewrite(tuple(files[:6]), 1), ("id",))
+    made.write(Rewrite(tuple(files[6:]), 1), ())
+    for _ in range(3):
+        large = {file.path: file.rows for file in layout.data_files(log.log(), SHAPE) if file.rows > 2}
+        marked = chance.sample(sorted(large), min(3, len(large)))
+        hide(log, {path: sorted({0, *chance.sample(range(large[path]), 9)}) for path in marked})
+    take_away(log, chance.sample(log.log().file_uris(), 1))
+    before = content(log)
+    assert made.commit(NOTE)
+    assert content(log) == before
+    assert len(log.log().file_uris()) == 2
+
+
+def test_a_table_without_deletion_vectors_is_written_again_behind_a_batch(log: LakeLog, config: PipelineConfig) -> None:
+    table = log.log()
+    settings = {**table.metadata().configuration, "delta.enableDeletionVectors": "false"}
+    changed = plain_tables.metadata_with(table, table.schema().to_json(), settings)
+    delta_actions.commit(table, log.path, [changed])
+    made = written(log, config)
+    take_away(log, log.log().file_uris()[-1:])
+    before, version = content(log), log.version()
     assert not made.commit(NOTE)
     assert (content(log), log.version()) == (before, version)
     assert written(log, config).commit(NOTE)
