@@ -24,7 +24,7 @@ _FILES = 200
 one, and each further batch looks through the list of them."""
 _PATIENCE = 60.0
 """Seconds for which a moment between two batches is waited for."""
-_MOST_FILE_MB = 32.0
+_MOST_FILE_MB = 16.0
 """Megabytes of a data file that is written: its rows are sorted in memory, some ten times as much."""
 _ENDING = 2.0
 """Seconds for which an upkeep that was ended is waited for; killed anywhere, the next one goes on."""
