@@ -161,12 +161,15 @@ class _Walk:
 
 def key_codes(keys: pa.Table) -> NDArray[np.int64]:
     """Return a number for each row, the same for rows whose values are the same."""
+    if keys.num_columns == 1 and pa.types.is_integer(keys.schema.types[0]) and not keys.column(0).null_count:
+        values: NDArray[np.int64] = keys.column(0).to_numpy().astype(np.int64)
+        return values
     codes = np.zeros(keys.num_rows, np.int64)
     for column in keys.columns:
-        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if pa.types.is_floating(values.type):
-            values = pc.add(values, pa.scalar(0, values.type))  # zeros of two signs are one key
-        numbers = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_floating(array.type):
+            array = pc.add(array, pa.scalar(0, array.type))  # zeros of two signs are one key
+        numbers = array.dictionary_encode(null_encoding="encode").indices.to_numpy()
         codes = codes * (int(numbers.max(initial=0)) + 1) + numbers
         if keys.num_columns > 1:
             codes = np.unique(codes, return_inverse=True)[1]

@@ -22,6 +22,7 @@ from binlake.merge.history_rows import (
     TwoOpenRows,
     VersionRules,
     changed_versions,
+    key_codes,
 )
 from history_player import Player, Version
 
@@ -171,3 +172,20 @@ def test_two_open_rows_of_a_key_are_refused() -> None:
     history.rows = pa.Table.from_pylist([{**row, FROM: "p1"}, {**row, FROM: "p2"}], OPEN)
     with pytest.raises(TwoOpenRows):
         history.apply([change(row, "p3", 2, 1)])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [pa.chunked_array([[3, -1], [3, 0, -(1 << 63)]])],
+        [pa.array([1, (1 << 64) - 1, (1 << 63) - 1, 1], pa.uint64())],
+        [pa.array([0, None, -1, None, 0])],
+        [pa.array([0.0, -0.0, 1.5])],
+        [pa.array(["x", "y", "x"]), pa.array([1, 1, 1])],
+    ],
+    ids=["whole", "without sign", "NULL", "zeros of two signs", "two columns"],
+)
+def test_rows_of_one_key_have_one_code(columns: list[Any]) -> None:
+    keys = pa.table(columns, names=["a", "b"][: len(columns)])
+    codes, rows = key_codes(keys).tolist(), [tuple(row.values()) for row in keys.to_pylist()]
+    assert [codes.index(code) for code in codes] == [rows.index(row) for row in rows]
