@@ -200,3 +200,11 @@ def test_docker_itself_reads_it() -> None:
     command = ["docker", "compose", "-f", str(DOCKER / "compose.yaml"), "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **needed})
     assert done.returncode == 0, done.stderr
+
+
+def test_a_unit_that_was_enabled_before_the_first_snapshot_begins_after_it() -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read_string((DOCKER / "binlake-follow@.service").read_text())
+    service = unit["Service"]
+    assert service["Restart"] == "always"
+    assert "RestartPreventExitStatus" not in service, "before the first snapshot a follower ends with exit code 2"
