@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,13 +38,20 @@ _FileKey = tuple[Any, ...]
 """What identifies a data file with its deletion vector."""
 
 
-def is_time(table_path: str, version: int) -> bool:
-    """Tell whether the newest checkpoint was written a while ago, or lies many commits back."""
+def patience_of(table_path: str) -> float:
+    """Return how many times as long a table's checkpoints are waited for, from 1 to 2: tables that change together
+    would all write theirs in the same batch, which then takes twice as long."""
+    return 1 + zlib.crc32(table_path.encode()) % 64 / 64
+
+
+def is_time(table_path: str, version: int, patience: float = 1.0) -> bool:
+    """Tell whether the newest checkpoint was written a while ago, or lies many commits back. patience: see
+    ``patience_of``."""
     try:
         last = files.stat(f"{table_path}/{_HINT}")
-        if last is None or time.time() - last.modified >= _SECONDS:
+        if last is None or time.time() - last.modified >= _SECONDS * patience:
             return True
-        return version - int(_newest_checkpoint(table_path)["version"]) >= _COMMITS
+        return version - int(_newest_checkpoint(table_path)["version"]) >= _COMMITS * patience
     except (LakeError, StagingError, ValueError, KeyError):
         return True
 

@@ -164,7 +164,9 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
     version = log.version() + 1
     write(table_path, version, actions)
     asked = log.metadata().configuration.get("delta.checkpointInterval")
-    if version % int(asked or _CHECKPOINT_EACH) == 0 and (asked or checkpoints.is_time(table_path, version)):
+    if version % int(asked or _CHECKPOINT_EACH):
+        return
+    if asked or checkpoints.is_time(table_path, version, checkpoints.patience_of(table_path)):
         checkpoints.write(table_path, version)
 
 

@@ -88,6 +88,12 @@ def test_commits_of_seconds_have_few_checkpoints(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(checkpoints, "_COMMITS", 20)
     table = tmp_path / "t"
     write_deltalake(str(table), pa.table({"n": [0]}))
-    commits(table, [[info(0), add()] for _ in range(39)])
-    written = sorted(file.name[:20] for file in (table / "_delta_log").glob("*.checkpoint.parquet"))
-    assert [int(name) for name in written] == [10, 30]
+    commits(table, [[info(0), add()] for _ in range(59)])
+    first, second, *_ = sorted(int(file.name[:20]) for file in (table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert (first, 30 <= second <= 50) == (10, True)
+
+
+def test_tables_that_change_together_write_their_checkpoints_in_different_batches() -> None:
+    patience = [checkpoints.patience_of(f"/lake/shop/t{number}") for number in range(50)]
+    assert (min(patience) >= 1, max(patience) < 2) == (True, True)
+    assert len(set(patience)) > 20
