@@ -315,7 +315,19 @@ class Server:
             for statement in statements:
                 cursor.execute(statement)
                 rows = list(cursor.fetchall())
+            session = connection.thread_id()  # type: ignore[no-untyped-call]
+        if any(statement.startswith("XA PREPARE") for statement in statements):
+            self._wait_for_end(session)
         return rows
+
+    def _wait_for_end(self, session: int) -> None:
+        """Wait until the server has ended a session whose client has left: until then MariaDB lets nobody else end a
+        transaction that it prepared. Raises TimeoutError."""
+        patience = time.monotonic() + 30.0
+        while self.execute(f"SELECT 1 FROM information_schema.processlist WHERE id = {session}"):
+            if time.monotonic() > patience:
+                raise TimeoutError(f"session {session} goes on though its client has left")
+            time.sleep(0.01)
 
     def variable(self, name: str) -> str:
         return str(self.execute(f"SELECT @@GLOBAL.{name}")[0][0])
