@@ -47,6 +47,15 @@ def read(table_path: str, vector: Descriptor) -> BitMap64:
     return rows
 
 
+def hidden(table_path: str, file: Mapping[str, Any]) -> BitMap64:
+    """Return the numbers of the rows that a data file's deletion vector hides; none without one. file: its action.
+
+    Raises what ``read`` does.
+    """
+    vector = file.get("deletionVector")
+    return read(table_path, vector) if vector else BitMap64()
+
+
 def file_name(vector: Descriptor) -> str | None:
     """Return the name of the file that holds a vector, without its folder; None for one inside the log."""
     kind, place = vector["storageType"], vector["pathOrInlineDv"]

@@ -37,7 +37,7 @@ def _of_commit(table_path: str, number: int) -> TouchedRows:
     actions = list(delta_actions.of_commit(table_path, number))
     added, removed = ({file["path"]: file for file in _changing(actions, kind)} for kind in ("add", "remove"))
     return {
-        path: _marked(table_path, added[path]) ^ _marked(table_path, removed[path])
+        path: deletion_vectors.hidden(table_path, added[path]) ^ deletion_vectors.hidden(table_path, removed[path])
         if path in added and path in removed
         else None
         for path in added.keys() | removed.keys()
@@ -47,8 +47,3 @@ def _of_commit(table_path: str, number: int) -> TouchedRows:
 def _changing(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     files = [action[kind] for action in actions if action.get(kind)]
     return [file for file in files if file.get("dataChange", True)]
-
-
-def _marked(table_path: str, file: dict[str, Any]) -> BitMap64:
-    vector = file.get("deletionVector")
-    return deletion_vectors.read(table_path, vector) if vector else BitMap64()

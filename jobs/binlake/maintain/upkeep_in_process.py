@@ -138,7 +138,6 @@ def _count(add: DeltaAction) -> int:
 
 
 def _hidden(table_path: str, add: DeltaAction) -> NDArray[np.int64]:
-    """Return the numbers of rows that a file's deletion vector hides."""
-    vector = add.get("deletionVector")
-    marks = deletion_vectors.read(table_path, vector) if vector else BitMap64()
+    """Return the numbers of rows that a file's deletion vector hides, as an index."""
+    marks = deletion_vectors.hidden(table_path, add)
     return np.fromiter(marks, np.int64, len(marks))

@@ -86,8 +86,7 @@ class HistoryFiles:
     def _opened(self, add: DeltaAction, keys: pa.Table | None, key: Sequence[str]) -> OpenedFile:
         names = [self.to] if keys is None else [self.to, *key]
         rows = self._read(add, names)
-        vector = add.get("deletionVector")
-        marked = deletion_vectors.read(self.path, vector) if vector else BitMap64()
+        marked = deletion_vectors.hidden(self.path, add)
         is_open = pc.is_null(rows[self.to]).to_numpy().copy()
         is_open[np.fromiter(marked, np.int64, len(marked))] = False
         places = np.flatnonzero(is_open).astype(np.int64)

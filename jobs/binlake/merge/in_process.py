@@ -132,8 +132,8 @@ def merge(
             rewritten = _rewritten(look, anew, newest)
             paths = {add["path"] for add in anew}
             marked = _marked(look, [add for add in touched if add["path"] not in paths], log)
-            changes = _Changes([*rewritten.files, *marked], rewritten.rows)
-            _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
+            changes = _Changes([*rewritten.files, *marked], _stored(rewritten.rows, stored))
+            _commit(table, log, changes, version, note)
 
 
 def _changed(
@@ -217,7 +217,7 @@ def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _
         if isinstance(look.changed, Copies) and not look.changed:
             break  # all were met
         stored = _read(look, add, room, [column.name for column in look.columns])
-        before = _marked_before(look, add)
+        before = deletion_vectors.hidden(look.table.path, add)
         gone = _changed_places(look, stored, before) | before
         kept = np.ones(stored.num_rows, np.bool_)
         kept[np.fromiter(gone, np.int64, len(gone))] = False
@@ -249,7 +249,7 @@ def _marked(look: _Look, files: Sequence[DeltaAction], log: DeltaTable) -> list[
         if keys.num_rows != rows:
             raise LeftToSpark("a data file's statistics don't count its rows")
         room -= keys.nbytes
-        before = _marked_before(look, add)
+        before = deletion_vectors.hidden(look.table.path, add)
         after = before | _changed_places(look, keys, before)
         if len(after) > len(before):
             actions.append(removed(add))
@@ -299,11 +299,6 @@ def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
     matches = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
     return BitMap64(matches[PLACE].to_numpy())
-
-
-def _marked_before(look: _Look, add: DeltaAction) -> BitMap64:
-    vector = add.get("deletionVector")
-    return deletion_vectors.read(look.table.path, vector) if vector else BitMap64()
 
 
 def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:

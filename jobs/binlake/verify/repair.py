@@ -262,9 +262,7 @@ class Repairs:
         marks: list[tuple[DeltaAction, BitMap64]] = []
         for add in plain_tables.actions_of(lake.log, lake.path, list(places)):
             actions.append(removed(add))
-            vector = add.get("deletionVector")
-            before = deletion_vectors.read(lake.path, vector) if vector else BitMap64()
-            after = before | BitMap64(places[add["path"]])
+            after = deletion_vectors.hidden(lake.path, add) | BitMap64(places[add["path"]])
             if len(after) < int(json.loads(add.get("stats") or "{}").get("numRecords", len(after) + 1)):
                 marks.append((add, after))
         vectors = deletion_vectors.write(lake.path, [rows for _, rows in marks]) if marks else []
