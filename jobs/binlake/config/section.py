@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A part of a YAML: a key that it doesn't know is an error, and nothing changes it once it is read."""
+    """A part of a YAML: a key that it doesn't know is an error, and nothing changes it once it is read.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Its validator is built when a YAML is read: as parts of others most models never need their own.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
