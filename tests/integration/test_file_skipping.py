@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from binlake.delta import delta_actions
+from binlake.delta import delta_commits
 from binlake.delta.plain_files import added_file
 from binlake.lake.duckdb_views import load_extension
 
@@ -49,7 +49,7 @@ def table_of(path: Path, kind: pa.DataType, values: Sequence[Any]) -> str:
     schema = pa.schema({"v": kind, "n": pa.int64()})
     write_deltalake(str(path), schema.empty_table())
     rows = [pa.Table.from_pylist([{"v": value, "n": number}], schema) for number, value in enumerate(values)]
-    delta_actions.commit(DeltaTable(str(path)), str(path), [{"add": added_file(str(path), row)} for row in rows])
+    delta_commits.commit(DeltaTable(str(path)), str(path), [{"add": added_file(str(path), row)} for row in rows])
     return str(path)
 
 

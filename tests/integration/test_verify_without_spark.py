@@ -20,7 +20,7 @@ import pytest
 from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.config.table_modes import BesideMode
-from binlake.delta import delta_actions, opened_tables, plain_tables
+from binlake.delta import delta_commits, opened_tables, plain_tables
 from binlake.delta.plain_files import added_file
 from binlake.errors import CheckFailed, ConnectionFailed, UsageError
 from binlake.faults import FaultPoint
@@ -75,7 +75,7 @@ def put(mirror: Mirror, table: str, changed: pa.Table) -> None:
     stored = pa.schema([plain_tables.stored_field(fields[field.name], field.type) for field in changed.schema])
     added = added_file(place, pa.Table.from_arrays(changed.columns, schema=stored))
     info = {"commitInfo": {"operation": "WRITE", "timestamp": plain_tables.now()}}
-    delta_actions.commit(log, place, [info, *map(plain_tables.removed, adds), {"add": added}])
+    delta_commits.commit(log, place, [info, *map(plain_tables.removed, adds), {"add": added}])
 
 
 def test_every_type_at_odd_values(alone: Mirror) -> None:

@@ -26,7 +26,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.errors import AnalysisException
 
 from binlake.batch.steps import Life, MergeStep
-from binlake.delta import data_rows, delta_actions, opened_tables, plain_files, plain_tables
+from binlake.delta import data_rows, delta_commits, opened_tables, plain_files, plain_tables
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import note_of
@@ -150,7 +150,7 @@ class Lake:
         actions = [*map(plain_tables.removed, _files(log, path)), *come]
         for action in actions:
             next(iter(action.values()))["dataChange"] = False
-        delta_actions.commit(log, path, [_info("OPTIMIZE", ""), *actions])
+        delta_commits.commit(log, path, [_info("OPTIMIZE", ""), *actions])
 
 
 class Session:
@@ -323,10 +323,10 @@ def merge_by_row(
 def _commit(path: str, there: DeltaTable | None, actions: Sequence[DeltaAction]) -> None:
     if there is None:
         os.makedirs(f"{path}/_delta_log", exist_ok=True)
-        delta_actions.create(path, actions)
+        delta_commits.create(path, actions)
         return
     try:
-        delta_actions.commit(there, path, actions)
+        delta_commits.commit(there, path, actions)
     except CommitFailedError as error:
         raise ConcurrentWriteException(str(error)) from error
 

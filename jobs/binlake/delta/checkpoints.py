@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from binlake.delta import opened_tables
+from binlake.delta import delta_actions, opened_tables
 from binlake.errors import LakeError, StagingError
 from binlake.storage import files
 
@@ -101,8 +101,7 @@ def _brief(table_path: str, version: int) -> set[_FileKey]:
     since = (time.time() - _BRIEF_SECONDS) * 1000
     brief: set[_FileKey] = set()
     for number in range(version, max(-1, version - _LOOKED_AT), -1):
-        text = files.read_text(f"{table_path}/_delta_log/{number:020}.json")
-        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        actions = list(delta_actions.of_commit(table_path, number))
         at = [action["commitInfo"].get("timestamp", 0) for action in actions if "commitInfo" in action]
         if not at or at[0] < since:
             break

@@ -1,7 +1,7 @@
-"""The actions of a Delta table's log: with which a data file was added, and commits of binlake's own.
+"""The actions of a Delta table's log, as they are read: those with which a data file was added, those of a commit.
 
-deltalake does the rest, but reads and writes no deletion vectors in actions. Source: Delta's protocol, "Delta Log
-Entries", "Checkpoints" and "Actions".
+deltalake does the rest, but reads no deletion vectors in actions. Source: Delta's protocol, "Delta Log Entries",
+"Checkpoints" and "Actions".
 """
 
 from __future__ import annotations
@@ -13,21 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
-from binlake.delta import checkpoints
 from binlake.errors import StagingError
 from binlake.storage import files
 
 DeltaAction = dict[str, Any]
 _OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
-_ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FILES_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
 """Actions that leave a table's schema, settings and protocol as they are."""
 _MOST_COMMITS = 100
-_CHECKPOINT_EACH = 10
-"""Delta's own interval, where a table has none."""
 
 
 def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction] | None:
@@ -70,6 +64,13 @@ def replay(added: dict[str, DeltaAction], action: DeltaAction) -> None:
     remove = action.get("remove")
     if remove and added.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
         added.pop(remove["path"], None)
+
+
+def rows_in(add: DeltaAction) -> int | None:
+    """Return the number of rows of the data file that an action adds, those too that a deletion vector hides; None
+    where its statistics don't tell."""
+    rows: int | None = json.loads(add.get("stats") or "{}").get("numRecords")
+    return rows
 
 
 def transactions(table_path: str, version: int) -> dict[str, int] | None:
@@ -154,36 +155,3 @@ def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
         for name, value in fields.items()
         if value is not None
     }
-
-
-def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> None:
-    """Commit actions in the version behind the one that ``log`` was read at, and write a checkpoint where one is due.
-
-    Raises what ``write`` does.
-    """
-    version = log.version() + 1
-    write(table_path, version, actions)
-    asked = log.metadata().configuration.get("delta.checkpointInterval")
-    if version % int(asked or _CHECKPOINT_EACH):
-        return
-    if asked or checkpoints.is_time(table_path, version, checkpoints.patience_of(table_path)):
-        checkpoints.write(table_path, version)
-
-
-def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
-    """Make a table with these actions in its first commit, in a folder whose log is there and empty. Raises what
-    ``commit`` does."""
-    write(table_path, 0, actions)
-
-
-def write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None:
-    """Commit actions as a version.
-
-    Raises CommitFailedError where that version exists, which may be this very commit if a store was asked twice;
-    OSError.
-    """
-    text = "\n".join(_ENCODED(action) for action in actions) + "\n"
-    try:
-        files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)
-    except FileExistsError as error:
-        raise CommitFailedError(f"version {version} of {table_path} is there already") from error

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, delta_actions, replayed_log
+from binlake.delta import deletion_vectors, delta_actions, delta_commits, replayed_log
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import (
@@ -131,6 +131,14 @@ def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[D
     return list(added.values())
 
 
+def rows_in(add: DeltaAction) -> int:
+    """Return the number of rows of a data file, with those that its deletion vector hides. Raises LeftToSpark."""
+    rows = delta_actions.rows_in(add)
+    if rows is None:
+        raise LeftToSpark("a data file's statistics don't count its rows")
+    return rows
+
+
 def removed(add: DeltaAction) -> DeltaAction:
     """Return the action that takes a data file away."""
     fields = {"path": add["path"], "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}
@@ -165,7 +173,7 @@ def commit_recording(
     path: str, log: DeltaTable, own: OwnCommit, recorded: Mapping[str, int], actions: Sequence[DeltaAction]
 ) -> None:
     """Do the same with the transaction versions of any application ids."""
-    delta_actions.commit(log, path, [*_own_actions(own, recorded, log.version()), *actions])
+    delta_commits.commit(log, path, [*_own_actions(own, recorded, log.version()), *actions])
 
 
 def commit_layout(
@@ -178,7 +186,7 @@ def commit_layout(
     """Commit other files with the same rows in the version behind the one that ``log`` was read at. Raises as
     ``commit``."""
     info = commit_info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, log.version())
-    delta_actions.commit(log, table_path, [{"commitInfo": info}, *actions])
+    delta_commits.commit(log, table_path, [{"commitInfo": info}, *actions])
 
 
 def commit_info(
@@ -238,7 +246,7 @@ def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequen
     }  # fmt: skip
     files.make_readers_folder(f"{table.path}/_delta_log")
     own_actions = _own_actions(own, {table.app: own.version})
-    delta_actions.create(table.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
+    delta_commits.create(table.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
 
 
 def metadata_with(

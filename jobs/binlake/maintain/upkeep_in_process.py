@@ -6,7 +6,6 @@ rest anew themselves, is marked in the new file, too: a table that changes every
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from binlake.delta.delta_log import LakeLog
 from binlake.delta.key_ranges import physical_names
 from binlake.delta.layout import Rewrite
 from binlake.delta.plain_files import added_file
+from binlake.delta.plain_tables import rows_in
 from binlake.errors import LakeError
 from binlake.merge.filled_rows import rows_of, together
 
@@ -50,7 +50,7 @@ class _Written:
         """
         gone: list[NDArray[np.bool_]] = []
         for add in self.old:
-            there = np.ones(_count(add), np.bool_)
+            there = np.ones(rows_in(add), np.bool_)
             there[_hidden(table_path, add)] = False
             now = np.zeros_like(there) if add["path"] not in current else there.copy()
             if add["path"] in current:
@@ -92,7 +92,7 @@ class RewritingHere:
         self._written.append(_Written(old, added, order))
 
     def _prove(self, old: Sequence[DeltaAction], rows: int) -> None:
-        before = sum(_count(add) - int((add.get("deletionVector") or {}).get("cardinality", 0)) for add in old)
+        before = sum(rows_in(add) - int((add.get("deletionVector") or {}).get("cardinality", 0)) for add in old)
         if before != rows:
             raise LakeError(
                 f"{self._table.path}: of {before:,} rows {rows:,} were written again; nothing was changed",
@@ -113,7 +113,7 @@ class RewritingHere:
             hidden = written.hidden_since(self._table.path, current)
             if hidden and not self._marks:
                 return False
-            if written.new is not None and len(hidden) < _count(written.new):
+            if written.new is not None and len(hidden) < rows_in(written.new):
                 added += self._marked(written.new, hidden)
         gone = [{"remove": {**plain_tables.removed(add)["remove"], "dataChange": False}} for add in current.values()]
         metrics = {"numAddedFiles": len(added), "numRemovedFiles": len(gone)}
@@ -131,10 +131,6 @@ class RewritingHere:
             {"add": {**action["add"], "dataChange": False}}
             for action in plain_tables.marked(self._table.path, [(add, hidden)])
         ]
-
-
-def _count(add: DeltaAction) -> int:
-    return int(json.loads(add.get("stats") or "{}").get("numRecords", -1))
 
 
 def _hidden(table_path: str, add: DeltaAction) -> NDArray[np.int64]:

@@ -6,7 +6,6 @@ version, by its statistics, isn't looked into; of the others those that may hold
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -111,7 +110,7 @@ class HistoryFiles:
     def marking(self, losses: Sequence[tuple[OpenedFile, NDArray[np.int64]]]) -> list[DeltaAction]:
         """Mark rows of files as gone; return the actions that say so."""
         marked = [(file.add, file.marked | BitMap64(gone.astype(np.uint64))) for file, gone in losses]
-        left = [(add, marks) for add, marks in marked if len(marks) < _count(add)]
+        left = [(add, marks) for add, marks in marked if len(marks) < plain_tables.rows_in(add)]
         return [*(plain_tables.removed(file.add) for file, _ in losses), *plain_tables.marked(self.path, left)]
 
     def newest(self, names: Sequence[str]) -> str:
@@ -154,10 +153,3 @@ def _statistics_of(added: pa.Table, kind: str, stored: str) -> pa.Array | None:
     values = added[kind].combine_chunks() if kind in added.column_names else pa.nulls(0)
     place = values.type.get_field_index(stored) if pa.types.is_struct(values.type) else -1
     return pc.struct_field(values, [place]) if place >= 0 else None
-
-
-def _count(add: DeltaAction) -> int:
-    count = json.loads(add.get("stats") or "{}").get("numRecords")
-    if count is None:
-        raise LeftToSpark("a data file's statistics don't count its rows")
-    return int(count)

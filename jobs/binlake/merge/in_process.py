@@ -18,7 +18,6 @@ feeds, columns beside the server's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,7 +243,7 @@ def _marked(look: _Look, files: Sequence[DeltaAction], log: DeltaTable) -> list[
     for add in files:
         if isinstance(look.changed, Copies) and not look.changed:
             break
-        rows = json.loads(add.get("stats") or "{}").get("numRecords")
+        rows = plain_tables.rows_in(add)
         keys = _read(look, add, room, look.key)
         if keys.num_rows != rows:
             raise LeftToSpark("a data file's statistics don't count its rows")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.delta import checkpoints, delta_actions, plain_tables
+from binlake.delta import checkpoints, delta_commits, plain_tables
 from binlake.delta.plain_files import added_file
 from binlake.metadata import plain_rows
 from binlake.metadata.known_files import KnownFiles, MetadataFile
@@ -43,5 +43,5 @@ def replace(
         actions.append({"add": added})
     parameters: Mapping[str, Any] = {"mode": "Overwrite" if old else "Append"}
     info = plain_tables.commit_info("WRITE", parameters, {}, {}, known.version)
-    delta_actions.write(location, known.version + 1, [{"commitInfo": info}, *actions])
+    delta_commits.write(location, known.version + 1, [{"commitInfo": info}, *actions])
     plain_rows.forget(location, [file.path for file in old])

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from binlake import __version__
-from binlake.delta import delta_actions, opened_tables
+from binlake.delta import delta_commits, opened_tables
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_schema import FEATURES, DeltaSchema
@@ -139,7 +139,7 @@ class OptimisticTransaction:
             *(json.loads(file.action) for file in data),
             *({"txn": {"appId": app, "version": version, "lastUpdated": now}} for app, version in recorded.items()),
         ]  # fmt: skip
-        delta_actions.create(self._path, actions)
+        delta_commits.create(self._path, actions)
 
     def _update_schema(self, schema: DeltaSchema) -> None:
         if self.is_new:

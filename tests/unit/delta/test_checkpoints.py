@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta import checkpoints, delta_actions
+from binlake.delta import checkpoints, delta_commits
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.log_files import LogFiles
 
@@ -41,7 +41,7 @@ def tombstones(table: Path) -> set[str]:
 
 def commits(table: Path, actions: list[list[DeltaAction]]) -> None:
     for change in actions:
-        delta_actions.commit(DeltaTable(str(table)), str(table), change)
+        delta_commits.commit(DeltaTable(str(table)), str(table), change)
 
 
 def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
-from binlake.delta import delta_actions, opened_tables, plain_tables
+from binlake.delta import delta_commits, opened_tables, plain_tables
 from binlake.delta.continued_table import ContinuedTable
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> str:
 
 def commit(path: str, *actions: DeltaAction) -> None:
     version = DeltaTable(path).version() + 1
-    delta_actions.write(path, version, [{"commitInfo": {"timestamp": 1, "operation": "MERGE"}}, *actions])
+    delta_commits.write(path, version, [{"commitInfo": {"timestamp": 1, "operation": "MERGE"}}, *actions])
 
 
 def added(path: str, *values: dict[str, Any]) -> DeltaAction:

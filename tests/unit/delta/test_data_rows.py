@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
-from binlake.delta import data_rows, deletion_vectors, delta_actions
+from binlake.delta import data_rows, deletion_vectors, delta_actions, delta_commits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def mark(path: str, *, first_id: int, row: int) -> None:
     (vector,) = deletion_vectors.write(path, [BitMap64([row])])
     removed = {"path": add["path"], "dataChange": True, "partitionValues": {}, "size": add["size"]}
     again = {**add, "partitionValues": {}, "dataChange": True, "deletionVector": vector}
-    delta_actions.commit(log, path, [{"remove": removed}, {"add": again}])
+    delta_commits.commit(log, path, [{"remove": removed}, {"add": again}])
 
 
 def test_parts_are_bounded_and_a_column_is_found_by_its_name_in_the_files(
@@ -67,7 +67,7 @@ def test_parts_are_bounded_and_a_column_is_found_by_its_name_in_the_files(
         {"add": {"path": "a.parquet", "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True}},
     ]  # fmt: skip
     (tmp_path / "_delta_log").mkdir()
-    delta_actions.create(str(tmp_path), actions)
+    delta_commits.create(str(tmp_path), actions)
     batches = list(data_rows.read(DeltaTable(str(tmp_path)), str(tmp_path), FIELDS[:1], 5))
     assert [(rows["id"].to_pylist(), passed) for rows, passed in batches] == [([5], 6), ([6, 7, 8, 9], 10)]
     with pytest.raises(KeyError):

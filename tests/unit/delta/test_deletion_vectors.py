@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, delta_actions
+from binlake.delta import deletion_vectors, delta_actions, delta_commits
 from binlake.errors import LakeError
 
 ROWS = st.lists(st.sets(st.integers(0, 2**40), min_size=1, max_size=50), min_size=1, max_size=4)
@@ -89,7 +89,7 @@ def test_others_read_what_is_marked(tmp_path: Path) -> None:
                 {"remove": {**removed, **({"deletionVector": vector} if vector else {})}},
                 {"add": {**add, "partitionValues": {}, "dataChange": True, "deletionVector": descriptor}},
             ]
-        delta_actions.commit(log, path, actions)
+        delta_commits.commit(log, path, actions)
         log = DeltaTable(path)
         vectors = log.deletion_vectors().read_all()["selection_vector"].to_pylist()
         assert sum(not kept for vector in vectors for kept in vector) == len(gone) == 2 * turn

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta import delta_actions
+from binlake.delta import delta_commits
 from binlake.delta.file_statistics import INDEXED, Statistics, without_tight_bounds
 from binlake.delta.plain_files import added_file
 
@@ -136,7 +136,7 @@ def test_texts_are_what_deltalake_reads(tmp_path: Path) -> None:
         rows = pa.table({"n": [name]})
         path = str(tmp_path / str(names.index(name)))
         write_deltalake(path, rows.slice(0, 0))
-        delta_actions.commit(DeltaTable(path), path, [{"add": added_file(path, rows)}])
+        delta_commits.commit(DeltaTable(path), path, [{"add": added_file(path, rows)}])
         (add,) = pa.table(DeltaTable(path).get_add_actions()).to_pylist()
         assert (add["min"]["n"], add["max"]["n"]) == (name[:32], name if len(name) < 33 else name[:32] + "\U0010ffff")
 

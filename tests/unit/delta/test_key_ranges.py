@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.binlog.staged_schema import staged_schema
-from binlake.delta import delta_actions
+from binlake.delta import delta_commits
 from binlake.delta.key_order import spark_literal
 from binlake.delta.key_ranges import MOST_RANGES, each_once, ranges_to_search
 from binlake.delta.plain_files import added_file
@@ -235,7 +235,7 @@ def our_lake(path: Path, schema: TableSchema, *data_files: Sequence[Row]) -> Del
     fields = pa.schema(pa.schema(table.schema()))
     for rows in data_files:
         added = added_file(table.table_uri, pa.Table.from_pylist([{"v": 0, **row} for row in rows], schema=fields))
-        delta_actions.commit(table, str(path / "lake"), [{"add": added}])
+        delta_commits.commit(table, str(path / "lake"), [{"add": added}])
     return DeltaTable(str(path / "lake"))
 
 
@@ -259,7 +259,7 @@ def test_what_sparks_writer_cut_off_hides_no_row(tmp_path: Path, key: Column, st
     add = added_file(path, pa.Table.from_pylist([{"id": value, "v": 0}], schema=fields))
     least = json.loads(add["stats"])["minValues"]["id"]
     stats = {"numRecords": 1, "minValues": {"id": least}, "maxValues": {"id": stored}, "nullCount": {"id": 0}}
-    delta_actions.commit(table, path, [{"add": {**add, "stats": json.dumps(stats)}}])
+    delta_commits.commit(table, path, [{"add": {**add, "stats": json.dumps(stats)}}])
     file = staged(tmp_path, schema, *inserted({"id": value}))
     assert ranges_to_search(DeltaTable(path), schema, [file])
 

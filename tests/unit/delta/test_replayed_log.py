@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from binlake.delta import delta_actions, replayed_log
+from binlake.delta import delta_actions, delta_commits, replayed_log
 from binlake.delta.delta_actions import DeltaAction
 
 APP = "binlake:shop:1"
@@ -95,9 +95,9 @@ def test_files_come_go_and_get_deletion_vectors(path: str) -> None:
         **(delta_actions.added(path, 0, [first]) or {})[first],
         "deletionVector": {"storageType": "u"},
     }
-    delta_actions.write(path, 1, [{"remove": {"path": first}}, {"add": marked}])
+    delta_commits.write(path, 1, [{"remove": {"path": first}}, {"add": marked}])
     assert replayed_log.added(path, 1, [first]) == {first: marked}
-    delta_actions.write(path, 2, [{"remove": {"path": first, "deletionVector": {"storageType": "u"}}}])
+    delta_commits.write(path, 2, [{"remove": {"path": first, "deletionVector": {"storageType": "u"}}}])
     assert replayed_log.added(path, 2, [first]) is None
     assert replayed_log.added(path, 2, []) == {}
 

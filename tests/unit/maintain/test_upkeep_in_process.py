@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from binlake.config import PipelineConfig
-from binlake.delta import delta_actions, layout, plain_tables
+from binlake.delta import delta_actions, delta_commits, layout, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.layout import Rewrite
@@ -56,7 +56,7 @@ def rows_of(number: int, columns: tuple[str, ...]) -> pa.Table:
 
 
 def append(log: LakeLog, rows: pa.Table) -> None:
-    delta_actions.commit(log.log(), log.path, [{"add": added_file(log.path, rows)}])
+    delta_commits.commit(log.log(), log.path, [{"add": added_file(log.path, rows)}])
 
 
 def hide(log: LakeLog, places: dict[str, list[int]]) -> None:
@@ -64,7 +64,7 @@ def hide(log: LakeLog, places: dict[str, list[int]]) -> None:
     adds = plain_tables.actions_of(log.log(), log.path, paths)
     hidden = {uri.rpartition("/")[2]: rows for uri, rows in places.items()}
     marked = plain_tables.marked(log.path, [(add, BitMap64(hidden[add["path"]])) for add in adds])
-    delta_actions.commit(log.log(), log.path, [*map(plain_tables.removed, adds), *marked])
+    delta_commits.commit(log.log(), log.path, [*map(plain_tables.removed, adds), *marked])
 
 
 def content(log: LakeLog) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_a_batch_that_left_the_files_alone_is_no_conflict(log: LakeLog, config: 
 
 def take_away(log: LakeLog, uris: list[str]) -> None:
     gone = plain_tables.actions_of(log.log(), log.path, [uri.rpartition("/")[2] for uri in uris])
-    delta_actions.commit(log.log(), log.path, list(map(plain_tables.removed, gone)))
+    delta_commits.commit(log.log(), log.path, list(map(plain_tables.removed, gone)))
 
 
 def put_elsewhere(log: LakeLog, uris: list[str], marked: str) -> None:
@@ -172,7 +172,7 @@ def test_a_table_without_deletion_vectors_is_written_again_behind_a_batch(log: L
     table = log.log()
     settings = {**table.metadata().configuration, "delta.enableDeletionVectors": "false"}
     changed = plain_tables.metadata_with(table, table.schema().to_json(), settings)
-    delta_actions.commit(table, log.path, [changed])
+    delta_commits.commit(table, log.path, [changed])
     made = written(log, config)
     take_away(log, log.log().file_uris()[-1:])
     before, version = content(log), log.version()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from binlake.config import PipelineConfig
-from binlake.delta import delta_actions, plain_files, plain_tables
+from binlake.delta import delta_commits, plain_files, plain_tables
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_log import FENCES, LakeLog, overtaking
 from binlake.delta.delta_schema import DeltaSchema
@@ -110,7 +110,7 @@ def test_a_life_that_comes_behind_the_fence_meets_another(there: str) -> None:
     def claim() -> None:
         log = LakeLog(there, "binlake:shop:late").log()
         claimed = {"txn": {"appId": "binlake:shop:late", "version": 1, "lastUpdated": plain_tables.now()}}
-        delta_actions.commit(log, there, [claimed])
+        delta_commits.commit(log, there, [claimed])
 
     begin(there, "new", 5, is_ours=at(2, claim))
     assert recorded(there, "late") == overtaking(BATCH) < recorded(there, "new")
@@ -155,7 +155,7 @@ def test_names_that_need_column_mapping_are_left_to_spark_where_a_table_is(there
 def test_a_table_that_others_write_all_the_time_is_left(there: str) -> None:
     def write() -> None:
         info = {"timestamp": plain_tables.now(), "operation": "OPTIMIZE", "operationParameters": {}}
-        delta_actions.commit(LakeLog(there, "").log(), there, [{"commitInfo": info}])
+        delta_commits.commit(LakeLog(there, "").log(), there, [{"commitInfo": info}])
 
     with pytest.raises(LakeTableChanged, match="was written by others"):
         begin(there, "new", 5, is_ours=write)
