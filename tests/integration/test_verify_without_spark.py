@@ -253,6 +253,21 @@ def test_a_repair_keeps_what_was_there_if_it_is_asked(alone: Mirror) -> None:
 
 
 @on_mysql
+def test_rows_that_deltalake_changed_are_repaired_and_the_table_follows_on(alone: Mirror) -> None:
+    """It writes texts and bytes as views."""
+    alone.execute(
+        "CREATE TABLE t (id VARCHAR(9) PRIMARY KEY, v VARCHAR(9), b VARBINARY(9))",
+        "INSERT INTO t VALUES ('a', 'one', x'01'), ('b', 'two', x'02'), ('c', 'three', NULL)",
+    )
+    begin_alone(alone)
+    opened_tables.opened(path(alone, "t")).update(predicate="id = 'b'", updates={"v": "'wrong'", "b": "NULL"})
+    assert [row.columns for row in result(alone, "t").rows] == [("v", "b")]
+    repair(alone).refuse_unrepaired()
+    alone.execute("UPDATE t SET v = 'again' WHERE id = 'a'", "DELETE FROM t WHERE id = 'c'")
+    assert verify(alone).equal
+
+
+@on_mysql
 @pytest.mark.parametrize("point", ["data file written", "rows committed"])
 def test_a_killed_repair_is_repeated(alone: Mirror, point: FaultPoint) -> None:
     alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")

@@ -22,6 +22,7 @@ from binlake.delta.key_ranges import physical_names
 from binlake.schema.lake_columns import DELETED
 from binlake.schema.table import TableSchema
 from binlake.storage import files
+from binlake.storage.parquet_files import without_views
 
 _MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
 """How much is read at a time."""
@@ -150,7 +151,8 @@ def _of_file(file: pq.ParquetFile, columns: Sequence[str], passed: int) -> Itera
             continue
         at_once = min(_MOST_ROWS, _MOST_BYTES * group.num_rows // max(1, group.total_byte_size)) or 1
         there = [name for name in columns if name in file.schema_arrow.names]
-        for rows in file.iter_batches(at_once, row_groups=[number], columns=there, use_threads=False):
+        for batch in file.iter_batches(at_once, row_groups=[number], columns=there, use_threads=False):
+            rows = without_views(batch)
             behind = min(max(0, passed - at), rows.num_rows)
             if behind < rows.num_rows:
                 yield rows.slice(behind), at + behind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,19 @@ _ROW_GROUP = 64 << 20
 _FEWEST_PIECEMEAL = 1 << 20
 """Bytes of rows whose file is written to a disk a page at a time: to gather it in memory costs a tenth of the
 writing."""
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+
+def without_views(rows: _Rows) -> _Rows:
+    """Return rows of a data file with texts and bytes as all of Arrow's functions take them.
+
+    deltalake's UPDATE and MERGE write files whose Arrow schema asks for views, which can't be filtered or joined.
+    """
+    if not any(kind in _VIEWS for kind in rows.schema.types):
+        return rows
+    fields = [field.with_type(_VIEWS.get(field.type, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields, rows.schema.metadata))
 
 
 @contextmanager
@@ -97,15 +110,16 @@ def read_parts(
         schema = file.schema_arrow
         chosen = [name for name in schema.names if columns is None or name in columns]
         if file.metadata.num_rows <= _FEW_ROWS:
-            yield file.read(chosen, use_threads=False)
+            yield without_views(file.read(chosen, use_threads=False))
             return
         for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
-            waiting.append(batch)
-            size += batch.nbytes
+            waiting.append(without_views(batch))
+            size += waiting[-1].nbytes
             if size > _COMBINED:
                 yield pa.Table.from_batches(waiting).combine_chunks()
                 waiting, size = [], 0
-        yield pa.Table.from_batches(waiting, pa.schema([schema.field(name) for name in chosen]))
+        empty = without_views(pa.schema([schema.field(name) for name in chosen]).empty_table())
+        yield pa.Table.from_batches(waiting, empty.schema)
 
 
 def read_rows(path: str, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
@@ -120,11 +134,11 @@ def read_rows(path: str, places: NDArray[np.int64], columns: Sequence[str]) -> p
             ends = begins + file.metadata.row_group(number).num_rows
             here = places[np.searchsorted(places, begins) : np.searchsorted(places, ends)]
             if here.size:
-                group = file.read_row_group(number, chosen, use_threads=False)
+                group = without_views(file.read_row_group(number, chosen, use_threads=False))
                 parts.append(group.take(pa.array(here - begins)))
             begins = ends
-        schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
-        return pa.concat_tables([schema.empty_table(), *parts])
+        empty = without_views(pa.schema([file.schema_arrow.field(name) for name in chosen]).empty_table())
+        return pa.concat_tables([empty, *parts])
 
 
 def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None = None) -> int:
