@@ -253,6 +253,26 @@ def test_a_repair_keeps_what_was_there_if_it_is_asked(alone: Mirror) -> None:
 
 
 @on_mysql
+def test_a_repair_leaves_the_bounds_of_a_files_values_as_they_are(alone: Mirror) -> None:
+    """Readers leave files out by them: of decimals as exact as they are, and of characters that JSON escapes in two."""
+    alone.execute(
+        "CREATE TABLE t (id DECIMAL(38,10) PRIMARY KEY, v VARCHAR(9), n INT)",
+        "INSERT INTO t VALUES (1, '𠀀', 1), (2, '𠀁', 2), (1234567890123456789012345678.1234567891, '𠮷', 3)",
+    )
+    begin_alone(alone)
+    put(alone, "t", rows(alone, "t").set_column(2, "n", pa.array([1, 7, 3], pa.int32())))
+
+    def bounds() -> dict[str, Any]:
+        added = pa.table(opened_tables.opened(path(alone, "t")).get_add_actions())
+        return {row["path"]: (row["num_records"], row["min"], row["max"]) for row in added.to_pylist()}
+
+    (before,) = bounds().items()
+    repair(alone).refuse_unrepaired()
+    assert len(bounds()) == 2
+    assert before in bounds().items()
+
+
+@on_mysql
 def test_rows_that_deltalake_changed_are_repaired_and_the_table_follows_on(alone: Mirror) -> None:
     """It writes texts and bytes as views."""
     alone.execute(

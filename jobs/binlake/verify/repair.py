@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.delta import data_rows, deletion_vectors, plain_tables
+from binlake.delta import data_rows, deletion_vectors, delta_actions, plain_tables
 from binlake.delta.data_rows import Counts
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog, overtaking
@@ -263,14 +263,10 @@ class Repairs:
         for add in plain_tables.actions_of(lake.log, lake.path, list(places)):
             actions.append(removed(add))
             after = deletion_vectors.hidden(lake.path, add) | BitMap64(places[add["path"]])
-            if len(after) < int(json.loads(add.get("stats") or "{}").get("numRecords", len(after) + 1)):
+            rows = delta_actions.rows_in(add)
+            if rows is None or len(after) < rows:
                 marks.append((add, after))
-        vectors = deletion_vectors.write(lake.path, [rows for _, rows in marks]) if marks else []
-        for (add, _), vector in zip(marks, vectors, strict=True):
-            stats = {**json.loads(add.get("stats") or "{}"), "tightBounds": False}
-            marked = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats)}
-            actions.append({"add": {**marked, "deletionVector": vector}})
-        return actions
+        return [*actions, *plain_tables.marked(lake.path, marks)]
 
     def _note(self, life: Life, version: int, batch: int, position: str, correction: Correction) -> None:
         common = {
