@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from binlake.delta.key_ranges import physical_names
 from binlake.schema.lake_columns import DELETED
@@ -94,6 +95,15 @@ def of_files(
 
     for path in paths:
         yield FileRows(path, partial(rows_of, path))
+
+
+def without(rows: pa.Table, gone: BitMap64) -> pa.Table:
+    """Return the rows of a data file without those with these numbers."""
+    if not gone:
+        return rows
+    stay = np.ones(rows.num_rows, np.bool_)
+    stay[np.fromiter(gone, np.int64, len(gone))] = False
+    return rows.filter(pa.array(stay))
 
 
 def of_numbers(

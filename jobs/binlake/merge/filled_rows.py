@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta import data_rows, deletion_vectors, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
@@ -62,7 +60,7 @@ def rows_of(path: str, adds: Sequence[DeltaAction]) -> Iterator[pa.Table]:
         if rows is None:
             raise LeftToSpark(f"its data files take more than {MOST_BYTES * _UNPACKED / 1e6:.0f} MB of memory")
         if vector := add.get("deletionVector"):
-            rows = _without(rows, deletion_vectors.read(path, vector))
+            rows = data_rows.without(rows, deletion_vectors.read(path, vector))
         room -= rows.nbytes
         yield rows
 
@@ -101,12 +99,6 @@ def _values(rows: pa.Table, field: pa.Field, column: ReshapedColumn) -> Any:
     if column.constant is not None:
         values = pc.fill_null(values, column.constant)
     return pc.binary_join_element_wise(values, column.suffix, "") if column.suffix else values
-
-
-def _without(rows: pa.Table, gone: BitMap64) -> pa.Table:
-    kept = np.ones(rows.num_rows, np.bool_)
-    kept[np.fromiter(gone, np.int64, len(gone))] = False
-    return rows.filter(pa.array(kept))
 
 
 def together(log: DeltaTable, parts: Sequence[pa.Table]) -> pa.Table:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, key_ranges, plain_tables
+from binlake.delta import data_rows, deletion_vectors, key_ranges, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.errors import LeftToSpark
 from binlake.schema.table import TableSchema
@@ -102,10 +102,7 @@ class HistoryFiles:
     def without(self, file: OpenedFile, gone: NDArray[np.int64]) -> pa.Table:
         """Read the rows of a file that stay, without those with these numbers."""
         rows = self._read(file.add, [field.name for field in self.fields])
-        stay = np.ones(rows.num_rows, np.bool_)
-        stay[np.fromiter(file.marked, np.int64, len(file.marked))] = False
-        stay[gone] = False
-        return rows.filter(pa.array(stay))
+        return data_rows.without(rows, file.marked | BitMap64(gone.astype(np.uint64)))
 
     def marking(self, losses: Sequence[tuple[OpenedFile, NDArray[np.int64]]]) -> list[DeltaAction]:
         """Mark rows of files as gone; return the actions that say so."""

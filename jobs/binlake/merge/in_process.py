@@ -32,7 +32,7 @@ from pyroaring import BitMap64
 
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, key_ranges, layout, plain_tables, recent_rows
+from binlake.delta import data_rows, deletion_vectors, key_ranges, layout, plain_tables, recent_rows
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.delta.plain_files import added_file, delta_type
@@ -218,9 +218,7 @@ def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _
         stored = _read(look, add, room, [column.name for column in look.columns])
         before = deletion_vectors.hidden(look.table.path, add)
         gone = _changed_places(look, stored, before) | before
-        kept = np.ones(stored.num_rows, np.bool_)
-        kept[np.fromiter(gone, np.int64, len(gone))] = False
-        rows.append(stored.filter(pa.array(kept)))
+        rows.append(data_rows.without(stored, gone))
         room -= rows[-1].nbytes
         replaced.append(add)
     return _Changes([removed(add) for add in replaced], pa.concat_tables(rows))

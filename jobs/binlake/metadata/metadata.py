@@ -6,7 +6,6 @@ decides who owns what: two stale appends both succeed, a stale update conflicts.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -23,11 +22,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.errors import LakeError, LakeGone, WrittenMeanwhile
-from binlake.metadata import known_lakes, plain_rows, read_rows
+from binlake.errors import LakeGone, WrittenMeanwhile
+from binlake.metadata import folder_errors, known_lakes, plain_rows, read_rows
 from binlake.metadata.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, fields_of, kind_read
 from binlake.schema.table import TableName
-from binlake.storage import storage_errors, stores
+from binlake.storage import stores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,52 +129,6 @@ class _Selection(NamedTuple):
     lacking: Sequence[str] = ()
 
 
-def _unwritable(location: str, error: Exception) -> LakeError:
-    return storage_errors.failed(f"can't write the metadata table {location}", error)
-
-
-def _unreadable(location: str, error: Exception) -> LakeError:
-    failed = storage_errors.failed(f"can't read the metadata table {location}", error)
-    if failed.remedy == storage_errors.OTHER:
-        failed.remedy = "run again; if it stays, files of this folder are damaged or missing: restore it from a backup"
-    return failed
-
-
-def _nearest(location: str) -> Path:
-    """Return the folder itself, or the nearest above it that this account can see."""
-    folder = Path(location)
-    return folder if os.path.exists(location) else next(path for path in folder.parents if os.path.exists(path))
-
-
-def _refuse_unwritable(location: str) -> None:
-    """Raise LakeError for a folder that can't be written, before deltalake's threads fail in Rust with a page of
-    text."""
-    if "://" in location:
-        return
-    folder = _nearest(location)
-    disk = os.statvfs(folder)
-    if disk.f_blocks and not (disk.f_bavail if os.geteuid() else disk.f_bfree):
-        raise storage_errors.failed(f"can't write the metadata table {location}", OSError("No space left on device"))
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
-        raise storage_errors.failed(f"can't write the metadata table {location}", OSError(f"{folder}: {why}"))
-
-
-def _refuse_hidden(location: str) -> None:
-    """Raise LakeError where the lake lies below a file, or below a folder that this account may not enter: it isn't an
-    empty lake."""
-    if "://" in location:
-        return
-    above = _nearest(location)
-    if not above.is_dir():
-        raise LakeError(
-            f"{above} isn't a folder",
-            remedy="let lake.path in the YAML name a folder that is writable for this account",
-        )
-    if not os.access(above, os.R_OK | os.X_OK, effective_ids=True):
-        raise storage_errors.failed(f"can't read the metadata table {location}", OSError(f"{above}: Permission denied"))
-
-
 class Metadata:
     """The metadata tables below one folder, ``{lake}/{source}/_binlake``.
 
@@ -217,13 +170,13 @@ class Metadata:
     def table(self, name: str) -> DeltaTable:
         """Open a metadata table, and make an empty one where there is none. Raises LakeError."""
         location = self.location(name)
-        _refuse_unwritable(location)
+        folder_errors.refuse_unwritable(location)
         try:
             return self._completed(name, opened_tables.opened(location))
         except TableNotFoundError:
             pass
         except (DeltaError, OSError) as error:
-            raise _unreadable(location, error) from error
+            raise folder_errors.unreadable(location, error) from error
         try:
             return opened_tables.created(
                 lambda: DeltaTable.create(
@@ -235,7 +188,7 @@ class Metadata:
                 )
             )
         except (DeltaError, OSError) as error:
-            raise _unwritable(location, error) from error
+            raise folder_errors.unwritable(location, error) from error
 
     @contextmanager
     def _lent(self, name: str) -> Iterator[DeltaTable]:
@@ -244,14 +197,14 @@ class Metadata:
         Its version is pinned: whoever writes it meanwhile makes the write conflict.
         """
         location = self.location(name)
-        _refuse_unwritable(location)
+        folder_errors.refuse_unwritable(location)
         if not opened_tables.is_table(location):
             self.table(name)
         with ExitStack() as lending:
             try:
                 table = lending.enter_context(opened_tables.lent(location))
             except (DeltaError, OSError) as error:
-                raise _unreadable(location, error) from error
+                raise folder_errors.unreadable(location, error) from error
             yield self._completed(name, table)
 
     @staticmethod
@@ -303,7 +256,7 @@ class Metadata:
     ) -> _Selection:
         location = self.location(name)
         if not opened_tables.is_table(location):
-            _refuse_hidden(location)
+            folder_errors.refuse_hidden(location)
             if name == "lease":
                 self.refuse_gone()
             return _Selection(Table.from_batches([], schema=_schema_of(name, columns, encoded=encoded)))
@@ -318,7 +271,7 @@ class Metadata:
                 rows = read_rows.remembered(location, table, (*here, where, newest, *sorted(text)), ask)
                 return _Selection(rows, lacking)
         except Exception as error:  # DataFusion's have no type of their own
-            raise _unreadable(location, error) from error
+            raise folder_errors.unreadable(location, error) from error
 
     def _plain_files(self, name: str) -> KnownFiles | None:
         """Return the data files of a table that is read and written without a query engine; None for others.
@@ -373,7 +326,7 @@ class Metadata:
                 builder = QueryBuilder().register("rows", table)
                 counted = _answer(builder, f"SELECT count(*) AS n FROM rows WHERE {predicate}")
         except Exception as error:  # DataFusion's have no type of their own
-            raise _unreadable(location, error) from error
+            raise folder_errors.unreadable(location, error) from error
         return int(counted.column("n").to_pylist()[0])
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -395,7 +348,7 @@ class Metadata:
 
         Raises LakeError, also where the store can't tell who wins.
         """
-        _refuse_unwritable(self.location(name))
+        folder_errors.refuse_unwritable(self.location(name))
         opened_tables.refuse_overwriting_store(self._path)
         try:
             opened_tables.created(
@@ -409,7 +362,7 @@ class Metadata:
             )
         except (DeltaError, OSError) as error:
             if not opened_tables.is_table(self.location(name)):
-                raise _unwritable(self.location(name), error) from error
+                raise folder_errors.unwritable(self.location(name), error) from error
 
     def _new_folder(self, name: str) -> str:
         location = self.location(name)
@@ -440,12 +393,12 @@ class Metadata:
             self.check()
             raise WrittenMeanwhile(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
-            raise _unwritable(self.location(name), error) from error
+            raise folder_errors.unwritable(self.location(name), error) from error
 
     def _is_written_plainly(self, name: str, data: Table, predicate: str | None) -> bool:
         """Put rows in the place of those that meet a predicate, if there are some, without a query engine; return False
         where that isn't possible, or another was quicker."""
-        _refuse_unwritable(self.location(name))
+        folder_errors.refuse_unwritable(self.location(name))
         known = self._plain_files(name)
         if known is None:
             return False
@@ -491,7 +444,7 @@ class Metadata:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise _unwritable(self.location(name), error) from error
+            raise folder_errors.unwritable(self.location(name), error) from error
         return bool(metrics["num_updated_rows"])
 
     def _swapped_plainly(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool | None:
@@ -504,7 +457,7 @@ class Metadata:
             return None
         if not meeting:
             return False
-        _refuse_unwritable(self.location(name))
+        folder_errors.refuse_unwritable(self.location(name))
         changed = [{**row, **updates} for file in meeting for row in file.meeting]
         return self._commits_plainly(name, known, [known.only], changed) or None
 

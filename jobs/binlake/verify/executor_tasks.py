@@ -23,7 +23,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.locks import SPENT, Gate
 from binlake.source.server import Source, error_code
 from binlake.storage import files
-from binlake.verify import server_rows, views
+from binlake.verify import server_rows, view_session
 from binlake.verify.key_cells import CELLS, ComparedColumns, KeyCells
 from binlake.verify.lake_rows import LakeRows
 from binlake.verify.pace import Budget, Pace
@@ -108,7 +108,7 @@ def _read_parts(view: Source, task: ReadingTask, load: ServerLoad) -> str:
             cells = slice(part.chunks.start * CELLS, part.chunks.stop * CELLS)
             written = WrittenSums(connection, sums.rows[cells].tobytes(), sums.sums[cells].tobytes())
             files.write_text(f"{task.folder}/{part.number}", dumps(written))
-        view.execute(f"ROLLBACK TO SAVEPOINT {views.SAVEPOINT}")
+        view.execute(f"ROLLBACK TO SAVEPOINT {view_session.SAVEPOINT}")
     direct.wait_until_seen(view.connection, task.gate.spent)
     return why
 
@@ -119,11 +119,11 @@ def _view_behind(endpoint: Endpoint, gate: Gate) -> Iterator[Source]:
     where the server refuses."""
     with ExitStack() as stack:
         try:
-            view = stack.enter_context(Source.open(endpoint, read_timeout=views.STATEMENT_TIMEOUT))
-            views.set_session(view)
+            view = stack.enter_context(Source.open(endpoint, read_timeout=view_session.STATEMENT_TIMEOUT))
+            view_session.set_session(view)
             for _, statement in gate.statements(mariadb=view.is_mariadb):
                 view.query(statement)
-            view.execute(f"SAVEPOINT {views.SAVEPOINT}")
+            view.execute(f"SAVEPOINT {view_session.SAVEPOINT}")
         except SourceError as error:
             if error_code(error) == SPENT:
                 raise _ExecutorLost from None

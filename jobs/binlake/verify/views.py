@@ -8,26 +8,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from binlake.errors import SourceError
 from binlake.schema.table import TableName
-from binlake.snapshot import jdbc
 from binlake.source.connection import Endpoint
 from binlake.source.locks import read_lock
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source
+from binlake.verify.by_executors import ByExecutors
+from binlake.verify.view_session import SAVEPOINT, STATEMENT_TIMEOUT, set_session
 
-if TYPE_CHECKING:
-    from binlake.verify.by_executors import ByExecutors
-
-STATEMENT_TIMEOUT = 24 * 3600
-"""The most seconds that a statement over a large table may take."""
 LOOKING = 2
 """Number of views that are kept for reading differing rows."""
-
-SAVEPOINT = "binlake_view"
-"""What a view goes back to behind each query."""
 
 T = TypeVar("T")
 
@@ -74,12 +67,6 @@ class ViewPool:
         with self._closing:
             for source in self._sources:
                 source.close()
-
-
-def set_session(source: Source) -> None:
-    """Set the session of a connection that reads rows. Raises SourceError."""
-    for variable in jdbc.session_variables(source.is_mariadb):
-        source.execute(f"SET SESSION {variable}")
 
 
 class ReadViews:
