@@ -8,6 +8,7 @@ need the room.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -38,6 +39,12 @@ class _Recent:
             self._kept[path] = kept
             return kept[0]
 
+    def forget(self, paths: Iterable[str]) -> None:
+        with self._keeping:
+            for path in paths:
+                _, size = self._kept.pop(path, (None, 0))
+                self._bytes -= size
+
 
 _recent = _Recent()
 
@@ -47,6 +54,11 @@ def keep(path: str, rows: pa.Table) -> None:
     size = rows.nbytes
     if size <= _MOST_OF_A_FILE:
         _recent.keep(path, rows.combine_chunks(), size)
+
+
+def forget(paths: Iterable[str]) -> None:
+    """Forget the rows of data files that their tables don't have any more."""
+    _recent.forget(paths)
 
 
 def of(path: str) -> pa.Table | None:

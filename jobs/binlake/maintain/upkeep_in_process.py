@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta import deletion_vectors, plain_tables, recent_rows
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.key_ranges import physical_names
@@ -121,6 +121,7 @@ class RewritingHere:
             plain_tables.commit_layout(self._table.path, newest, note, metrics, [*gone, *added])
         except CommitFailedError:
             return False
+        recent_rows.forget(f"{self._table.path}/{path}" for path in current)
         return True
 
     def _marked(self, add: DeltaAction, hidden: BitMap64) -> list[DeltaAction]:

@@ -310,6 +310,9 @@ def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, no
         fault("data file written")
         actions.append({"add": added})
     plain_tables.commit(table, log, own_commit, actions)
+    again = {action["add"]["path"] for action in changes.files if "add" in action}
+    gone = {action["remove"]["path"] for action in changes.files if "remove" in action} - again
+    recent_rows.forget(f"{table.path}/{path}" for path in gone)
 
 
 def _metrics(changes: _Changes) -> dict[str, int]:

@@ -41,3 +41,14 @@ def test_the_file_that_was_used_longest_ago_makes_room(monkeypatch: pytest.Monke
     assert recent_rows.of("t/b") is None
     assert recent_rows.of("t/a") is not None
     assert recent_rows.of("t/c") is not None
+
+
+def test_a_file_that_is_gone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
+    recent_rows.keep("t/a", rows(10))
+    recent_rows.keep("t/b", rows(10))
+    recent_rows.forget(["t/a", "t/unknown"])
+    recent_rows.keep("t/c", rows(10))
+    assert recent_rows.of("t/a") is None
+    assert recent_rows.of("t/b") is not None
+    assert recent_rows.of("t/c") is not None
