@@ -205,7 +205,7 @@ class StatementFollower:
         if isinstance(change, statements.NoShapeChange):
             return FOLLOWED, change.why
         assert isinstance(change, statements.RowsChanged | statements.Unfollowed)
-        if table.empty and isinstance(change, statements.RowsChanged):
+        if table.empty and isinstance(change, statements.RowsChanged) and not change.come:
             return FOLLOWED, "the table is empty"
         return self._ask_snapshot(table, here.standstill(change.why))
 

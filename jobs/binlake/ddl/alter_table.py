@@ -91,11 +91,12 @@ _HARMLESS_PARTITIONING = (
     ("PARTITION", "BY"),
 )
 # Rows come or go, and no row event tells which.
+_ROWS_COME = ("IMPORT",)
 _ROWS_CHANGE = (
     ("DROP", "PARTITION"),
     ("TRUNCATE", "PARTITION"),
     ("DISCARD",),
-    ("IMPORT",),
+    _ROWS_COME,
 )
 
 
@@ -138,6 +139,7 @@ class _AlterTable:
         self.charset: str | None = None
         self.nothing: list[str] = []
         self.rows: list[str] = []
+        self.rows_come = False
         self.unfollowed: list[str] = []
         self.others: list[Change] = []
         self.other_names: list[TableName] = []
@@ -156,7 +158,7 @@ class _AlterTable:
         if self.alterations:
             changes.append(altered(self.dialect, name, tuple(self.alterations), ignore=self.ignore))
         if self.rows:
-            changes.append(RowsChanged(name, "; ".join(dict.fromkeys(self.rows))))
+            changes.append(RowsChanged(name, "; ".join(dict.fromkeys(self.rows)), self.rows_come))
         changes += self.others
         if self.renamed:
             changes.append(RenameTables(((name, self.renamed),)))
@@ -207,6 +209,7 @@ class _AlterTable:
                 return True
         for words in (*_HARMLESS_PARTITIONING, *_ROWS_CHANGE):
             if cursor.at(*words):
+                self.rows_come = self.rows_come or words == _ROWS_COME
                 self._partitioning(" ".join(words), rows_change=words in _ROWS_CHANGE)
                 return True
         if cursor.accept("ORDER", "BY"):
@@ -246,17 +249,20 @@ class _AlterTable:
             cursor.expect("WITH", "TABLE")
             other = cursor.table_name()
             self.rows.append(f"its partition exchanged with {other}")
-            self.others.append(RowsChanged(other, f"exchanged with a partition of {name}"))
+            self.rows_come = True
+            self.others.append(RowsChanged(other, f"exchanged with a partition of {name}", come=True))
         elif cursor.accept("CONVERT", "TABLE"):
             other = cursor.table_name()
             self.rows.append(f"got {other} as a partition")
+            self.rows_come = True
             self.others.append(DropTable(other))
         elif cursor.accept("CONVERT", "PARTITION"):
             cursor.name()
             cursor.expect("TO", "TABLE")
             other = cursor.table_name()
             self.rows.append(f"its partition converted to {other}")
-            self.others += [CreateLike(other, name), RowsChanged(other, f"converted from a partition of {name}")]
+            why = f"converted from a partition of {name}"
+            self.others += [CreateLike(other, name), RowsChanged(other, why, come=True)]
         else:
             return False
         self.other_names.append(other)

@@ -88,10 +88,14 @@ class RenameTables:
 
 @dataclass(frozen=True)
 class RowsChanged:
-    """Rows changed without row events. The statement's other changes tell what becomes of the shape."""
+    """Rows changed without row events. The statement's other changes tell what becomes of the shape.
+
+    come: rows may have come, so that a table that was empty needn't be any more.
+    """
 
     name: TableName
     why: str
+    come: bool = False
 
 
 @dataclass(frozen=True)

@@ -447,6 +447,23 @@ def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables
     assert merged["b"] == ([61] if "b" not in named else [])
 
 
+@pytest.mark.parametrize(
+    ("clause", "statuses"),
+    [
+        ("EXCHANGE PARTITION p WITH TABLE b", ("resnapshot", "resnapshot")),
+        ("CONVERT TABLE b TO PARTITION p VALUES LESS THAN (5)", ("resnapshot", "dropped")),
+        ("IMPORT TABLESPACE", ("resnapshot", "following")),
+        ("DROP PARTITION p", ("following", "following")),
+    ],
+)
+def test_rows_that_come_without_row_events_come_into_an_empty_table_too(
+    clause: str, statuses: tuple[Status, Status]
+) -> None:
+    made = [statement(50 + place, place, f"CREATE TABLE {name} LIKE t") for place, name in enumerate("ab")]
+    _, *tables = steps_of(a_slice(*made, statement(60, 2, f"ALTER TABLE a {clause}"))).tables
+    assert tuple(table.life.status for table in tables) == statuses
+
+
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
     steps = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
     assert (table_of(steps).life.status, len(table_of(steps).steps)) == ("following", 1)
