@@ -153,7 +153,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 # csv, json, parquet --------------------------------------------------------------------------------------------------
 def _as_csv(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
-    """Write CSV with a header. Text is quoted and NULL is empty, so that an empty text can be told from it."""
+    """Write CSV with a header. Text is quoted and NULL is empty, so that an empty text can be told from it.
+
+    Decimals of more than PLAIN_SCALE places are text, too: Arrow writes small ones with an exponent, such as 0E-10.
+    """
     from pyarrow import csv
 
     plain_schema = pa.schema([field.with_type(_in_csv(field.type)) for field in schema])
@@ -170,14 +173,19 @@ def _as_csv(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
 
 
 def _in_csv(kind: pa.DataType) -> pa.DataType:
-    """Return the type that a column has in CSV: text for what Arrow's writer doesn't know."""
-    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
+    """Return the type that a column has in CSV: text for what Arrow's writer doesn't know, or writes otherwise."""
+    from binlake.feeds.formats.text import PLAIN_SCALE
+
+    is_odd = pa.types.is_decimal(kind) and kind.scale > PLAIN_SCALE
+    return pa.string() if is_odd or pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
 
 
 def _text(value: Any) -> str | None:
     if value is None:
         return None
-    return str(plain(value)) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=plain)
+    if isinstance(value, bytes | Decimal):
+        return str(plain(value))
+    return json.dumps(value, ensure_ascii=False, default=plain)
 
 
 def _as_json(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:

@@ -59,6 +59,15 @@ def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_small_decimals_have_no_exponent(form: str, tmp_path: Path) -> None:
+    small = [Decimal("0E-10"), Decimal("-1E-10"), Decimal("1.5"), None]
+    rows = pa.table({"rate": pa.array(small, pa.decimal128(38, 10))})
+    text = written(rows, form, tmp_path)
+    assert all(number in text for number in ("0.0000000000", "-0.0000000001", "1.5000000000"))
+    assert "E-" not in text
+
+
 def test_json_is_an_object_a_line(tmp_path: Path) -> None:
     first, second = map(json.loads, written(ROWS, "json", tmp_path).splitlines())
     assert first == {
