@@ -52,7 +52,7 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
     return ReplayRequest(
         arguments.tables,
         arguments.batch,
-        parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None,
+        parse_moment(arguments.as_of, "--as-of") if arguments.as_of is not None else None,
         archive,
         arguments.prove,
         _reason(arguments) if arguments.in_place else None,

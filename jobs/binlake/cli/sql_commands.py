@@ -81,7 +81,7 @@ def _lake_of(arguments: argparse.Namespace, config: PipelineConfig) -> Lake:
     """Return the lake at the version that the arguments name. Raises UsageError, LakeError."""
     from binlake.lake.opened_lake import place_of
 
-    moment = parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None
+    moment = parse_moment(arguments.as_of, "--as-of") if arguments.as_of is not None else None
     return place_of(config).at(batch=arguments.batch, time=moment, name=arguments.name)
 
 

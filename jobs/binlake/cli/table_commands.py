@@ -143,7 +143,7 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     metadata = pipeline.metadata_of(config)
     name = TableName.parse(arguments.table) if arguments.table else None
-    if arguments.at:
+    if arguments.at is not None:
         if name is None:
             raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
         shape = history.shape_at(metadata, name, history.Moment.parse(arguments.at))

@@ -35,7 +35,12 @@ def test_what_is_asked() -> None:
 
 @pytest.mark.parametrize(
     ("argument", "message"),
-    [("--as-of=noon", "is not a time"), ("--archive=/archive", "is no folder"), ("--in-place", "no reason was given")],
+    [
+        ("--as-of=noon", "is not a time"),
+        ("--as-of=", "is not a time"),
+        ("--archive=/archive", "is no folder"),
+        ("--in-place", "no reason was given"),
+    ],
 )
 def test_what_can_not_be_is_refused(argument: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):

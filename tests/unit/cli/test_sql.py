@@ -80,6 +80,7 @@ def test_rows_are_written_to_a_file(run: Run, capsys: pytest.CaptureFixture[str]
         (("--name", "month_end", "SELECT 1"), "month_end"),
         (("--as-of", "1969-12-31", "SELECT 1"), "no version is as old as"),
         (("--as-of", "yesterday", "SELECT 1"), "--as-of 'yesterday' is not a time"),
+        (("--as-of", "", "SELECT 1"), "--as-of '' is not a time"),
         (("--format", "parquet", "SELECT 1"), "Parquet isn't for a terminal"),
     ],
 )
