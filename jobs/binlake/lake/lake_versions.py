@@ -213,7 +213,7 @@ def _of_time(versions: Sequence[LakeVersion], time: datetime) -> LakeVersion:
     first, newest = versions[0], max(version.committed for version in versions)
     if moment > newest:
         raise UsageError(
-            f"what the lake was at {moment:%Y-%m-%d %H:%M:%S.%f} UTC isn't known yet: its newest transaction committed "
+            f"what the lake was at {moment:%Y-%m-%d %H:%M:%S.%f %Z} isn't known yet: its newest transaction committed "
             f"at {newest:%Y-%m-%d %H:%M:%S.%f} UTC",
             remedy="run binlake sync first, or ask for an earlier time",
         )
@@ -224,7 +224,7 @@ def _of_time(versions: Sequence[LakeVersion], time: datetime) -> LakeVersion:
         before = version
     if before is None:
         raise UsageError(
-            f"no version is as old as {moment:%Y-%m-%d %H:%M:%S.%f} UTC: batch {first.batch} is the first, of "
+            f"no version is as old as {moment:%Y-%m-%d %H:%M:%S.%f %Z}: batch {first.batch} is the first, of "
             f"{first.committed:%Y-%m-%d %H:%M:%S.%f} UTC",
             remedy="ask for a later time",
         )

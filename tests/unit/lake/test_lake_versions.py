@@ -294,6 +294,8 @@ def test_a_version_is_found_by_its_batch_name_or_time(lake: Recorder) -> None:
         ({"name": "lost"}, "no version is called 'lost'"),
         ({"time": hour}, "no version is as old as"),
         ({"time": hour + timedelta(hours=4)}, "isn't known yet"),
+        ({"time": datetime.fromisoformat("1970-01-01T06:00+02:00")}, r"06:00:00.000000 UTC\+02:00 isn't known yet"),
+        ({"time": datetime.fromisoformat("9999-12-31T23:00-02:00")}, "isn't known yet"),
     ):
         with pytest.raises(UsageError, match=said):
             version_at(versions, **asked)
