@@ -43,7 +43,8 @@ def read(metadata: Metadata) -> list[Pin]:
 def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersion:
     """Keep a batch's versions of all tables under a name, and return it.
 
-    Raises UsageError where the batch isn't known or can't be read any more, or where it or the name is pinned already.
+    Raises UsageError where the batch isn't known or can't be read any more, or where it or the name, in whichever case,
+    is pinned already.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -51,7 +52,7 @@ def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersio
             remedy="write letters, digits and _, a letter first, at most 63: it becomes a part of views' names",
         )
     for known in read(metadata):
-        if known.batch == batch or known.name == name:
+        if known.batch == batch or known.name.lower() == name.lower():  # the names of views have no case
             raise UsageError(
                 f"batch {known.batch} is pinned as {known.name} already, by {known.who}: {known.why}",
                 remedy=f"take another name, or first: binlake versions unpin {known.name} --config FILE",

@@ -90,6 +90,7 @@ def test_a_batch_is_pinned_and_given_back(yaml: str, metadata: Metadata, capsys:
         (["pin", "9", "--name", "a", "--why", "w"], "batch 9 isn't known as a version: the lake has batches 1 to 3"),
         (["pin", "1", "--name", "a", "--why", "w"], "batch 1 can't be read any more"),
         (["pin", "3", "--name", "kept", "--why", "w"], "batch 2 is pinned as kept already, by me: for a test"),
+        (["pin", "3", "--name", "Kept", "--why", "w"], "batch 2 is pinned as kept already, by me: for a test"),
         (["pin", "3", "--name", "month end", "--why", "w"], "'month end' can't be the name of a version"),
         (["unpin", "lost"], "no version is called 'lost'"),
     ],
