@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from binlake.delta.log_files import lines_of
 from binlake.errors import StagingError
 from binlake.storage import files
 
@@ -135,7 +136,7 @@ def _commit_text(table_path: str, version: int) -> str:
 
 
 def _actions_in(text: str) -> Iterator[DeltaAction]:
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.strip():
             yield json.loads(line)
 

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.delta.log_files import LogFiles
+from binlake.delta.log_files import LogFiles, lines_of
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
@@ -233,7 +233,7 @@ def _commit_info(path: str, version: int) -> dict[str, Any] | None:
     """Return what a commit tells of itself; None where it is gone. Raises LakeError."""
     file = f"{path}/_delta_log/{version:020}.json"
     try:
-        lines = files.read_text(file).splitlines()
+        lines = lines_of(files.read_text(file))
     except StagingError as error:
         if files.exists(file):
             raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error

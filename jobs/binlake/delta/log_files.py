@@ -120,7 +120,7 @@ class LogFiles:
         return {name for action in actions for name in _names(action)}
 
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
-        for line in files.read_text(f"{self.table_path}/_delta_log/{version:020}.json").splitlines():
+        for line in lines_of(files.read_text(f"{self.table_path}/_delta_log/{version:020}.json")):
             if line.strip():
                 yield json.loads(line)
 
@@ -134,6 +134,12 @@ class LogFiles:
             for add in adds.drop_null().to_pylist():
                 if add["path"] is not None:
                     yield _key(add), _names(add)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a commit: a text in its JSON may hold what ``str.splitlines`` takes for other ends of lines,
+    such as U+2028."""
+    return text.split("\n")
 
 
 def _version(file: StoredFile) -> int:
