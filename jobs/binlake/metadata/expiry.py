@@ -22,7 +22,7 @@ from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError, WrittenMeanwhile
-from binlake.metadata import lake_sizes, table_versions
+from binlake.metadata import history, lake_sizes, table_versions
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.record import log_noted
 from binlake.metadata.table_schemas import CHECKPOINT_EACH, SCHEMAS, TOMBSTONE_SECONDS
@@ -154,11 +154,17 @@ def unfinished_snapshots(metadata: Metadata) -> dict[str, tuple[str, str]]:
 
 
 def _forget_shapes(metadata: Metadata, old: int) -> int:
-    """Remove statements before a time, except the last of each table, which says the table's shape at that time."""
-    rows = [row for row in metadata.read("ddl_history") if row["committed_us"] < old]
-    last = {(row["database"], row["table"]): row for row in sorted(rows, key=lambda row: (row["batch"], row["offset"]))}
-    if gone := len(rows) - len(last):
-        metadata.replace("ddl_history", f"committed_us < {old}", list(last.values()))
+    """Remove statements before a time, except the last of each table, and the last that says the table's shape at that
+    time: others leave the shape as it is."""
+    rows = [row for row in history.statements(metadata) if row["committed_us"] < old]
+    last = {
+        (row["database"], row["table"], told): number
+        for number, row in enumerate(rows)
+        for told in {False, bool(row["before"] or row["after"])}
+    }
+    kept = sorted(set(last.values()))
+    if gone := len(rows) - len(kept):
+        metadata.replace("ddl_history", f"committed_us < {old}", [rows[number] for number in kept])
     return gone
 
 

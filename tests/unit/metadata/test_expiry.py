@@ -119,16 +119,30 @@ def test_what_is_known_of_former_lives_goes(metadata: Metadata) -> None:
     assert left(metadata, "verified", "table_id") == ["following", "following", "stopped", "stopped"]
 
 
+def statement(table: str, file: str, offset: int, days: float, after: str | None = "{}") -> dict[str, Any]:
+    about = {"batch": 1, "file": file, "offset": offset, "committed_us": ago(days), "after": after}
+    return {**about, "database": "d", "table": table}
+
+
 def test_the_ddl_history_stays_for_ever_or_as_long_as_shapes_are_promised(metadata: Metadata) -> None:
     for table, offset, days in (("t", 1, 900), ("t", 2, 800), ("t", 3, 10), ("u", 4, 700)):
-        statement = {"batch": offset, "offset": offset, "committed_us": ago(days), "database": "d", "table": table}
-        metadata.append("ddl_history", [statement])
+        metadata.append("ddl_history", [statement(table, "binlog.000001", offset, days)])
     keep(metadata)
     assert left(metadata, "ddl_history", "offset") == [1, 2, 3, 4]
     assert keep(metadata, ddl_history_days=100)["ddl_history"].rows_expired == 1
     assert left(metadata, "ddl_history", "offset") == [2, 3, 4], (
         "what stood a hundred days ago is told by the last before"
     )
+
+
+def test_the_last_statement_of_a_table_is_the_last_in_the_log_that_tells_its_shape(metadata: Metadata) -> None:
+    """In one batch the log may go on in a new file, and a statement may change a table but no shape."""
+    before, behind = "binlog.999999", "binlog.1000000"
+    rows = [statement("t", before, 900, 800), statement("t", behind, 200, 799), statement("u", before, 300, 700),
+            statement("u", before, 400, 699, after=None), statement("u", before, 500, 698, after=None)]  # fmt: skip
+    metadata.append("ddl_history", rows)
+    assert keep(metadata, ddl_history_days=100)["ddl_history"].rows_expired == 2
+    assert left(metadata, "ddl_history", "offset") == [200, 300, 500]
 
 
 def test_a_table_has_few_files_and_what_was_replaced_goes_after_its_time(metadata: Metadata, tmp_path: Path) -> None:
