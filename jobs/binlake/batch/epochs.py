@@ -105,13 +105,12 @@ def _follow_dropped_keys(walk: Walk) -> None:
     It may have changed rows until then, and the server can't be asked about it.
     """
     for row in walk.history:
-        name = TableName(row["database"], row["table"])
-        table = walk.at(name)
+        table = walk.tables.get(row["table_id"])  # which may have another name by now
         if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(row["statement"]):
             continue
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
-        if walk.rules.policy(name).on_unlogged_cascade != "stop":
+        if walk.rules.policy(table.life.name).on_unlogged_cascade != "stop":
             walk.ask_snapshot(table, standstill)
         elif _declares_key(walk, table.life.id):
             walk.stop_table(table, standstill)  # a key from before the batch has stopped the table already

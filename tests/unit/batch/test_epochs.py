@@ -27,6 +27,7 @@ from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.config.table_modes import BesideMode, HistoryMode
 from binlake.position import Position, Range, Slice
+from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.statement_session import Session
 from binlake.schema.table import Column, TableName, TableSchema
@@ -67,6 +68,7 @@ def steps_of(
     beside: Sequence[TableName] = (),
     histories: Sequence[TableName] = (),
     keeping: Sequence[TableName] = (),
+    cascades: Sequence[Cascade] | None = None,
 ) -> BatchSteps:
     def modes(name: TableName) -> tuple[BesideMode, ...]:
         return ("history",) if name in histories else ("log",) if name in beside else ()
@@ -83,7 +85,8 @@ def steps_of(
         soft_delete=lambda name: name in keeping,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
-    return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=without_life))
+    inputs = BatchInputs("s", rules, read, lives, unsnapshotted=without_life, cascades=cascades)
+    return split(Manifest(7, "a", slices), inputs)
 
 
 def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0) -> StagedSlice:
@@ -462,6 +465,18 @@ def test_rows_that_come_without_row_events_come_into_an_empty_table_too(
     made = [statement(50 + place, place, f"CREATE TABLE {name} LIKE t") for place, name in enumerate("ab")]
     _, *tables = steps_of(a_slice(*made, statement(60, 2, f"ALTER TABLE a {clause}"))).tables
     assert tuple(table.life.status for table in tables) == statuses
+
+
+@pytest.mark.parametrize("rename", ["t TO a", "t TO a, b TO t"])
+def test_a_table_that_lost_a_foreign_key_is_found_under_its_new_name(rename: str) -> None:
+    lost = statement(50, 0, "ALTER TABLE t DROP FOREIGN KEY f")
+    steps = steps_of(
+        a_slice(lost, statement(60, 1, f"RENAME TABLE {rename}")),
+        lives=[life(), life(B)],
+        policy=Policy.model_validate({"on_unlogged_cascade": "derive"}),
+        cascades=(),
+    )
+    assert [table.life.status for table in steps.tables] == ["resnapshot", "following"]
 
 
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
