@@ -55,8 +55,8 @@ def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: Sta
 
 def _follow_cascades(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start: Position) -> None:
     """Stop, snapshot anew or derive tables whose rows foreign keys may have changed without a word in the log."""
-    _follow_dropped_keys(walk)
-    deleted, updated = (_changed_tables(walk, manifest, which) for which in (2, 1))
+    lost = _follow_dropped_keys(walk)
+    deleted, updated = (_changed_tables(walk, manifest, which) | lost for which in (2, 1))
     deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
     at_stop = partial(Standstill.at, walk.stop.file, walk.stop.offset)
@@ -99,21 +99,24 @@ def _derive(walk: Walk, batch: CascadedBatch) -> None:
             table.add_parents(parents)
 
 
-def _follow_dropped_keys(walk: Walk) -> None:
-    """Stop tables, or ask for snapshots, where a foreign key was dropped in this batch.
+def _follow_dropped_keys(walk: Walk) -> set[TableName]:
+    """Stop tables, or ask for snapshots, where a foreign key was dropped in this batch. Returns these tables.
 
     It may have changed rows until then, and the server can't be asked about it.
     """
+    lost: set[TableName] = set()
     for row in walk.history:
         table = walk.tables.get(row["table_id"])  # which may have another name by now
         if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(row["statement"]):
             continue
+        lost.add(table.life.name)
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
         if walk.rules.policy(table.life.name).on_unlogged_cascade != "stop":
             walk.ask_snapshot(table, standstill)
         elif _declares_key(walk, table.life.id):
             walk.stop_table(table, standstill)  # a key from before the batch has stopped the table already
+    return lost
 
 
 def _declares_key(walk: Walk, life_id: str) -> bool:

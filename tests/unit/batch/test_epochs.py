@@ -479,6 +479,17 @@ def test_a_table_that_lost_a_foreign_key_is_found_under_its_new_name(rename: str
     assert [table.life.status for table in steps.tables] == ["resnapshot", "following"]
 
 
+@pytest.mark.parametrize("way", ["derive", "resnapshot"])
+def test_what_a_foreign_key_changed_before_it_went_may_have_cascaded_further(way: str) -> None:
+    steps = steps_of(
+        a_slice(statement(50, 0, "ALTER TABLE t DROP FOREIGN KEY f")),
+        lives=[life(), life(A), life(B)],
+        policy=Policy.model_validate({"on_unlogged_cascade": way}),
+        cascades=[Cascade(A, T, "g", ("id",), ("id",), "CASCADE", "RESTRICT")],
+    )
+    assert [table.life.status for table in steps.tables] == ["resnapshot", "resnapshot", "following"]
+
+
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
     steps = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
     assert (table_of(steps).life.status, len(table_of(steps).steps)) == ("following", 1)
