@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from binlake import names
 from binlake.config.section import Section
@@ -96,6 +96,21 @@ class TableModes(Section):
             raise ValueError(why)
         return self
 
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return what the entry says alone: a default that it doesn't say would contradict other entries once it is
+        read again."""
+        return {name: value for name, value in write(self).items() if name in self.model_fields_set}
+
+    @property
+    def said(self) -> frozenset[str]:
+        """Return the settings that the entry says. In what an older binlake wrote, which has all of them, those are
+        meant that aren't defaults."""
+        names = frozenset(self.model_fields_set - {"tables"})
+        if names != type(self).model_fields.keys() - {"tables"}:
+            return names
+        return frozenset(name for name in names if getattr(self, name) != type(self).model_fields[name].default)
+
     @property
     def beside(self) -> tuple[BesideMode, ...]:
         """Return the modes that keep a table beside the mirror."""
@@ -152,7 +167,7 @@ def modes_of(entries: Sequence[TableModes], database: str, table: str) -> TableM
     for entry in entries:
         if not names.matches(entry.tables, database, table):
             continue
-        for name in entry.model_fields_set - {"tables"}:
+        for name in entry.said:
             value = getattr(entry, name)
             if name in chosen and chosen[name] != value:
                 raise ValueError(

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
+from binlake.serialization import dumps, loads
 
 CLICKS = TableName("shop", "clicks")
 
@@ -30,6 +31,28 @@ def test_a_table_has_the_modes_of_all_entries_that_name_it() -> None:
     assert config.beside(TableName("shop", "secret")) == ()
     assert config.beside(TableName("other", "clicks")) == ()
     assert config.beside_path(CLICKS, "log") == "/lake/shop/shop/clicks__log"
+
+
+ONE_BY_ONE: tuple[dict[str, Any], ...] = (
+    {"tables": "shop.*", "log": {}},
+    {"tables": "shop.cl*", "soft_delete": True, "history": {"except": ["seen"]}},
+    {"tables": "shop.clicks", "row_metadata": ["batch"]},
+)
+
+
+def test_entries_that_metadata_hold_come_together_as_those_of_the_yaml() -> None:
+    tables = config_with(*ONE_BY_ONE).tables
+    read = loads(TablesConfig, dumps(tables))
+    assert read == tables
+    modes = read.modes_of("shop", "clicks")
+    assert modes == tables.modes_of("shop", "clicks")
+    assert (modes.beside, modes.soft_delete, modes.row_metadata) == (("history", "log"), True, ["batch"])
+
+
+def test_entries_that_an_older_binlake_wrote_whole_come_together() -> None:
+    nothing: dict[str, Any] = {"history": None, "log": None, "mirror": True, "soft_delete": False, "row_metadata": []}
+    written = config_with(*({**nothing, **entry} for entry in ONE_BY_ONE)).tables
+    assert written.modes_of("shop", "clicks") == config_with(*ONE_BY_ONE).tables.modes_of("shop", "clicks")
 
 
 def test_a_history_tracks_the_columns_that_its_patterns_name() -> None:
