@@ -14,7 +14,7 @@ from binlake import names
 from binlake.batch import epochs
 from binlake.batch.rules import Rules
 from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
-from binlake.config import PipelineConfig, TablesConfig
+from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import TableError, UsageError, resnapshot_again
 from binlake.merge.merge import apply_steps, inputs_of
@@ -122,10 +122,9 @@ def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
 
 
 def _including_only(config: PipelineConfig, name: TableName) -> PipelineConfig:
-    """Return the configuration with one table included."""
-    tables = TablesConfig(
-        include=[names.pattern_of(name.database, name.table)], exclude_columns=config.tables.exclude_columns
-    )
+    """Return the configuration with one table included, of which all else is read as ever."""
+    include = [names.pattern_of(name.database, name.table)]
+    tables = config.tables.model_copy(update={"include": include, "exclude": []})
     return config.model_copy(update={"tables": tables})
 
 

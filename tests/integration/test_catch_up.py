@@ -1,0 +1,67 @@
+"""A paused table that goes through what it missed keeps the modes of its mirror: SQL in, rows out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import pipeline
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
+from binlake.report import Report
+from binlake.schema.lake_columns import BATCH
+from binlake.schema.table import TableName
+from mirror import WAYS, Mirror, on_mariadb, sync_alone
+from no_session import NoSession
+from servers import Server
+
+WHY = Reason("tests", "to see")
+
+
+@pytest.fixture
+def alone(server: Server, database: str, lake: Path) -> Mirror:
+    return Mirror(server, database, lake, None, options={"merge": WAYS[0]})  # type: ignore[arg-type]
+
+
+def stored(path: str) -> list[dict[str, Any]]:
+    read = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t ORDER BY 1, 2").read_all()
+    return pa.table(read).to_pylist()
+
+
+def paused_for(mirror: Mirror, *statements: str) -> None:
+    """Sync what is there, and while t is paused these statements; then resume it."""
+    name = TableName(mirror.database, "t")
+    sync_alone(mirror)
+    decisions.pause(mirror.config, name, WHY)
+    mirror.execute(*statements)
+    sync_alone(mirror)
+    pipeline.resume(mirror.config, mirror.origin, NoSession(), Report(), name, WHY)
+
+
+@on_mariadb
+def test_deleted_rows_stay_and_rows_tell_of_themselves(alone: Mirror) -> None:
+    alone.modes = [{"tables": "*.t", "soft_delete": True, "row_metadata": ["batch"], "log": {}}]
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    paused_for(alone, "DELETE FROM t WHERE id = 1", "UPDATE t SET v = 20 WHERE id = 2", "INSERT INTO t VALUES (4, 4)")
+    rows = [(row["id"], row["v"], row["_deleted"], row[BATCH]) for row in stored(alone.path("t"))]
+    assert rows == [(1, 1, True, 2), (2, 20, False, 2), (3, 3, False, 1), (4, 4, False, 2)]
+    log = stored(alone.config.beside_path(TableName(alone.database, "t"), "log"))
+    assert sorted(row["operation"] for row in log) == ["delete", *["insert"] * 4, "update"]
+    alone.execute("DELETE FROM t WHERE id = 2")
+    sync_alone(alone)
+    assert [row["id"] for row in stored(alone.path("t")) if row["_deleted"]] == [1, 2]
+
+
+@on_mariadb
+def test_a_mirror_without_rows_has_none(alone: Mirror) -> None:
+    alone.modes = [{"tables": "*.t", "mirror": False, "log": {}}]
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    paused_for(alone, "INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD w INT")
+    assert stored(alone.path("t")) == []
+    assert [field.name for field in DeltaTable(alone.path("t")).schema().fields] == ["id", "v", "w"]
