@@ -63,7 +63,8 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
     open_batch: lives are returned as they stood before this batch, which may have written its own shapes already.
     """
     schemas: dict[str, dict[str, Any]] = {}
-    for row in sorted(metadata.read("schemas"), key=lambda row: (row["file_number"], row["offset"])):
+    # By the batch first: another server, after a failover, counts its files anew.
+    for row in sorted(metadata.read("schemas"), key=lambda row: (row["batch"], row["file_number"], row["offset"])):
         if row["why"] != "followed" or row["batch"] != open_batch:
             schemas[row["table_id"]] = row
     return [

@@ -82,13 +82,19 @@ def _life_at_watermark(metadata: Metadata, row: dict[str, Any]) -> Life:
     shapes = [
         shape
         for shape in metadata.read("schemas")
-        if shape["table_id"] == row["table_id"] and (shape["file_number"], shape["offset"]) <= position.order
+        if shape["table_id"] == row["table_id"] and _is_reached(shape, row, position)
     ]
     newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
     low, high = (loads(Position, row[end]) for end in ("low", "high"))
     schema = loads(TableSchema, newest["schema"])
     name = TableName(row["database"], row["table"])
     return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
+
+
+def _is_reached(shape: dict[str, Any], row: dict[str, Any], position: Position) -> bool:
+    """Tell whether a shape began up to a watermark. Another server's files count otherwise: the batch tells it."""
+    began = Position.parse(shape["position"])
+    return began <= position if began.server == position.server else shape["batch"] < _first_missed(row)
 
 
 def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
@@ -129,11 +135,17 @@ def _including_only(config: PipelineConfig, name: TableName) -> PipelineConfig:
 
 
 def _missed_batches(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
-    """Yield the recorded batches after the table's watermark; of a stopped table, also the one in which it stopped."""
-    first = row["batch"] if row["status"] == "stopped" else row["batch"] + 1
+    """Yield the recorded batches after the table's watermark."""
+    first = _first_missed(row)
     for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
         if batch["batch"] >= first and batch["state"] == "recorded":
             yield OpenBatch(batch["batch"], loads(Range, batch["range"]))
+
+
+def _first_missed(row: dict[str, Any]) -> int:
+    """Return the first batch after the table's watermark; of a stopped table that is the one in which it stopped."""
+    batch: int = row["batch"]
+    return batch if row["status"] == "stopped" else batch + 1
 
 
 def _stage_and_apply(
