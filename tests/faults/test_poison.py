@@ -87,6 +87,9 @@ def test_a_table_that_stopped_goes_on_under_another_policy(ready: Mirror) -> Non
     work(ready)
     ready.assert_equal("u")
     assert ready.watermark("t")["status"] == "stopped"
+    stood = ready.watermark("t")["position"]
+    assert decide(ready, "resume") == 3  # it stops there again
+    assert ready.watermark("t")["position"] == stood
     ready.options.clear()
     assert decide(ready, "resume") == 0
     ready.assert_equal("t", "u")

@@ -60,10 +60,11 @@ def catch_up(
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
         table, outcome = _stage_and_apply(one_table_config, origin, session, life, plan, report)
         life = outcome.life if outcome else table.life
+        reached = plan.range.start if life.status == "stopped" else plan.range.stop
         watermark = watermarks.watermark_row(
             life,
             batch=plan.batch,
-            position=plan.range.stop,
+            position=reached,
             delta_version=outcome.delta_version if outcome else row["delta_version"],
         )
         if life.status == "following":
