@@ -26,7 +26,7 @@ from binlake.errors import ConfigurationError, FeedError
 from binlake.feeds.contract import FeedTable
 
 OPERATIONS = {"insert": INSERT, "update": UPDATE, "delete": DELETE}
-_MOST_LETTERS, _MOST_DEPTH = 10_000, 64
+_MOST_LETTERS, _MOST_DEPTH, _MOST_DIGITS = 10_000, 64, 38
 _WORDS = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (…), BETWEEN, LIKE, IS NULL, texts, numbers, TRUE, FALSE, NULL"
 
 
@@ -232,9 +232,19 @@ def _field(rows: _Rows, image: str, name: str) -> Value:
     struct = rows.image(image)
     for field in struct.type:
         if field.name.lower() == name.lower():
-            values = pc.struct_field(struct, [field.name])
+            values = _as_number(rows.table, field.name, pc.struct_field(struct, [field.name]))
             return pc.if_else(struct.is_valid(), values, pa.scalar(None, values.type))
     return pa.nulls(rows.batch.num_rows)
+
+
+def _as_number(table: FeedTable, name: str, values: pa.Array) -> pa.Array:
+    """Return the values of a DECIMAL above 38 digits, which are staged as text, as numbers; others as they are."""
+    if not pa.types.is_string(values.type):
+        return values
+    column = next((column for column in table.columns if column.name == name), None)
+    if column is None or column.type != "decimal":
+        return values
+    return pc.cast(values, pa.decimal256(column.precision or 10, column.scale or 0))
 
 
 def _operation(rows: _Rows) -> Value:
@@ -303,7 +313,23 @@ def _converted(column: Value, value: pa.Scalar) -> tuple[Value, Value]:
     if pa.types.is_integer(kind) and not pa.types.is_string(value.type):
         return column, value  # Arrow finds a type for both
     if pa.types.is_decimal(kind):
-        return column, pa.scalar(Decimal(str(value.as_py())))
+        return _wide(column, number := pa.scalar(_number(value.as_py()))), number
     if pa.types.is_binary(kind) and pa.types.is_string(value.type):
         return column, pa.scalar(value.as_py().encode())
     return column, value.cast(kind)
+
+
+def _number(value: Any) -> Decimal:
+    """Return a literal as a number. Raises ValueError."""
+    try:
+        return Decimal(value)
+    except ArithmeticError:
+        raise ValueError(f"{value!r} is no number") from None
+
+
+def _wide(column: Value, value: pa.Scalar) -> Value:
+    """Return a column of decimals, in 256 bits where no type of 128 holds it and the literal."""
+    kind, other = column.type, value.type
+    digits = max(kind.precision - kind.scale, other.precision - other.scale) + max(kind.scale, other.scale)
+    is_narrow = digits > _MOST_DIGITS and pa.types.is_decimal128(kind)
+    return pc.cast(column, pa.decimal256(kind.precision, kind.scale)) if is_narrow else column

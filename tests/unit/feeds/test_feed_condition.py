@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 from binlake.errors import ConfigurationError, FeedError
 from binlake.feeds import condition
 from binlake.feeds.contract import FeedTable
-from binlake.schema.table import TableName
+from binlake.schema.table import Column, TableName
 
 TABLE = FeedTable(TableName("shop", "user"), (), ())
 IMAGE = pa.struct(
@@ -89,9 +89,41 @@ def test_what_is_outside_of_the_closed_set_is_refused(where: str) -> None:
         condition.parse(where)
 
 
-def test_a_column_and_a_value_of_another_kind() -> None:
+@pytest.mark.parametrize("where", ["id > 'ann'", "price > 'ann'"])
+def test_a_column_and_a_value_of_another_kind(where: str) -> None:
     with pytest.raises(FeedError, match=r"can't be asked of shop\.user"):
-        condition.parse("id > 'ann'").passing(TABLE, rows())
+        condition.parse(where).passing(TABLE, rows())
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (Column("n", "decimal", precision=65, scale=30), pa.string()),  # as it is staged
+        (Column("n", "decimal", precision=38, scale=30), pa.decimal128(38, 30)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "passes"),
+    [
+        ("n > 5", [True, False, False, False]),
+        ("n = 10", [True, False, False, False]),
+        ("n = '9.5'", [False] * 4),
+        ("n BETWEEN -1 AND 9.5", [False, True, True, False]),
+        ("n < 1234567890123", [True, True, True, False]),
+        ("n IN (10, -0.5)", [True, False, True, False]),
+        ("n <> TRUE", [True, True, True, False]),
+        ("n IS NULL", [False, False, False, True]),
+        ("before.n < after.n", [False] * 4),
+    ],
+)
+def test_decimals_of_many_digits_are_numbers(column: Column, kind: pa.DataType, where: str, passes: list[bool]) -> None:
+    values = pa.array(["10." + "0" * 30, "4." + "0" * 30, "-0.5" + "0" * 29, None], pa.string()).cast(kind)
+    image = pa.StructArray.from_arrays([values], ["n"])
+    inserts = pa.RecordBatch.from_arrays(
+        [pa.array([1] * 4, pa.int8()), pa.nulls(4, image.type), image], ["op", "before", "after"]
+    )
+    table = FeedTable(TableName("shop", "user"), (column,), ())
+    assert condition.parse(where).passing(table, inserts).to_pylist() == passes
 
 
 WORDS = st.sampled_from([*"()=<>'`,.-%*;!@ \n", "id", "name", " AND ", " OR ", " NOT ", " IN ", "1", "x"])
