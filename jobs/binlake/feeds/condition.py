@@ -152,6 +152,8 @@ def _in(part: Any, depth: int) -> Node:
 
 
 def _between(part: Any, depth: int) -> Node:
+    if part.args.get("symmetric"):
+        raise _NotUnderstoodError("BETWEEN wants the lower value first")
     left, low, high = (_operand(side) for side in (part.this, part.args["low"], part.args["high"]))
 
     def node(rows: _Rows) -> Value:

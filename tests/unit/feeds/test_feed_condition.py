@@ -81,7 +81,7 @@ def test_what_passes(where: str, passes: str) -> None:
         "SLEEP(1)", "id = SLEEP(1)", "id = (SELECT 1)", "EXISTS (SELECT 1)", "id IN (SELECT 1)", "id = 1; DROP TABLE x",
         "id", "1", "id = 1 +", "a.b.c = 1", "t.id = 1", "id = @x", "id = id + 1", "CASE WHEN id THEN 1 END = 1",
         "__import__('os') = 1", "name LIKE id", "id <=> 1", "", ";", "(" * 500, "NOT " * 5000 + "TRUE",
-        "id = 1 " + "OR id = 1 " * 2000,
+        "id BETWEEN SYMMETRIC 2 AND 1", "id = 1 " + "OR id = 1 " * 2000,
     ],
 )  # fmt: skip
 def test_what_is_outside_of_the_closed_set_is_refused(where: str) -> None:
