@@ -22,10 +22,12 @@ from binlake.delta import data_rows, opened_tables
 from binlake.errors import FeedError, LakeError, NoSnapshotYet
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
+from binlake.lake.lake_versions import lake_versions
 from binlake.metadata import lease, watermarks
 from binlake.metadata.feed_watermarks import FeedPosition, TableAtVersion
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.schema.table import TableName
 from binlake.storage import storage_errors
 
 _TRIES, _PAUSE = 30, 0.1
@@ -95,16 +97,27 @@ class Preload:
 
         A table some of whose rows were carried before isn't yielded again. Raises FeedError if a version is gone.
         """
+        if not place.loading:
+            return
         lives = {life.id: life for life in watermarks.read_lives(self.metadata)}
+        named = self._names_at(place.batch)
         while place.loading:
             loading, left = place.loading[0], place.loading[1:]
             life = lives.get(loading.table_id)
+            if life and life.id in named:
+                life = replace(life, name=named[life.id])
             if life and not loading.passed:
                 yield _table_of(life), place
             for changes, passed in self._changes_of(life, loading) if life else ():
                 yield changes, replace(place, loading=(replace(loading, passed=passed), *left))
             place = replace(place, loading=left)
             yield None, place
+
+    def _names_at(self, batch: int) -> dict[str, TableName]:
+        """Return the names that lives had at a batch, in whose folders their rows of then are; none where that batch
+        isn't known any more."""
+        versions = (version for version in lake_versions(self.metadata) if version.batch == batch)
+        return {table.table_id: table.name for version in versions for table in version.contents.values()}
 
     def _changes_of(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
         table = _table_of(life)
