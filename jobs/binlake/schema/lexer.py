@@ -49,13 +49,14 @@ class Token:
         return self.kind in ("word", "quoted")
 
 
-_SPACE = re.compile(r"[\s\x00-\x1f]+")
+# In ASCII alone: a no-break space belongs to a name, and so do the digits of other scripts.
+_SPACE = re.compile(r"[\s\x00-\x1f]+", re.ASCII)
 _NAME = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
 _NOT_IN_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
-_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _HEX = re.compile(r"0x(?P<digits>[0-9A-Fa-f]+)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2})*)'")
 _BITS = re.compile(r"0b(?P<digits>[01]+)|[bB]'(?P<quoted>[01]*)'")
-_LINE_COMMENT = re.compile(r"(?:#|--(?=[\s\x00-\x1f]|$))[^\n]*")
+_LINE_COMMENT = re.compile(r"(?:#|--(?=[\s\x00-\x1f]|$))[^\n]*", re.ASCII)
 _VERSIONED = re.compile(r"/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?")
 # A stretch of a quoted text: plain characters, a doubled quote, an escaped character, or the end.
 _STRETCH = {

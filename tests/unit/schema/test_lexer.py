@@ -35,6 +35,14 @@ def test_strings(text: str, value: str) -> None:
     assert words(text) == [("string", value)]
 
 
+@pytest.mark.parametrize("name", ["\u00a0b", "\u3000b\u2003", "\u0663", "1\u0663"])
+def test_blanks_and_digits_beyond_ascii_are_letters_of_a_name(name: str) -> None:
+    assert words(f"a INT, {name} INT") == [
+        *(("word", "a"), ("word", "INT"), ("symbol", ",")),
+        *(("word", name), ("word", "INT")),
+    ]
+
+
 def test_quotes_mean_what_sql_mode_says() -> None:
     assert words('"a""b"', ANSI_QUOTES) == [("quoted", 'a"b')]
     assert words(r"'\' x", NO_BACKSLASH_ESCAPES) == [("string", "\\"), ("word", "x")]
