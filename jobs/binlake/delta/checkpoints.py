@@ -3,6 +3,7 @@
 A checkpoint tells of each file that was replaced within ``delta.deletedFileRetentionDuration``, so that Delta's own
 VACUUM leaves it. Of a table with a commit every 2 s these are 300,000 files after a week, in every checkpoint. VACUUM
 leaves a file for that long by its age, too. So checkpoints don't tell here of files that lived for less than an hour.
+Of an older one that got deletion vectors for less than an hour each, they tell when it went with the last.
 Source: Delta's protocol, "Checkpoints" and "Action Reconciliation".
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ _BRIEF_SECONDS, _LOOKED_AT = 3600, 120
 """Seconds for which a file may have lived to be brief, and how many newest commits are looked at for those."""
 _FEWEST = 8
 """Fewest brief files for which a checkpoint is written anew."""
-_KEYS = ["remove.path", "remove.deletionVector.storageType", "remove.deletionVector.pathOrInlineDv",
-         "remove.deletionVector.offset"]  # fmt: skip
+_KEYS = ["add.path", "remove.path", "remove.deletionTimestamp", "remove.deletionVector.storageType",
+         "remove.deletionVector.pathOrInlineDv", "remove.deletionVector.offset"]  # fmt: skip
 
 _FileKey = tuple[Any, ...]
 """What identifies a data file with its deletion vector."""
@@ -69,12 +70,15 @@ def _shorten(table_path: str, version: int) -> None:
     """Leave out of a checkpoint the brief files that were replaced."""
     path = f"{table_path}/_delta_log/{version:020}.checkpoint.parquet"
     with files.opened(path) as source:
-        removed = pq.ParquetFile(source).read(columns=_KEYS, use_threads=False)["remove"].to_pylist()
-    replaced = {place: _key(file) for place, file in enumerate(removed) if file and file["path"] is not None}
+        keys = pq.ParquetFile(source).read(columns=_KEYS, use_threads=False)
+    removed = keys["remove"].to_pylist()
+    replaced = {place: file for place, file in enumerate(removed) if file and file["path"] is not None}
     if len(replaced) < _FEWEST:
         return
     brief = _brief(table_path, version)
-    gone = [place for place, key in replaced.items() if key in brief]
+    there = {file["path"] for file in keys["add"].to_pylist() if file}
+    last = _last_of_older(replaced, brief, there)
+    gone = [place for place, file in replaced.items() if _key(file) in brief and place not in last]
     if len(gone) < _FEWEST:
         return
     with files.opened(path) as source:
@@ -88,6 +92,17 @@ def _shorten(table_path: str, version: int) -> None:
     if (newest := _newest_checkpoint(table_path))["version"] == version:
         shorter = {**newest, "size": int(kept.sum()), "sizeInBytes": len(data)}
         files.replace_bytes(f"{table_path}/{_HINT}", json.dumps(shorter, separators=(",", ":")).encode())
+
+
+def _last_of_older(
+    replaced: Mapping[int, Mapping[str, Any]], brief: Collection[_FileKey], there: Collection[str]
+) -> set[int]:
+    """Return where it is told when a data file went that is neither brief itself nor ``there``: VACUUM removes one by
+    that time where it is old enough."""
+    last: dict[str, int] = {}
+    for place in sorted(replaced, key=lambda place: int(replaced[place]["deletionTimestamp"] or 0)):
+        last[replaced[place]["path"]] = place
+    return {place for path, place in last.items() if path not in there and _key({"path": path}) not in brief}
 
 
 def _newest_checkpoint(table_path: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import stat
 import time
@@ -70,6 +71,43 @@ def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(tmp_path: Path, mo
     assert (hint["version"], hint["sizeInBytes"]) == (newest.version(), checkpoint.stat().st_size)
     assert hint["size"] == pq.read_metadata(checkpoint).num_rows
     assert stat.S_IMODE(checkpoint.stat().st_mode) == stat.S_IMODE(min(log.glob("*.json")).stat().st_mode)
+
+
+def marks(added: DeltaAction, number: int) -> DeltaAction:
+    """The file with another deletion vector."""
+    vector = {"storageType": "u", "pathOrInlineDv": f"{number:020}", "offset": 1, "sizeInBytes": 40, "cardinality": 1}
+    return {"add": {**added["add"], "deletionVector": vector}}
+
+
+def unmarked(added: DeltaAction) -> DeltaAction:
+    """The removal of a file with its deletion vector."""
+    gone, vector = remove(added)["remove"], added["add"].get("deletionVector")
+    return {"remove": {**gone, **({"deletionVector": vector} if vector else {})}}
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced at last", "still there"])
+def test_a_checkpoint_tells_when_an_old_file_was_replaced_that_got_marks_for_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """Delta's VACUUM removes it by this time: it is older than the retention, and its readers came a minute ago."""
+    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+    old = add()
+    marked = [old, *(marks(old, number) for number in range(17))]
+    commits(table, [[info(2), old]])
+    commits(table, [[info(0), unmarked(before), after] for before, after in itertools.pairwise(marked)])
+    assert DeltaTable(str(table)).version() == 18
+    last = unmarked(marked[-1]) if is_replaced else add()
+    commits(table, [[info(0), last], [info(0), add()]])
+    checkpoint = max((table / "_delta_log").glob("*.checkpoint.parquet"))
+    removed = pq.ParquetFile(checkpoint).read(columns=["remove"])["remove"].to_pylist()
+    of_file = [gone for gone in removed if gone and gone["path"] == old["add"]["path"]]
+    without_marks, *others = sorted(of_file, key=lambda gone: gone["deletionTimestamp"])
+    assert without_marks["deletionVector"] is None
+    assert [gone["deletionTimestamp"] for gone in others] == (
+        [last["remove"]["deletionTimestamp"]] if is_replaced else []
+    )
 
 
 def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(
