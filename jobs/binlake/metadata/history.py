@@ -37,9 +37,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a table from a position on; None where no table has the name."""
+    """The shape of a table from a position on, which a batch brought; None where no table has the name."""
 
     schema: TableSchema | None
+    batch: int
     position: str
     order: tuple[int, int]
     at_us: int
@@ -62,6 +63,7 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     known = [
         Shape(
             loads(TableSchema, row["schema"]),
+            row["batch"],
             row["position"],
             (row["file_number"], row["offset"]),
             row["at_us"],
@@ -71,8 +73,9 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     for row in statements(metadata, name):
         if row["before"] or row["after"]:
             schema = loads(TableSchema, row["after"]) if row["after"] else None
-            known.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
-    return sorted(known, key=lambda shape: shape.order)
+            order = file_number(row["file"]), row["offset"]
+            known.append(Shape(schema, row["batch"], row["position"], order, row["committed_us"]))
+    return sorted(known, key=lambda shape: (shape.batch, shape.order))
 
 
 def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None = None) -> dict[str, TableSchema]:
@@ -123,4 +126,6 @@ def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
         raise UsageError(
             f"nothing is known of {name} there", remedy="the history begins with its snapshot, or with its CREATE TABLE"
         )
+    if moment.order is not None:  # positions of one server's log compare; behind a failover another one's are smaller
+        known.sort(key=lambda shape: shape.order)
     return known[-1]
