@@ -28,6 +28,19 @@ ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
 """A pattern of database.table, followed by a dot and a column's name."""
 
 
+def refuse_patterns(columns: list[ColumnPattern]) -> None:
+    """Raise ValueError for a column that isn't written in full: as a pattern it would match none.
+
+    It is asked of the YAML alone, as metadata may have such columns of before they were refused.
+    """
+    for pattern in columns:
+        if re.search(r"[*?\[]", column := pattern.rpartition(".")[2]):
+            raise ValueError(
+                f"{pattern!r}: {column} isn't taken for a pattern, only database and table are; write each column's"
+                " name in full, such as shop.*.password"
+            )
+
+
 def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
     """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
     parts = [pattern.rpartition(".") for pattern in patterns]

@@ -16,7 +16,7 @@ from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.follow_config import FollowConfig
-from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named
+from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.policies import PoliciesConfig
 from binlake.config.section import Section
@@ -210,6 +210,12 @@ class PageConfig(Section):
     show_values: bool = False
     mask_columns: list[ColumnPattern] = []
 
+    @field_validator("mask_columns")
+    @classmethod
+    def _are_in_full(cls, columns: list[ColumnPattern]) -> list[ColumnPattern]:
+        refuse_patterns(columns)
+        return columns
+
     def masked(self, name: TableName) -> frozenset[str]:
         """Return the names of a table's masked columns, in lower case."""
         return columns_named(self.mask_columns, name.database, name.table)
@@ -286,6 +292,12 @@ class PipelineConfig(Section):
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
+
+    @field_validator("tables")
+    @classmethod
+    def _excludes_columns_in_full(cls, tables: TablesConfig) -> TablesConfig:
+        refuse_patterns(tables.exclude_columns)
+        return tables
 
     @property
     def invalid(self) -> InvalidValues:

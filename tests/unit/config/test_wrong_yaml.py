@@ -61,6 +61,8 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ('["shop.*"]', "[a.b,\n    7]", 7, "tables.include.1", "found 7; wanted text"),
     ('"shop.*"]', '"shop.*"]\n  exclude: [audit]', 7, "tables.exclude.0", "'audit' has no dot"),
     ('"shop.*"]', '"shop.*"]\n  exclude_columns: [a.b]', 7, "tables.exclude_columns.0", "has too few dots"),
+    ('"shop.*"]', '"shop.*"]\n  exclude_columns: [a.b.c*]', 5, "tables", "'a.b.c*': c* isn't taken for"),
+    ("schedule:", "page: {mask_columns: ['a.b.?']}\nschedule:", 9, "page.mask_columns", "write each column's name"),
     ('tables:\n  include: ["shop.*"]', "tables: [shop.*]", 5, "tables", "found a list; wanted keys with values"),
     ("lake:\n  path: /data/lake\n", "", 1, "lake", "this key is missing; write lake: {path: ./lake}"),
     ("path: /data/lake", "paht: /data/lake", 8, "lake.paht", "did you mean 'path'?"),
