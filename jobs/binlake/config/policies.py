@@ -6,6 +6,7 @@ from typing import Literal
 
 from binlake import names
 from binlake.config.section import Section
+from binlake.config.table_pattern import TablePattern
 from binlake.schema.table import TableName
 
 
@@ -46,7 +47,7 @@ class Policy(Section):
 class PoliciesConfig(Policy):
     """The source's policy. tables: other policies by pattern of database.table; the last match overrides others."""
 
-    tables: dict[str, Policy] = {}
+    tables: dict[TablePattern, Policy] = {}
 
     def of(self, name: TableName) -> Policy:
         chosen = self.model_dump(exclude={"tables"})

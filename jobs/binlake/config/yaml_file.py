@@ -85,7 +85,7 @@ class YamlFile:
     def _error_line(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         place: KeyPath = error["loc"]
         text = _LOGIN.sub(r"\1…@", _explained(kind, error))
-        named = ".".join(map(str, place))
+        named = ".".join(map(str, place)).removesuffix(".[key]")  # pydantic's for a key that isn't as it should be
         return f"line {self._line(place)}: {named}: {text}" if named else f"line {self._line(place)}: {text}"
 
     def _line(self, place: KeyPath) -> int:

@@ -82,6 +82,8 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("schedule:", "maintain: {file_mb: 0}\nschedule:", 9, "maintain.file_mb", "found 0; wanted a number above 0"),
     ("schedule:", "maintain: {schedule: daily}\nschedule:", 9, "maintain.schedule", "'daily' is not a cron expression"),
     ("schedule:", "policies:\n  on_truncat: stop\nschedule:", 10, "policies.on_truncat", "did you mean 'on_truncate'?"),
+    ("schedule:", "policies:\n  tables:\n    audit: {on_truncate: stop}\nschedule:", 11, "policies.tables.audit:",
+     "'audit' has no dot"),
     ("schedule:", "policies:\n  tables:\n    a.*: {on_truncat: stop}\nschedule:", 11, "policies.tables.a.*.on_truncat",
      "did you mean 'on_truncate'?"),
     ("schedule:", "catalog: {metastore: 'http://h'}\nschedule:", 9, "catalog.metastore", "neither thrift://host:port"),
