@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,9 +16,13 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import NoBinlog, PositionLost, UsageError
 from binlake.metadata import decisions
 from binlake.metadata.decisions import Reason
+from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.snapshot import waves
 from binlake.source import lineage
+from binlake.source.locks import CreatedOf
+from binlake.source.server import Source
 from mirror import Mirror
 from replication import catch_up, replicate
 from servers import KINDS, Server
@@ -103,6 +108,38 @@ def test_a_promoted_replica(followed: Mirror, primary: Server, replica: Server) 
     mirror.sync()
     mirror.assert_equal("a", "b")
     assert mirror.watermark("a")["position"].startswith(mirror.watermark("b")["position"].partition("/")[0])
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_what_was_being_committed_when_a_snapshot_began_is_not_read_again(
+    followed: Mirror, primary: Server, replica: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server doesn't count a transaction as executed yet that stands in its log before the snapshot's position."""
+    position_before_views = waves.position_before_views
+
+    def while_one_commits(source: Source, created: CreatedOf) -> Position:
+        before = source.head()
+        committing = threading.Thread(target=followed.execute, args=("UPDATE a SET v = 'before' WHERE id = 1",))
+        committing.start()
+        while source.head()[:2] == before[:2]:
+            time.sleep(0.01)
+        position = position_before_views(source, created)
+        committing.join()
+        return position
+
+    primary.execute("SET GLOBAL binlog_group_commit_sync_delay = 1000000")
+    with monkeypatch.context() as patched:
+        patched.setattr(waves, "position_before_views", while_one_commits)
+        followed.snapshot(lock="none")
+    followed.execute("UPDATE a SET v = 'after' WHERE id = 1")
+    followed.sync()
+    catch_up(replica, primary)
+    promote(replica)
+    primary.stop()
+    mirror = on(followed, replica)
+    mirror.execute("INSERT INTO a VALUES (4, 'four')")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
 
 
 def test_shapes_of_both_servers_whose_files_count_otherwise(followed: Mirror, primary: Server, replica: Server) -> None:

@@ -26,6 +26,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, read_tables
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
+from binlake.source.lineage import with_all_gtids
 from binlake.source.listed_tables import included_tables, list_tables
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source
@@ -233,7 +234,8 @@ def begin_lives(
     if lows and fresh:
         prepared = recorded_state.prepared if recorded_state else ()
         charsets = database_charsets(source)
-        held.stand(RecordedState(control.batch, min(lows), charsets, prepared, committed_us=server_us))
+        start = with_all_gtids(source.transport(), min(lows))
+        held.stand(RecordedState(control.batch, start, charsets, prepared, committed_us=server_us))
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
 

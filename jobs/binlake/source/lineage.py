@@ -115,6 +115,21 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
     return Range(Position(end.server, first.file, first.start, first.created, start.gtid_set), end, slices)
 
 
+def with_all_gtids(transport: Transport, position: Position) -> Position:
+    """Return a position with the GTIDs of all transactions that the log has before it; as it is without GTIDs.
+
+    What a server reports beside its log's end may lack transactions that are in the log and still commit. Another
+    server's log would be read with them once more, and old values put in the place of newer ones.
+    """
+    if not position.gtid_set:
+        return position
+    told = gtid.parse(position.gtid_set, position.flavour)
+    earlier = executed_before(transport, position.file, position.offset)
+    part = Slice(position.file, FIRST_OFFSET, position.offset, position.created, whole=False)
+    gtids = [boundary.gtid for boundary in transaction_boundaries(transport, part) if boundary.gtid]
+    return replace(position, gtid_set=str(told.union(earlier).adding(gtids)))  # type: ignore[arg-type]  # of one flavour
+
+
 def _check_purged(log: Log, executed: Executed, purged: Executed) -> None:
     """Raise PositionLost where a MySQL server got transactions otherwise than by its log, and the lake lacks some."""
     if executed.contains(purged):  # type: ignore[arg-type]  # of one flavour
