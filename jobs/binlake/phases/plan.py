@@ -25,7 +25,7 @@ from binlake.position import Position, Range, Slice
 from binlake.report import counted
 from binlake.schema.cascades import Cascade
 from binlake.source.ahead import log_seen
-from binlake.source.lineage import check_position, range_elsewhere
+from binlake.source.lineage import check_position, has_read_between, range_elsewhere
 from binlake.source.listed_tables import included_databases
 from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
@@ -121,22 +121,27 @@ def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | N
 def next_range(log: Log, transport: Transport, start: Position, limit: Limit) -> PlannedRange:
     """Return the range from ``start`` as far as the limit lets it go.
 
-    On another server of the same lineage the range begins at the equivalent position there (source/lineage.py). With a
-    time as the limit, it stops before the first transaction, in log order, that committed at or after that time; later
-    transactions with earlier commit times belong to the next interval.
+    On another server of the same lineage the range begins at the equivalent position there (source/lineage.py), and
+    goes to the log's end where transactions that the lake holds are behind the limit. With a time as the limit, it
+    stops before the first transaction, in log order, that committed at or after that time; later transactions with
+    earlier commit times belong to the next interval.
     """
     stop_at, until_us = limit.stop_at, None if limit.until is None else int(limit.until.timestamp() * 1e6)
     stop = (stop_at.file, stop_at.offset, stop_at.gtid_set) if stop_at else log.head()
-    full = (
-        _range_on_server(log, transport, start, stop)
-        if log.is_of(start.server)
-        else range_elsewhere(log, transport, start, stop)
-    )
+    is_elsewhere = not log.is_of(start.server)
+    full = (range_elsewhere if is_elsewhere else _range_on_server)(log, transport, start, stop)
     planned = PlannedRange(full, until_us)
     if until_us is not None and not full.empty and until_us <= log.now():
         planned = _until(transport, full, until_us)
     if limit.most_bytes is not None and planned.range.size > limit.most_bytes:
-        return _up_to_size(transport, planned, limit.most_bytes)
+        planned = _up_to_size(transport, planned, limit.most_bytes)
+    # The next range reads all that is behind this one.
+    if (
+        is_elsewhere
+        and not planned.range.empty
+        and has_read_between(log, transport, start, planned.range.stop, full.stop)
+    ):
+        return PlannedRange(full)
     return planned
 
 

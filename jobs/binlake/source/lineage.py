@@ -14,7 +14,7 @@ from dataclasses import replace
 from binlake import gtid
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.integrity import format_description
-from binlake.binlog.locate import executed_before, outside
+from binlake.binlog.locate import between, executed_before, outside
 from binlake.binlog.transport import Transport
 from binlake.errors import RESNAPSHOT, PositionLost
 from binlake.gtid import Executed, GtidPosition
@@ -113,6 +113,19 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
         return Range(begin, begin, ())
     first = slices[0]
     return Range(Position(end.server, first.file, first.start, first.created, start.gtid_set), end, slices)
+
+
+def has_read_between(log: Log, transport: Transport, lake: Position, first: Position, last: Position) -> bool:
+    """Tell whether a part of another server's log has transactions that the lake holds.
+
+    lake: its position on the former server. first, last: the ends of the part.
+    """
+    if first.order == last.order:
+        return False
+    executed = gtid.parse(lake.gtid_set, log.flavour)
+    parts = between(transport, log.binary_logs(), (first.file, first.offset), (last.file, last.offset))
+    boundaries = (boundary for part in parts for boundary in transaction_boundaries(transport, part))
+    return any(boundary.gtid is not None and executed.has(boundary.gtid) for boundary in boundaries)
 
 
 def with_all_gtids(transport: Transport, position: Position) -> Position:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.integrity import format_description
+from binlake.gtid import GtidSet
 from binlake.phases.plan import Limit, next_range
-from binlake.position import FIRST_OFFSET, Position, Range
+from binlake.position import FIRST_OFFSET, Position, Range, Slice, file_number
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
 
@@ -61,6 +63,32 @@ def test_a_range_ends_before_the_first_transaction_behind_its_size(two_files: Tw
             assert not [size for size in begun if most_bytes <= size < part.size]
     assert (last.stop, last_until) == (two_files.whole.stop, None)
     assert sum(batch.size for batch, _ in [*ranges, (last, None)]) >= two_files.whole.size
+
+
+class PromotedLog(FolderLog):
+    """The log of another server than the one that the lake stands at."""
+
+    def is_of(self, server: str) -> bool:
+        return server == self.server_identity
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_what_the_lake_holds_is_not_read_behind_a_limit_in_the_log_of_another_server(by_time: bool) -> None:
+    """A replica may have committed in another order."""
+    log = PromotedLog(Folder(LOGS / "mysql-plain.000001"))
+    transport, (file, size, _) = log.transport(), log.head()
+    transactions = list(transaction_boundaries(transport, Slice(file, FIRST_OFFSET, size, 0, whole=False)))
+    held = {transactions[0].gtid, transactions[3].gtid}
+    executed = GtidSet().adding(gtid for gtid in held if gtid)
+    second = datetime.fromtimestamp(transactions[2].committed_us / 1e6, UTC)
+    limit = Limit(until=second) if by_time else Limit(most_bytes=1)
+    position, read = Position("former", "binlog.000009", 4, 1, str(executed)), list[str | None]()
+    while position.order != (file_number(file), size):
+        planned = next_range(log, transport, position, limit).range
+        read += [boundary.gtid for part in planned.slices for boundary in transaction_boundaries(transport, part)]
+        position = planned.stop
+        limit = Limit()
+    assert read == [boundary.gtid for boundary in transactions if boundary.gtid not in held]
 
 
 def test_a_range_below_its_size_goes_to_the_end(two_files: TwoFiles) -> None:
