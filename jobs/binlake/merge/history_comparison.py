@@ -25,8 +25,11 @@ from binlake.merge.history_rows import (
     TRANSACTION,
     VALID_FROM,
     VALID_TO,
+    HistoryChanges,
     VersionRules,
     changed_versions,
+    closed_rows,
+    key_codes,
 )
 from binlake.merge.history_shape import HistoryShape
 from binlake.merge.history_state import HistoryState
@@ -71,11 +74,24 @@ def compare(history: HistoryState, against: Compared) -> None:
         history.create(columns, _opened(rows, against))
         return
     at = history.open_rows(columns, against.schema, None, against.renamed)
-    changes = pa.concat_tables([_gone(at.rows, rows, against), _changes(rows, against, gone=False)])
     names = [column.name for column in columns]
     new = {field.name for field in at.files.fields if field.before is None}
     tracked = [] if against.in_place else [name for name in history.mode.tracked(names) if name not in new]
-    history.put(at, changed_versions(at.rows, changes, VersionRules(against.schema.key, names, tracked)))
+    history.put(at, _compared(at.rows, rows, against, VersionRules(against.schema.key, names, tracked)))
+
+
+def _compared(open_rows: pa.Table, rows: pa.Table, against: Compared, rules: VersionRules) -> HistoryChanges:
+    """Return what the mirror's rows change. Open rows that its key doesn't tell apart end: they were written under
+    another key, or their key's column has another type now and begins anew."""
+    _, number, count = np.unique(key_codes(open_rows.select(rules.key)), return_inverse=True, return_counts=True)
+    alone = count[number] == 1
+    found, others = open_rows.filter(pa.array(alone)), open_rows.filter(pa.array(~alone))
+    changes = pa.concat_tables([_gone(found, rows, against), _changes(rows, against, gone=False)])
+    changed = changed_versions(found, changes, rules)
+    replaced = ~alone
+    replaced[alone] = changed.replaced
+    ended = closed_rows(others, against.position, against.committed_us)
+    return HistoryChanges(replaced, pa.concat_tables([ended, changed.rows]))
 
 
 def _rows_of(mirror: DeltaTable, against: Compared, columns: Sequence[LakeColumn]) -> pa.Table:
@@ -149,9 +165,12 @@ def _compared_rows(
     to = spark_quote(history.mode.own.to_position)
     closed, current = there.where(f"{to} IS NOT NULL"), there.where(f"{to} IS NULL")
     key = " AND ".join(f"o.{spark_quote(name)} <=> m.{spark_quote(name)}" for name in against.schema.key)
-    current.selectExpr("struct(*) AS o").createOrReplaceTempView("history_open")
+    one = ", ".join(map(spark_quote, against.schema.key))
+    current.selectExpr("struct(*) AS o", f"count(*) OVER (PARTITION BY {one}) AS copies").createOrReplaceTempView(
+        "history_open"
+    )
     mirror.selectExpr("struct(*) AS m").createOrReplaceTempView("history_mirror")
-    both = session.sql(f"SELECT o, m FROM history_open FULL OUTER JOIN history_mirror ON {key}")
+    both = session.sql(f"SELECT o, m FROM history_open FULL OUTER JOIN history_mirror ON copies = 1 AND {key}")
     tracked = [] if against.in_place else history.mode.tracked([column.name for column in shape.mirrored])
     same = " AND ".join(
         ["o IS NOT NULL", "m IS NOT NULL"]

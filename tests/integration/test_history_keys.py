@@ -1,0 +1,68 @@
+"""Histories of tables whose key or columns become others: SQL in, versions out, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake.schema.table import TableName
+from mirror import WAYS, Mirror, on_mysql, sync_alone
+from servers import Server
+
+ROWS = "INSERT INTO t VALUES (1, 1), (2, 1), (3, 3)"
+
+
+@pytest.fixture
+def followed(server: Server, database: str, lake: Path) -> Mirror:
+    modes = [{"tables": "*.t", "history": {}}]
+    mirror = Mirror(server, database, lake, None, modes=modes, options={"merge": WAYS[0]})  # type: ignore[arg-type]
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", ROWS)
+    sync_alone(mirror)
+    return mirror
+
+
+def versions(mirror: Mirror, *columns: str) -> list[tuple[Any, ...]]:
+    """The columns of each version and whether it is current, in the order of their beginnings and values."""
+    path = mirror.config.beside_path(TableName(mirror.database, "t"), "history")
+    read = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
+    rows = [
+        (
+            row["from_position"],
+            str([row[name] for name in columns]),
+            (*(row[name] for name in columns), row["is_current"]),
+        )
+        for row in pa.table(read).to_pylist()
+    ]
+    return [version for _, _, version in sorted(rows)]
+
+
+@on_mysql
+def test_a_key_of_another_type_ends_all_versions_and_begins_new_ones(followed: Mirror) -> None:
+    followed.execute("ALTER TABLE t MODIFY id BIGINT", "UPDATE t SET v = 2 WHERE id = 2")
+    sync_alone(followed)
+    assert versions(followed, "id__1", "id", "v") == [
+        (1, None, 1, False), (2, None, 1, False), (3, None, 3, False),
+        (None, 1, 1, True), (None, 2, 1, False), (None, 3, 3, True), (None, 2, 2, True),
+    ]  # fmt: skip
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_table_with_another_key_takes_the_name(followed: Mirror) -> None:
+    """By its key the versions of the former table can't be told apart: ``v`` is 1 in two of them."""
+    followed.execute(
+        "CREATE TABLE other (id INT NOT NULL, v INT PRIMARY KEY)",
+        "INSERT INTO other VALUES (3, 3), (4, 1)",
+        "RENAME TABLE t TO gone, other TO t",
+        "UPDATE t SET id = 5 WHERE v = 1",
+    )
+    sync_alone(followed)
+    assert versions(followed, "id", "v") == [
+        (1, 1, False), (2, 1, False), (3, 3, True), (4, 1, False), (5, 1, True)
+    ]  # fmt: skip
+    followed.assert_equal("t")
