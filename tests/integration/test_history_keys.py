@@ -66,3 +66,27 @@ def test_a_table_with_another_key_takes_the_name(followed: Mirror) -> None:
         (1, 1, False), (2, 1, False), (3, 3, True), (4, 1, False), (5, 1, True)
     ]  # fmt: skip
     followed.assert_equal("t")
+
+
+@on_mysql
+@pytest.mark.parametrize("column", ["id", "v"])
+def test_a_column_gets_another_name_and_type_at_once(followed: Mirror, column: str) -> None:
+    followed.execute(f"ALTER TABLE t CHANGE {column} n BIGINT NOT NULL", "INSERT INTO t VALUES (4, 4)")
+    sync_alone(followed)
+    other = {"id": "v", "v": "id"}[column]
+    current = [row[:-1] for row in versions(followed, "n", other) if row[-1]]
+    assert sorted(current) == sorted(followed.server.execute(f"SELECT n, {other} FROM t", database=followed.database))
+    assert versions(followed, "n__1")[0][0] == 1
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_column_gets_the_name_of_one_that_was_dropped(followed: Mirror) -> None:
+    followed.execute("ALTER TABLE t ADD w INT, DROP v")
+    sync_alone(followed)
+    followed.execute("ALTER TABLE t RENAME COLUMN w TO v", "UPDATE t SET v = 9 WHERE id = 1")
+    sync_alone(followed)
+    assert versions(followed, "id", "v__1", "v") == [
+        (1, 1, None, False), (2, 1, None, True), (3, 3, None, True), (1, None, 9, True)
+    ]  # fmt: skip
+    followed.assert_equal("t")

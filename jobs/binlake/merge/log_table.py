@@ -238,10 +238,11 @@ def reshaped(
     for field in fields:
         name, lower, same = field["name"], field["name"].lower(), str(field["type"])
         new = names.get(lower, name)
-        if lower in kinds and lower not in names:
-            new = kinds[lower].name
-            if delta_type(kinds[lower].kind) != field["type"]:
-                new = _aside(name, taken)
+        if new.lower() in kinds and (lower in names or lower not in come):
+            wanted_here = kinds[new.lower()]
+            new = wanted_here.name
+            if delta_type(wanted_here.kind) != field["type"]:
+                new = _aside(new, taken)
         elif lower in come and lower not in names:
             new = _aside(name, taken)
         stay.add(new.lower())
