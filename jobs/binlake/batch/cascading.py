@@ -86,6 +86,8 @@ class CascadedBatch:
             return f"{cascade.child} has no key"
         if child.life.delta_version is None:
             return f"{cascade.child} begins in the same range"
+        if len(child.steps) > 1:  # without a statement: the log's rows lack columns from here on
+            return f"the columns of {cascade.child} changed in the same range"
         if parent != cascade.child:
             if why := self._refusal_of_table(parent):
                 return why

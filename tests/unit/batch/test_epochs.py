@@ -30,7 +30,7 @@ from binlake.position import Position, Range, Slice
 from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.statement_session import Session
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import Column, TableName, TableSchema, Virtual
 from binlake.serialization import loads
 
 FILE = "binlog.000001"
@@ -488,6 +488,21 @@ def test_what_a_foreign_key_changed_before_it_went_may_have_cascaded_further(way
         cascades=[Cascade(A, T, "g", ("id",), ("id",), "CASCADE", "RESTRICT")],
     )
     assert [table.life.status for table in steps.tables] == ["resnapshot", "resnapshot", "following"]
+
+
+def test_nothing_is_derived_for_a_table_whose_log_begins_to_lack_columns() -> None:
+    computed = Column(
+        "g", "varchar", length=9, charset="utf8mb4", generated=True, stored=Virtual("UPPER(v)", "mariadb")
+    )
+    child = replace(life(A), schema=replace(SCHEMA, columns=(*SCHEMA.columns, computed)), delta_version=3)
+    deleted = replace(mutations(10), inserted=0, deleted=1)
+    steps = steps_of(
+        a_slice(deleted, mutations(20, name=A), replace(mutations(30, name=A), absent=("g",))),
+        lives=[replace(life(), delta_version=3), child],
+        policy=Policy.model_validate({"on_unlogged_cascade": "derive"}),
+        cascades=[Cascade(A, T, "f", ("id",), ("id",), "CASCADE", "RESTRICT")],
+    )
+    assert [table.life.status for table in steps.tables] == ["following", "resnapshot"]
 
 
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
