@@ -323,6 +323,8 @@ class BatchReader:
             for item in staged.read(place.place):
                 self.between()
                 if isinstance(item, StatementHere):
+                    if until_us is not None and item.statement.committed_us >= until_us:
+                        return Carried(outlet.pause(), mutations, stopped=True)
                     if change := _schema_change(item, history, self.selection):
                         outlet.schema_change(change, item.place)
                     continue

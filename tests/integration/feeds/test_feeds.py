@@ -236,17 +236,19 @@ def test_filters(mirror: Mirror) -> None:
 
 @on_mysql
 def test_until_a_time(mirror: Mirror) -> None:
-    """A feed stops before the first commit at or after a time, and goes on from there."""
+    """A feed stops before the first commit at or after a time, also of a statement, and goes on from there."""
     config = feed(mirror)
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)", "DO SLEEP(0.01)")
     moment = datetime.now(UTC)
-    mirror.execute("DO SLEEP(0.01)", "INSERT INTO a VALUES (2)")
+    mirror.execute("DO SLEEP(0.01)", "ALTER TABLE a ADD COLUMN v INT", "INSERT INTO a VALUES (2, 3)")
     mirror.sync()
     carried(mirror, config, until=moment)
     assert plain_lines(mirror)[1:] == ['insert a {"id": 1} {"id": 1}']
     carried(mirror, config)
-    assert plain_lines(mirror)[1:] == ['insert a {"id": 1} {"id": 1}', 'insert a {"id": 2} {"id": 2}']
+    insert, alter, later = plain_lines(mirror)[1:]
+    assert (insert, later) == ('insert a {"id": 1} {"id": 1}', 'insert a {"id": 2} {"id": 2, "v": 3}')
+    assert alter.startswith("ALTER TABLE: ")
 
 
 @on_mysql
