@@ -116,8 +116,10 @@ def _as_table(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int
 
 
 def _cells(batches: RecordBatches) -> Iterator[list[str]]:
+    from binlake.feeds.formats.text import shortest
+
     for batch in batches:
-        columns = [list(map(_cell, column.to_pylist())) for column in batch.columns]
+        columns = [list(map(_cell, shortest(column).to_pylist())) for column in batch.columns]
         yield from map(list, zip(*columns, strict=True))
 
 
@@ -159,12 +161,14 @@ def _as_csv(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
     """
     from pyarrow import csv
 
+    from binlake.feeds.formats.text import shortest
+
     plain_schema = pa.schema([field.with_type(_in_csv(field.type)) for field in schema])
     count = 0
     with csv.CSVWriter(file, plain_schema) as writer:
         for batch in batches:
             columns = [
-                column if column.type == field.type else pa.array(map(_text, column.to_pylist()), pa.string())
+                column if column.type == field.type else pa.array(map(_text, shortest(column).to_pylist()), pa.string())
                 for column, field in zip(batch.columns, plain_schema, strict=True)
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema))
@@ -190,9 +194,11 @@ def _text(value: Any) -> str | None:
 
 def _as_json(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
     """Write one JSON object a line."""
+    from binlake.feeds.formats.text import rows_of
+
     count = 0
     for batch in batches:
-        for row in batch.to_pylist():
+        for row in rows_of(batch):
             file.write(json.dumps(row, ensure_ascii=False, default=plain).encode() + b"\n")
         count += batch.num_rows
     return count

@@ -68,6 +68,15 @@ def test_small_decimals_have_no_exponent(form: str, tmp_path: Path) -> None:
     assert "E-" not in text
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_floats_are_those_of_their_shortest_text(form: str, tmp_path: Path) -> None:
+    single = pa.array([1.1, -3.4e38, 0.1, None], pa.float32())
+    rows = pa.table({"rate": single, "points": pa.array([[0.3], [], [None, -0.0], None], pa.list_(pa.float32()))})
+    text = written(rows, form, tmp_path)
+    assert all(number in text for number in ("1.1", "-3.4e+38", "0.1", "[0.3]", "[null, -0.0]"))
+    assert "00000" not in text
+
+
 def test_json_is_an_object_a_line(tmp_path: Path) -> None:
     first, second = map(json.loads, written(ROWS, "json", tmp_path).splitlines())
     assert first == {

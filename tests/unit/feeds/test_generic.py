@@ -89,6 +89,18 @@ def test_an_insert_an_update_and_a_delete() -> None:
     assert row["tableId"] == gone["tableId"]
 
 
+def test_a_float_is_its_shortest_text() -> None:
+    table = FeedTable(TableName("shop", "rates"), (Column("rate", "float"), Column("exact", "double")), ("rate",))
+    image = pa.array([{"rate": 1.1, "exact": 1.1}], pa.struct({"rate": pa.float32(), "exact": pa.float64()}))
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([1], pa.int8()), pa.nulls(1, pa.string()), pa.nulls(1, image.type), image],
+        ["op", "gtid", "before", "after"],
+    )
+    form = generic.Generic(GenericFormat(type="generic"), FeedContext("f", "s", "server", "mysql"))
+    ((message,),) = form.changes(FeedChanges(table, rows, "binlog.000001"))
+    assert (message.key, read(message.value or b"")["strings"]) == (b"[1.1]", {"rate": "1.1", "exact": "1.1"})
+
+
 def test_without_a_gtid_there_is_no_txid() -> None:
     (insert,) = messages((1, None, NEW))
     assert read(insert.value)["txid"] is None

@@ -18,7 +18,7 @@ from typing import Any
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config.feed_config import CsvFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
-from binlake.feeds.formats.text import moment, plain
+from binlake.feeds.formats.text import moment, plain, rows_of
 
 COLUMNS = (
     "committed", "file", "position", "row", "gtid", "operation", "database", "table", "key", "before", "after",
@@ -41,7 +41,7 @@ class CsvLog(Format):
         return Message(topic, None, out.getvalue().encode())
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
-        return [[self._row(changes, row)] for row in changes.rows.to_pylist()]
+        return [[self._row(changes, row)] for row in rows_of(changes.rows)]
 
     def _row(self, changes: FeedChanges, row: dict[str, Any]) -> Message:
         name = changes.table.name

@@ -37,7 +37,7 @@ from binlake.config.feed_config import GenericFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, one_each
 from binlake.feeds.formats import avro
 from binlake.feeds.formats.joining import joined, listed, quoted
-from binlake.feeds.formats.text import PLAIN_SCALE, plain
+from binlake.feeds.formats.text import PLAIN_SCALE, plain, shortest
 from binlake.schema.table import Column
 
 MAGIC, SCHEMA_ID = 0, 0
@@ -108,7 +108,8 @@ def _printed(values: pa.Array) -> Sequence[pa.BinaryArray]:
     elif pa.types.is_date(values.type) or (pa.types.is_decimal(values.type) and values.type.scale <= PLAIN_SCALE):
         values = values.cast(pa.string())
     else:
-        values = pa.array([None if value is None else str(plain(value)) for value in values.to_pylist()], pa.string())
+        each = shortest(values).to_pylist()
+        values = pa.array([None if value is None else str(plain(value)) for value in each], pa.string())
     return avro.string_parts(values)
 
 
@@ -197,7 +198,7 @@ def _as_json(values: pa.Array) -> pa.BinaryArray:
         return values.cast(pa.string()).cast(pa.binary())
     if pa.types.is_string(values.type) and not values.null_count:
         return quoted(values).cast(pa.binary())
-    texts = [json.dumps(value, ensure_ascii=False, default=plain).encode() for value in values.to_pylist()]
+    texts = [json.dumps(value, ensure_ascii=False, default=plain).encode() for value in shortest(values).to_pylist()]
     return pa.array(texts, pa.binary())
 
 

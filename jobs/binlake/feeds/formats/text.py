@@ -12,6 +12,9 @@ from decimal import Decimal
 from string import Template
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config.feed_config import TextFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
@@ -30,6 +33,31 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(" ", "microseconds")
     return value.isoformat() if isinstance(value, date) else f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def rows_of(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as Python has them, but single-precision numbers as ``shortest`` does."""
+    columns = [shortest(column) for column in rows.columns]
+    made: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, rows.schema.names).to_pylist()
+    return made
+
+
+def shortest(values: pa.Array) -> pa.Array:
+    """Return single-precision numbers, also those in structs and lists, as the numbers that their shortest texts mean:
+    as a double FLOAT's 1.1 would be 1.100000023841858."""
+    kind = values.type
+    if pa.types.is_float32(kind):
+        return values.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_list(kind) and pa.types.is_float32(kind.value_type):
+        return values.cast(pa.list_(pa.string())).cast(pa.list_(pa.float64()))
+    if pa.types.is_struct(kind) and any(_is_single(field.type) for field in kind):
+        fields = [shortest(values.field(number)) for number in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, [field.name for field in kind], mask=pc.is_null(values))
+    return values
+
+
+def _is_single(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_float32(kind) or (pa.types.is_list(kind) and pa.types.is_float32(kind.value_type)))
 
 
 def moment(us: int) -> str:
@@ -54,7 +82,7 @@ class Text(Format):
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         name = changes.table.name
         topic = self._topic_of(name.database, name.table)
-        return [[self._message(changes, topic, row)] for row in changes.rows.to_pylist()]
+        return [[self._message(changes, topic, row)] for row in rows_of(changes.rows)]
 
     def _message(self, changes: FeedChanges, topic: str, row: dict[str, Any]) -> Message:
         before, after = row["before"], row["after"]
