@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import Column, TableSchema
 
 
 def keeping(
-    before: TableSchema, after: TableSchema, origins: Sequence[str | None]
+    before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues
 ) -> tuple[TableSchema, tuple[str, ...]]:
     """Return the shape after a change, with dropped columns kept, and the lake's names of all kept columns before it.
 
@@ -17,6 +19,7 @@ def keeping(
     """
     dropped = [column for column in before.mirrored if column.name not in origins]
     taken = {column.name.lower() for column in after.columns}
+    taken |= {column.name.lower() for column in side_columns(after.mirrored, invalid)}
     kept: list[Column] = []
     for column in (*before.kept, *dropped):
         base, name, number = column.name.partition("__dropped")[0], column.name, 1

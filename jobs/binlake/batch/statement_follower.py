@@ -244,7 +244,7 @@ class StatementFollower:
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
-            after, kept_origins = keeping(before, after, evolution.origins)
+            after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid)
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
         table.life = replace(table.life, schema=after)

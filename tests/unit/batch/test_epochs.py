@@ -26,6 +26,7 @@ from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.config.table_modes import BesideMode, HistoryMode
+from binlake.merge.reshape import lake_columns_after
 from binlake.position import Position, Range, Slice
 from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
@@ -503,6 +504,20 @@ def test_nothing_is_derived_for_a_table_whose_log_begins_to_lack_columns() -> No
         cascades=[Cascade(A, T, "f", ("id",), ("id",), "CASCADE", "RESTRICT")],
     )
     assert [table.life.status for table in steps.tables] == ["following", "resnapshot"]
+
+
+def test_a_kept_column_leaves_its_name_to_the_texts_of_invalid_dates() -> None:
+    told = Column("d__text", "varchar", length=9, charset="utf8mb4")
+    steps = steps_of(
+        a_slice(statement(50, 0, "ALTER TABLE t DROP d__text"), statement(60, 1, "ALTER TABLE t ADD d DATE")),
+        lives=[replace(life(), schema=replace(SCHEMA, columns=(*SCHEMA.columns, told)))],
+        policy=Policy.model_validate({"on_drop_column": "keep"}),
+        invalid=KEEP_DATES,
+    )
+    reshape = table_of(steps).steps[-1]
+    assert isinstance(reshape, ReshapeStep)
+    names = [column.name for column in lake_columns_after(reshape, KEEP_DATES)]
+    assert names == ["id", "v", "d", "d__text", "d__text__dropped"]
 
 
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
