@@ -89,16 +89,36 @@ def test_an_insert_an_update_and_a_delete() -> None:
     assert row["tableId"] == gone["tableId"]
 
 
-def test_a_float_is_its_shortest_text() -> None:
-    table = FeedTable(TableName("shop", "rates"), (Column("rate", "float"), Column("exact", "double")), ("rate",))
-    image = pa.array([{"rate": 1.1, "exact": 1.1}], pa.struct({"rate": pa.float32(), "exact": pa.float64()}))
+@pytest.mark.parametrize(
+    ("column", "arrow", "value", "text"),
+    [
+        (Column("c", "float"), pa.float32(), 1.1, "1.1"),
+        (Column("c", "float"), pa.float32(), -3.4e38, "-3.4e38"),
+        (Column("c", "double"), pa.float64(), 5.0, "5"),
+        (Column("c", "double"), pa.float64(), -0.0, "-0"),
+        (Column("c", "double"), pa.float64(), 1e22, "1e22"),
+        (Column("c", "datetime"), pa.timestamp("us"), datetime(999, 1, 31, 13), "0999-01-31 13:00:00"),
+        (Column("c", "datetime", fraction=2), pa.timestamp("us"), datetime(2026, 1, 31, 13), "2026-01-31 13:00:00.00"),
+        (Column("c", "decimal", precision=9, scale=8), pa.decimal128(9, 8), Decimal("1E-8"), "0.00000001"),
+    ],
+)
+def test_values_are_the_servers_texts(column: Column, arrow: pa.DataType, value: Any, text: str) -> None:
+    image = pa.StructArray.from_arrays([pa.array([value, None], arrow)], ["c"])
     rows = pa.RecordBatch.from_arrays(
-        [pa.array([1], pa.int8()), pa.nulls(1, pa.string()), pa.nulls(1, image.type), image],
+        [pa.array([1, 1], pa.int8()), pa.nulls(2, pa.string()), pa.nulls(2, image.type), image],
         ["op", "gtid", "before", "after"],
     )
     form = generic.Generic(GenericFormat(type="generic"), FeedContext("f", "s", "server", "mysql"))
-    ((message,),) = form.changes(FeedChanges(table, rows, "binlog.000001"))
-    assert (message.key, read(message.value or b"")["strings"]) == (b"[1.1]", {"rate": "1.1", "exact": "1.1"})
+    changes = FeedChanges(FeedTable(TableName("shop", "rates"), (column,), ()), rows, "binlog.000001")
+    strings = [read(message.value or b"")["strings"] for (message,) in form.changes(changes)]
+    assert strings == [{"c": text}, {}]
+
+
+def test_a_key_has_the_shortest_text_of_a_float() -> None:
+    image = pa.StructArray.from_arrays([pa.array([1.1], pa.float32())], ["c"])
+    rows = pa.RecordBatch.from_arrays([pa.nulls(1, image.type), image], ["before", "after"])
+    table = FeedTable(TableName("shop", "rates"), (Column("c", "float"),), ("c",))
+    assert list(generic.keys(table, rows)) == [b"[1.1]"]
 
 
 def test_without_a_gtid_there_is_no_txid() -> None:

@@ -24,6 +24,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from string import Template
 from typing import Any
@@ -38,9 +39,11 @@ from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, 
 from binlake.feeds.formats import avro
 from binlake.feeds.formats.joining import joined, listed, quoted
 from binlake.feeds.formats.text import PLAIN_SCALE, plain, shortest
+from binlake.schema.doubles import double_texts
 from binlake.schema.table import Column
 
 MAGIC, SCHEMA_ID = 0, 0
+_SECONDS = len("2026-01-31 13:00:00")
 _MAPS = ("bytes", "integers", "strings", "longs")
 _VALUES = {"bytes": "bytes", "integers": "int", "strings": "string", "longs": "long"}
 _NAMES = {INSERT: "InsertMutation", UPDATE: "UpdateMutation", DELETE: "DeleteMutation"}
@@ -101,10 +104,13 @@ def _flags(values: pa.Array) -> Sequence[pa.BinaryArray]:
     return _whole(values.cast(pa.int8()))
 
 
-def _printed(values: pa.Array) -> Sequence[pa.BinaryArray]:
-    """Write values as text, as the server prints them."""
+def _printed(values: pa.Array, fraction: int) -> Sequence[pa.BinaryArray]:
+    """Write values as text, as the server prints them. fraction: digits of a time's seconds behind the point."""
     if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("us")).cast(pa.string())
+        texts = values.cast(pa.timestamp("us")).cast(pa.string())
+        values = pc.utf8_slice_codeunits(texts, 0, _SECONDS + (fraction and fraction + 1))
+    elif pa.types.is_floating(values.type):
+        values = pa.array(double_texts(shortest(values).to_pylist()), pa.string())
     elif pa.types.is_date(values.type) or (pa.types.is_decimal(values.type) and values.type.scale <= PLAIN_SCALE):
         values = values.cast(pa.string())
     else:
@@ -120,7 +126,8 @@ def _kind(column: Column, arrow: pa.DataType) -> _Kind:
         return _Kind("longs" if arrow.bit_width == 64 else "integers", _whole)
     if pa.types.is_binary(arrow):
         return _Kind("bytes", avro.string_parts)
-    return _Kind("strings", avro.string_parts if pa.types.is_string(arrow) else _printed)
+    printed = partial(_printed, fraction=column.fraction)
+    return _Kind("strings", avro.string_parts if pa.types.is_string(arrow) else printed)
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
