@@ -95,7 +95,7 @@ def value_text(column: Column, value: Any) -> bytes:
     if isinstance(value, float):
         return _float(column, value).encode()
     if isinstance(value, list):
-        return ("[" + ",".join(double_text(number) for number in value) + "]").encode()
+        return ("[" + ",".join(map(_single, value)) + "]").encode()
     if column.type == "time":
         return _time_text(value, column.fraction).encode()
     if column.type == "year":
@@ -106,7 +106,12 @@ def value_text(column: Column, value: Any) -> bytes:
 def _float(column: Column, value: float) -> str:
     if column.scale is not None:
         return f"{value:.{column.scale}f}"
-    return double_text(float(str(np.float32(value))) if column.type == "float" else value)
+    return _single(value) if column.type == "float" else double_text(value)
+
+
+def _single(value: float) -> str:
+    """Return the shortest text of a single-precision number."""
+    return double_text(float(str(np.float32(value))))
 
 
 def _time_text(microseconds: int, digits: int) -> str:
