@@ -104,7 +104,7 @@ def _checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
 
 
 def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
-    """Yield a commit's actions. Raises FileNotFoundError where it is gone; OSError, ValueError."""
+    """Yield a commit's actions. Raises StagingError where it can't be read, as it is gone; ValueError."""
     yield from _actions_in(_commit_text(table_path, version))
 
 

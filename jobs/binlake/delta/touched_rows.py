@@ -11,6 +11,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from binlake.delta import deletion_vectors, delta_actions
+from binlake.errors import StagingError
 
 TouchedRows = dict[str, BitMap64 | None]
 """The numbers of rows by the path of their data file; None for all rows of a file."""
@@ -27,13 +28,14 @@ def since(table_path: str, version: int, newest: int) -> TouchedRows | None:
             for path, rows in _of_commit(table_path, number).items():
                 known = touched.get(path, BitMap64())
                 touched[path] = None if rows is None or known is None else known | rows
-    except (FileNotFoundError, ValueError, KeyError):
+    except (StagingError, FileNotFoundError, ValueError, KeyError):
         return None
     return touched
 
 
 def _of_commit(table_path: str, number: int) -> TouchedRows:
-    """Return the rows that one commit touched. Raises FileNotFoundError, ValueError, KeyError."""
+    """Return the rows that one commit touched. Raises StagingError where it can't be read, FileNotFoundError,
+    ValueError, KeyError."""
     actions = list(delta_actions.of_commit(table_path, number))
     added, removed = ({file["path"]: file for file in _changing(actions, kind)} for kind in ("add", "remove"))
     return {
