@@ -342,6 +342,35 @@ def test_a_table_that_was_merged_since_is_checked_as_it_was_verified(alone: Mirr
     assert "other rows than were verified" in damaged.reason
 
 
+@on_mysql
+@pytest.mark.parametrize("gone", ["data files", "the log before an OPTIMIZE"])
+def test_a_version_that_upkeep_let_go_is_to_be_verified_anew(alone: Mirror, gone: str) -> None:
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    begin_alone(alone)
+    assert verify(alone).equal
+    alone.execute("UPDATE t SET v = 3 WHERE id = 2")
+    pipeline.sync(alone.config, alone.origin, _no_spark, Report())
+    place = path(alone, "t")
+    log = opened_tables.opened(place)
+    there = {uri.rpartition("/")[2] for uri in log.file_uris()}
+    if gone == "data files":
+        left = [file for file in Path(place).glob("part-*.parquet") if file.name not in there]
+    else:
+        plain_tables.commit_layout(place, log, {}, {}, [])
+        opened_tables.opened(place).create_checkpoint()
+        left = sorted(Path(place, "_delta_log").glob("0*.json"))[:-1]
+    assert left
+    for file in left:
+        file.unlink()
+    checked = lake_alone(alone)
+    assert (checked.equal, checked.state, checked.remedy) == (None, "failed", "run binlake verify")
+    assert "isn't kept any more" in checked.reason
+    for name in there:
+        Path(place, name).unlink()
+    broken = lake_alone(alone)
+    assert ("can't be read" in broken.reason, "binlake snapshot" in broken.remedy) == (True, True)
+
+
 def test_a_self_test_without_rows_proves_nothing(alone: Mirror) -> None:
     alone.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     begin_alone(alone)

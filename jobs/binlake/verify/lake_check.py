@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.delta import delta_log
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import UNMATCHED_REMEDY, LakeError, UsageError, snapshot_command
-from binlake.metadata import lease, watermarks
+from binlake.metadata import lease, replayable, watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.verify.key_cells import CELLS, ComparedColumns
 from binlake.verify.known_chunks import KnownChunks, rows_by_life
@@ -63,15 +64,26 @@ def _checked(config: PipelineConfig, life: Life, rows: list[dict[str, Any]]) -> 
     try:
         return _compared(config, life, known, blank)
     except (DeltaError, LakeError, OSError, pa.ArrowException, Unreadable) as error:
+        if isinstance(error, DeltaError | FileNotFoundError) and _is_outlived(config, life, through.delta_version):
+            reason = f"its Delta version {through.delta_version}, which was verified, isn't kept any more"
+            return replace(blank, reason=reason, remedy=_VERIFY)
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         return replace(blank, reason=f"its data files can't be read: {text}", remedy=snapshot_command(life.name))
+
+
+def _is_outlived(config: PipelineConfig, life: Life, version: int) -> bool:
+    """Tell whether a table has a newer version that is whole: then upkeep removed what this one alone needed."""
+    log = LakeLog.of(config, life.name, life.id)
+    with suppress(LakeError):
+        return (newest := log.version()) > version and replayable.is_readable(log, newest)
+    return False
 
 
 def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: TableResult) -> TableResult:
     """Return the result of one table. blank: with the Delta version that the known chunks have in common."""
     path, since = config.table_path(life.name), int(blank.delta_version or 0)
     newest = LakeRows(path)
-    behind = LakeLog.of(config, life.name, life.id).history(since)
+    behind = list(LakeLog.of(config, life.name, life.id).history(since))
     changing = [commit for commit in behind if delta_log.changes_rows(commit)]
     foreign = [commit for commit in changing if delta_log.note_of(commit).get("life") != life.id]
     if foreign:
@@ -81,7 +93,8 @@ def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: Tab
             blank, state="compared", equal=False, source_rows=known.rows, lake_rows=0, chunks=known.cells.chunks,
             differing=known.cells.chunks, reason=reason, remedy=snapshot_command(life.name),
         )  # fmt: skip
-    lake = LakeRows(path, since) if changing else newest
+    is_told = len(behind) >= newest.version - since  # else upkeep removed commits, which may have changed rows
+    lake = LakeRows(path, since) if changing or not is_told else newest
     lake.refuse_unknown()
     compared, sums = ComparedColumns(life.schema), Sums.empty(known.cells.count)
     for file in lake.files(compared):
