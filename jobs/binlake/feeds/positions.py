@@ -134,13 +134,19 @@ class TablePositions:
         with self._cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table}"
-                " (feed VARCHAR(190) CHARACTER SET utf8mb4 PRIMARY KEY, position LONGTEXT NOT NULL)"
+                " (feed VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, position LONGTEXT NOT NULL)"
             )
-            cursor.execute(f"SELECT position FROM {self._table} WHERE feed = %s", (self._feed,))
+            cursor.execute(f"SELECT feed, position FROM {self._table} WHERE feed = %s", (self._feed,))
             row = cursor.fetchone()
         if row is None:
             return None
-        (text,) = row.values() if isinstance(row, dict) else row
+        feed, text = row.values() if isinstance(row, dict) else row
+        if feed != self._feed:  # in a table that was made without a collation
+            raise FeedError(
+                f"{self._table} takes {self._feed} and {feed} for the same feed",
+                remedy=f"give its names their bytes: ALTER TABLE {self._table} CONVERT TO CHARACTER SET utf8mb4 COLLATE"
+                " utf8mb4_bin",
+            )
         return formats.read(FeedPosition, text)
 
     def write(self, position: FeedPosition) -> None:

@@ -18,6 +18,7 @@ from binlake.cli import command_line
 from binlake.config import feed_config
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
+from binlake.feeds.positions import TablePositions
 from binlake.feeds.sinks.topic_files import FileSink
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
@@ -323,6 +324,34 @@ def test_places_in_a_servers_table_and_in_a_class_of_ones_own(mirror: Mirror, mo
         mirror.execute("DROP TABLE t")
         mirror.sync()
         assert (carried(mirror, config).mutations, carried(mirror, config).batches) == (0, 0)
+
+
+@on_mysql
+def test_places_of_feeds_whose_names_differ_in_case(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PLACES", mirror.server.uri())
+    where = f"PLACES/{mirror.database}.places"
+    stores = {name: TablePositions(where, f"shop/{name}") for name in ("Out", "out")}
+    for number, store in enumerate(stores.values()):
+        assert store.read() is None
+        store.write(FeedPosition(number))
+    assert [store.read() for store in stores.values()] == [FeedPosition(0), FeedPosition(1)]
+
+
+@on_mysql
+def test_a_table_of_places_that_takes_names_for_the_same_is_refused(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an older binlake made it."""
+    monkeypatch.setenv("AIRFLOW_CONN_PLACES", mirror.server.uri())
+    mirror.execute(
+        "CREATE TABLE places (feed VARCHAR(190) CHARACTER SET utf8mb4 PRIMARY KEY, position LONGTEXT NOT NULL)"
+    )
+    where = f"PLACES/{mirror.database}.places"
+    TablePositions(where, "shop/Out").write(FeedPosition(7))
+    assert TablePositions(where, "shop/Out").read() == FeedPosition(7)
+    other = TablePositions(where, "shop/out")
+    with pytest.raises(FeedError, match="takes shop/out and shop/Out for the same feed"):
+        other.read()
 
 
 @on_mariadb
