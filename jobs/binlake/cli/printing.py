@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from binlake.moment import moment_text
@@ -124,7 +125,7 @@ def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
         (
             version.batch,
             version.name,
-            f"{version.committed:%Y-%m-%d %H:%M:%S}",
+            exact(version.committed),
             version.table_count,
             _end_of(version),
             Position.parse(version.position).short,
@@ -141,6 +142,11 @@ def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
         print(f"{thinned:,} batches of seconds were thinned: of those of an hour the newest stays")
     if not versions:
         print("there is no version yet: each batch that binlake sync records is one")
+
+
+def exact(moment: datetime) -> str:
+    """Return a time in UTC with all its digits, so that a version is found by the time that is told of it."""
+    return moment.replace(tzinfo=None).isoformat(" ")
 
 
 def _end_of(version: LakeVersion) -> str:

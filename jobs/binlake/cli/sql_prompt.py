@@ -127,7 +127,7 @@ class Prompt:
     def _at(self) -> str:
         version = self._lake.version
         named = f" ({version.name})" if version.name else ""
-        return f"batch {version.batch}{named}, with all that was committed by {version.committed:%Y-%m-%d %H:%M:%S} UTC"
+        return f"batch {version.batch}{named}, with all that was committed by {printing.exact(version.committed)} UTC"
 
     def _tables(self) -> None:
         printing.table("", ("table", "Delta version"), list(self._lake.tables.items()))

@@ -10,11 +10,14 @@ import pytest
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life
 from binlake.cli import command_line
+from binlake.cli.sql_prompt import Prompt
 from binlake.lake import pins
+from binlake.lake.opened_lake import place_of
 from binlake.metadata import lease, record, table_versions, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
+from binlake.moment import parse_moment
 from binlake.position import Position, Range
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -72,6 +75,14 @@ def test_versions_as_json(yaml: str, capsys: pytest.CaptureFixture[str]) -> None
         "tables": {"shop.orders": 2},
     }
     assert versions[2]["until"] is None
+
+
+def test_a_version_is_found_by_the_time_that_is_told_of_it(yaml: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "1970-01-01 00:00:00.000002"
+    assert told in outcome(capsys, "--config", yaml)[1]
+    place = place_of(yaml)
+    assert place.at(time=parse_moment(told, "--as-of")).batch == 2
+    assert Prompt(place.at(batch=2), "table")._at() == f"batch 2, with all that was committed by {told} UTC"
 
 
 def test_a_batch_is_pinned_and_given_back(yaml: str, metadata: Metadata, capsys: pytest.CaptureFixture[str]) -> None:
