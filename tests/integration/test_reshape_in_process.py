@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from begun_alone import begin_alone
 from binlake.delta import delta_actions, plain_tables
 from binlake.delta.delta_log import FENCE, LakeLog, overtaking, transaction_version
 from binlake.delta.plain_tables import OwnCommit
@@ -337,6 +338,21 @@ def followed(mirror: Mirror) -> Mirror:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     mirror.snapshot()
     return mirror
+
+
+@on_mariadb
+def test_kept_columns_outlive_a_table_that_was_emptied_and_altered(mirror: Mirror) -> None:
+    mirror.options |= {"policies": {"on_drop_column": "keep"}, "merge": {"without_spark_mb": 16}}
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "INSERT INTO t VALUES (1, 10, 100)")
+    begin_alone(mirror)
+    mirror.execute("ALTER TABLE t DROP a, DROP b")
+    sync_alone(mirror)
+    mirror.execute("TRUNCATE t", "ALTER TABLE t ADD a VARCHAR(9)")
+    sync_alone(mirror)
+    mirror.execute("ALTER TABLE t ADD c INT")
+    sync_alone(mirror)
+    fields = DeltaTable(mirror.path("t")).schema().fields
+    assert [field.name for field in fields] == ["id", "a", "c", "a__dropped", "b"]
 
 
 @on_mysql

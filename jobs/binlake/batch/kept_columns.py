@@ -11,13 +11,14 @@ from binlake.schema.table import Column, TableSchema
 
 
 def keeping(
-    before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues
+    before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues, *, more: bool
 ) -> tuple[TableSchema, tuple[str, ...]]:
     """Return the shape after a change, with dropped columns kept, and the lake's names of all kept columns before it.
 
-    A kept column whose name is taken gets the suffix ``__dropped``, and a number if that is taken, too.
+    A kept column whose name is taken gets the suffix ``__dropped``, and a number if that is taken, too. more: columns
+    that the change drops are kept as well as those that were kept before.
     """
-    dropped = [column for column in before.mirrored if column.name not in origins]
+    dropped = [column for column in before.mirrored if more and column.name not in origins]
     taken = {column.name.lower() for column in after.columns}
     taken |= {column.name.lower() for column in side_columns(after.mirrored, invalid)}
     kept: list[Column] = []

@@ -242,13 +242,12 @@ class StatementFollower:
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
-        kept_origins = tuple(column.name for column in before.kept)
-        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
-            after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid)
+        more = self.rules.policy(table.life.name).on_drop_column == "keep" and not table.is_anew
+        after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid, more=more)
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
         table.life = replace(table.life, schema=after)
-        if table.empty:
+        if table.is_anew:
             table.add(CreateStep(after), self.walk.turn)
             self.walk.beside.altered(table.life, None, self.walk.turn)
             return FOLLOWED, _why_left_out(before, after)

@@ -323,6 +323,11 @@ class TableSteps:
         self.steps[0] = replace(step, parents=parents)
 
     @property
+    def is_anew(self) -> bool:
+        """Tell whether another shape may come by making the table anew: not where it keeps columns of former rows."""
+        return self.empty and not self.life.schema.kept
+
+    @property
     def was_versioned(self) -> bool:
         """Tell whether updates may have removed rows: in a system-versioned table, by setting the end of their time."""
         return self.first_schema.versioned or self.life.schema.versioned

@@ -111,7 +111,7 @@ class Walk:
         if after.mirrored != before.mirrored:
             origins = tuple(column.name for column in after.columns)
             kept = tuple(column.name for column in after.kept)
-            table.add(CreateStep(after) if table.empty else ReshapeStep(before, after, origins, kept), self.turn)
+            table.add(CreateStep(after) if table.is_anew else ReshapeStep(before, after, origins, kept), self.turn)
         return True
 
     def _file_name(self, number: int) -> str:

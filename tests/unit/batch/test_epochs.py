@@ -520,6 +520,21 @@ def test_a_kept_column_leaves_its_name_to_the_texts_of_invalid_dates() -> None:
     assert names == ["id", "v", "d", "d__text", "d__text__dropped"]
 
 
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_a_kept_column_stays_whatever_becomes_of_the_table_and_of_the_policy(policy: str) -> None:
+    kept = replace(SCHEMA, columns=(ID,), kept=SCHEMA.columns[1:])
+    steps = steps_of(
+        a_slice(statement(50, 0, "TRUNCATE t"), statement(60, 1, "ALTER TABLE t ADD v INT")),
+        lives=[replace(life(), schema=kept)],
+        policy=Policy.model_validate({"on_drop_column": policy}),
+    )
+    truncate, reshape = table_of(steps).steps
+    assert isinstance(truncate, TruncateStep)
+    assert isinstance(reshape, ReshapeStep)
+    columns = [(column.name, column.origin) for column in lake_columns_after(reshape, FAIL)]
+    assert columns == [("id", "id"), ("v", None), ("v__dropped", "v")]
+
+
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
     steps = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
     assert (table_of(steps).life.status, len(table_of(steps).steps)) == ("following", 1)
