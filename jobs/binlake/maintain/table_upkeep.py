@@ -19,7 +19,7 @@ from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.layout import Rewrite
-from binlake.errors import BinlakeError, LeftToSpark, SparkNeeded, TableError, UsageError
+from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
@@ -45,6 +45,7 @@ from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.spark.starting import no_session
+from binlake.storage import storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,11 +149,20 @@ class TablesUpkeep:
         lives.sort(key=lambda life: (life.name.database, life.name.table))
         busy = tables_being_copied(held.metadata)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            seen = pool.map(lambda life: self._seen(life, busy), lives)
+            seen = pool.map(lambda life: self._seen_first(life, busy), lives)
             looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
         looked += [beside for name in _names(lives) for beside in tables_beside(self._config, name)]
         self._know(held, [table for table in looked if not table.left])
         return looked
+
+    def _seen_first(self, life: Life, busy: set[TableName]) -> Table:
+        """Look at a table; one whose log can't be read is left, and fails the run once the others are done."""
+        try:
+            return self._seen(life, busy)
+        except LakeError as error:
+            self._report.say(f"{life.name}: {error}")
+            self.failed.append(error)
+            return Table(life, LakeLog.of(self._config, life.name, life.id), left=error.message)
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
         log = LakeLog.of(self._config, life.name, life.id)
@@ -195,7 +205,8 @@ class TablesUpkeep:
             return TableUpkeep(str(table.name), left=table.left)
         try:
             done = self._keep(table)
-        except BinlakeError as error:
+        except Exception as raised:  # Spark's have no common type; the other tables are looked after all the same
+            error = raised if isinstance(raised, BinlakeError) else _failed(table, raised)
             self._report.say(f"{table.name}: {error}")
             self.failed.append(error)
             done = TableUpkeep(str(table.name), left=error.message)
@@ -329,6 +340,10 @@ class TablesUpkeep:
         from binlake.spark.session import of_this_thread
 
         return of_this_thread(self._session(f"{table.name}: {why}"))
+
+
+def _failed(table: Table, error: Exception) -> LakeError:
+    return storage_errors.failed(f"the upkeep of the Delta table {table.log.path} failed", error)
 
 
 def tables_beside(config: PipelineConfig, name: TableName) -> Iterator[Table]:

@@ -132,6 +132,35 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
 
 
 @pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("data", Path.unlink),
+        ("data", lambda file: file.write_bytes(b"PAR1")),
+        ("log", lambda file: file.write_text("not JSON\n")),
+    ],
+    ids=["no data file", "a damaged data file", "a damaged log"],
+)
+def test_upkeep_beside_batches_goes_on_where_one_table_cant_be_read(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch, file: str, damage: Callable[[Path], object]
+) -> None:
+    monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
+    path = config.table_path(TableName("d", "a"))
+    for row in range(3, 8):
+        write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="append")
+    status(config, "a", delta_version=7)
+    newest = DeltaTable(path).get_add_actions()["path"].to_pylist()[0] if file == "data" else f"_delta_log/{7:020}.json"
+    damage(Path(path, newest))
+    said = io.StringIO()
+    upkeep = UpkeepBeside(Report(said))
+    upkeep.begin(config, None)
+    assert upkeep._thread is not None
+    upkeep._thread.join()
+    assert "d/a failed" in said.getvalue()
+    with pytest.raises(FileNotFoundError):
+        rows(config, "b", 0)
+
+
+@pytest.mark.parametrize(
     ("files", "limit", "seconds"),
     [(5, 2, 400), (5, 200, 3600), (5, 0.01, 120), (2, 0.01, 3600)],
     ids=["in proportion", "at most", "at least", "too few to be put together"],
