@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A part of a YAML: a key that it doesn't know is an error, and nothing changes it once it is read.
+    """A part of a YAML: a key that it doesn't know and a number without end are errors, and nothing changes it once it
+    is read.
 
     Its validator is built when a YAML is read: as parts of others most models never need their own.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
