@@ -1,7 +1,9 @@
-"""A paused table that goes through what it missed keeps the modes of its mirror: SQL in, rows out."""
+"""A paused table that goes through what it missed keeps the modes of its mirror, and steps over what others did: SQL
+in, rows out."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
+from binlake.errors import CorruptEvent
 from binlake.metadata import decisions
 from binlake.metadata.decisions import Reason
 from binlake.report import Report
@@ -65,3 +68,23 @@ def test_a_mirror_without_rows_has_none(alone: Mirror) -> None:
     paused_for(alone, "INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD w INT")
     assert stored(alone.path("t")) == []
     assert [field.name for field in DeltaTable(alone.path("t")).schema().fields] == ["id", "v", "w"]
+
+
+@on_mariadb
+def test_an_event_that_was_stepped_over_meanwhile(alone: Mirror, tmp_path: Path) -> None:
+    name = TableName(alone.database, "t")
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (v VARCHAR(9))")
+    sync_alone(alone)
+    decisions.pause(alone.config, name, WHY)
+    alone.execute("INSERT INTO u VALUES ('poison')", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS")
+    (archive := tmp_path / "archive").mkdir()
+    for file in alone.server.datadir.glob("binlog.0*"):
+        (archive / file.name).write_bytes(file.read_bytes().replace(b"\x06poison", b"\x06poisoN"))
+    mirror = replace(alone, files=archive)
+    with pytest.raises(CorruptEvent) as damaged:
+        sync_alone(mirror)
+    decisions.skip_event(mirror.config, (damaged.value.file, damaged.value.offset), WHY)
+    sync_alone(mirror)
+    pipeline.resume(mirror.config, mirror.origin, NoSession(), Report(), name, WHY)
+    mirror.assert_equal("t")

@@ -6,7 +6,7 @@ table itself, so that nothing is applied twice after a kill.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,10 @@ from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import TableError, UsageError, resnapshot_again
 from binlake.merge.merge import apply_steps, inputs_of
-from binlake.metadata import watermarks
+from binlake.metadata import decisions, watermarks
 from binlake.metadata.lease import OpenBatch
 from binlake.metadata.metadata import Metadata, literal
-from binlake.position import Position, Range
+from binlake.position import Position, Range, Slice
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.table import TableName, TableSchema
@@ -53,12 +53,13 @@ def catch_up(
     _refuse_partial_batch(config, life, row)
     one_table_config = _including_only(config, name)
     position = Position.parse(row["position"], row["gtid_set"] or "")
+    skips = decisions.skips(metadata)
     for plan in _missed_batches(metadata, row):
         _refuse_gap(name, position, plan.range.start)
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
-        table, outcome = _stage_and_apply(one_table_config, origin, session, life, plan, report)
+        table, outcome = _stage_and_apply(one_table_config, origin, session, life, plan, report, skips)
         life = outcome.life if outcome else table.life
         reached = plan.range.start if life.status == "stopped" else plan.range.stop
         watermark = watermarks.watermark_row(
@@ -150,7 +151,13 @@ def _first_missed(row: dict[str, Any]) -> int:
 
 
 def _stage_and_apply(
-    config: PipelineConfig, origin: Origin, session: SessionFactory, life: Life, plan: OpenBatch, report: Report
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    life: Life,
+    plan: OpenBatch,
+    report: Report,
+    skips: Callable[[Slice], frozenset[int]],
 ) -> tuple[TableSteps, TableOutcome | None]:
     """Stage one batch again and apply it; return the table's steps, and their outcome if there were any."""
     with opened(origin) as log:
@@ -159,7 +166,7 @@ def _stage_and_apply(
         _refuse_cascades(cascades or (), life.name)
         transports = readers(log, config.source)
         lower_case_names = log.lower_case_names
-    manifest = stage_batch(session, config, transports, plan, report)
+    manifest = stage_batch(session, config, transports, plan, report, skips)
     plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
     inputs = inputs_of(config, plan, [life])
     rules = Rules(
