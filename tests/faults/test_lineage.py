@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,17 +143,24 @@ def test_what_was_being_committed_when_a_snapshot_began_is_not_read_again(
     mirror.assert_equal("a", "b")
 
 
-def test_shapes_of_both_servers_whose_files_count_otherwise(followed: Mirror, primary: Server, replica: Server) -> None:
+@pytest.mark.parametrize("paused", ["before", "since"])
+def test_a_table_that_was_paused_catches_up_in_the_log_of_a_server_whose_files_count_otherwise(
+    followed: Mirror, primary: Server, replica: Server, paused: str
+) -> None:
+    pause = partial(decisions.pause, followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
     primary.execute(*["FLUSH BINARY LOGS"] * 5)  # its numbers are higher than the replica's
     followed.execute("ALTER TABLE a ADD w INT", "ALTER TABLE b ADD w INT")
     followed.sync()
+    if paused == "before":
+        pause()
     catch_up(replica, primary)
     promote(replica)
     primary.stop()
     mirror = on(followed, replica)
     mirror.execute("ALTER TABLE a ADD x INT")
     mirror.sync()
-    decisions.pause(mirror.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
+    if paused == "since":
+        pause()
     mirror.execute("ALTER TABLE a DROP w", "INSERT INTO a VALUES (4, 'four', 5)", "INSERT INTO b VALUES ('same', 5)")
     mirror.sync()
     mirror.assert_equal("a")
@@ -332,3 +340,18 @@ def test_a_paused_table_does_not_go_on_over_a_part_of_the_log_that_was_never_rea
     followed.assert_equal("a")
     with pytest.raises(UsageError, match="what is between was never read"):
         resume(followed, "b")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_nor_over_what_another_server_did_before_it_was_followed(followed: Mirror, primary: Server) -> None:
+    decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
+    with Server(primary.kind, server_id=3) as stranger:
+        stranger.execute(f"CREATE DATABASE {DATABASE}")
+        mirror = on(followed, stranger)
+        mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (v VARCHAR(30))")
+        mirror.execute("INSERT INTO b VALUES ('never read')")
+        mirror.snapshot(f"{DATABASE}.a")
+        mirror.execute("INSERT INTO b VALUES ('read')")
+        mirror.sync()
+        with pytest.raises(UsageError, match="what is between was never read"):
+            resume(mirror, "b")

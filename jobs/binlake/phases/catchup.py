@@ -111,12 +111,20 @@ def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any
 
 def _refuse_gap(name: TableName, position: Position, start: Position) -> None:
     """Raise UsageError if a part of the log was skipped, because a snapshot of the other tables began after it."""
-    if start.server == position.server and start.order != position.order:
+    if not _goes_on(position, start):
         raise UsageError(
             f"{name} stands at {position.short}, and the log is followed from {start.short} since: what is between was "
             "never read",
             remedy=resnapshot_again(name),
         )
+
+
+def _goes_on(position: Position, start: Position) -> bool:
+    """Tell whether a range that begins at ``start`` leaves nothing out behind a position. On another server of the
+    lineage it begins with the transactions that the lake held."""
+    if start.server == position.server:
+        return start.order == position.order
+    return bool(start.gtid_set) and start.gtid_set == position.gtid_set
 
 
 def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
