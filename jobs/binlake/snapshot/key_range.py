@@ -119,7 +119,8 @@ def _number(text: str, column: Column) -> Decimal | None:
 
 def _limits(column: Column) -> tuple[Decimal, Decimal]:
     if column.type == "decimal":
-        most = Decimal(10) ** ((column.precision or 0) - (column.scale or 0))
+        digits, scale = column.precision or 0, column.scale or 0
+        most = Decimal(10**digits - 1).scaleb(-scale)
         return -most, most
     bits = 64 if column.type == "bigint" and column.unsigned else 63
     return Decimal(-(2**63)), Decimal(2**bits - 1)
