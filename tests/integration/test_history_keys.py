@@ -9,8 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from binlake import pipeline
+from binlake.errors import LakeError
+from binlake.report import Report
 from binlake.schema.table import TableName
 from mirror import WAYS, Mirror, on_mysql, sync_alone
+from no_session import NoSession
 from servers import Server
 
 ROWS = "INSERT INTO t VALUES (1, 1), (2, 1), (3, 3)"
@@ -90,3 +94,12 @@ def test_a_column_gets_the_name_of_one_that_was_dropped(followed: Mirror) -> Non
         (1, 1, None, False), (2, 1, None, True), (3, 3, None, True), (1, None, 9, True)
     ]  # fmt: skip
     followed.assert_equal("t")
+
+
+@on_mysql
+def test_spark_compares_with_a_widened_mirror(followed: Mirror) -> None:
+    """deltalake doesn't read it."""
+    followed.options["type_widening"] = True
+    followed.execute("ALTER TABLE t MODIFY v BIGINT")
+    with pytest.raises(LakeError, match=r"Spark was asked for: .*type_widening"):
+        pipeline.sync(followed.config, followed.origin, NoSession(), Report())

@@ -65,9 +65,8 @@ def compare(history: HistoryState, against: Compared) -> None:
     mirror = opened_tables.opened(against.path, against.version)
     columns = lake_columns(against.schema, config.invalid)
     size = int(pc.sum(pa.table(mirror.get_add_actions())["size_bytes"]).as_py() or 0) + history.open_bytes()
-    if size > config.merge.without_spark_bytes:
-        session = history.step.spark(f"{size / 1e6:,.1f} MB are compared, above merge.without_spark_mb")
-        _compare_by_spark(session, history, against, columns)
+    if why := _left_to_spark(mirror, size, config.merge.without_spark_bytes):
+        _compare_by_spark(history.step.spark(why), history, against, columns)
         return
     rows = _rows_of(mirror, against, columns)
     if history.log is None:
@@ -78,6 +77,13 @@ def compare(history: HistoryState, against: Compared) -> None:
     new = {field.name for field in at.files.fields if field.before is None}
     tracked = [] if against.in_place else [name for name in history.mode.tracked(names) if name not in new]
     history.put(at, _compared(at.rows, rows, against, VersionRules(against.schema.key, names, tracked)))
+
+
+def _left_to_spark(mirror: DeltaTable, size: int, limit: int) -> str:
+    """Return why Spark compares; empty where this process does. size: bytes of data files."""
+    if plain_tables.is_widened(mirror):
+        return "it is compared with a mirror whose data files have narrower types (type_widening)"
+    return f"{size / 1e6:,.1f} MB are compared, above merge.without_spark_mb" if size > limit else ""
 
 
 def _compared(open_rows: pa.Table, rows: pa.Table, against: Compared, rules: VersionRules) -> HistoryChanges:
