@@ -22,6 +22,8 @@ INDEXED = 32
 """How many of the first columns have bounds (``delta.dataSkippingNumIndexedCols``)."""
 _CHARACTERS = 32
 """Characters of a text's bound."""
+_DIGITS = 38
+"""Digits of a decimal in the lake, at most."""
 _HIGHEST = "\U0010ffff"
 _MILLISECOND = timedelta(milliseconds=1)
 _ENCODED = json.JSONEncoder(ensure_ascii=False).encode
@@ -108,12 +110,15 @@ def without_tight_bounds(text: str) -> str:
 def _json(value: Any) -> str:
     """Return JSON, where no float stands for a decimal.
 
-    Characters beyond ASCII stand for themselves: deltalake reads the escapes of those from U+20000 on as others, whose
-    bounds would hide rows. arrow-json puts the halves of a surrogate pair together by OR where they must be added.
+    A decimal has no exponent, with which deltalake reads none; a float may have a large one. Characters beyond ASCII
+    stand for themselves: deltalake reads the escapes of those from U+20000 on as others, whose bounds would hide rows.
+    arrow-json puts the halves of a surrogate pair together by OR where they must be added.
     """
     if isinstance(value, Mapping):
         return _object({name: _json(member) for name, member in value.items()})
-    return str(value) if isinstance(value, Decimal) else _ENCODED(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}" if abs(value.adjusted()) <= _DIGITS else str(value)
+    return _ENCODED(value)
 
 
 def _object(members: Mapping[str, str]) -> str:

@@ -130,6 +130,19 @@ def test_loose_bounds_have_all_digits_and_characters() -> None:
     assert loose["maxValues"] == {"p": price, "n": name}
 
 
+def test_loose_bounds_near_zero_are_what_deltalake_reads(tmp_path: Path) -> None:
+    """It reads no decimal with an exponent, and a file whose key has no bounds is searched for each row."""
+    path = str(tmp_path)
+    rows = pa.table({"p": pa.array([Decimal("-1e-10"), Decimal(0)], pa.decimal128(38, 10)), "f": [1e-300, 1e300]})
+    write_deltalake(path, rows.slice(0, 0))
+    added = added_file(path, rows)
+    floats = '{"minValues": {"f": 1.0E-300}, "maxValues": {"f": 1.0E300}}'
+    assert json.loads(without_tight_bounds(floats)) == {**json.loads(floats), "tightBounds": False}
+    delta_commits.commit(DeltaTable(path), path, [{"add": {**added, "stats": without_tight_bounds(added["stats"])}}])
+    bounds = DeltaTable(path).get_add_actions()
+    assert (bounds["min"][0].as_py()["p"], bounds["max"][0].as_py()["p"]) == (Decimal("-1e-10"), Decimal(0))
+
+
 def test_texts_are_what_deltalake_reads(tmp_path: Path) -> None:
     names = ["\U0001f600", "\U00020000", "\U0010ffff", 'quoted "\\', "x" * 33]
     for name in names:
