@@ -39,6 +39,7 @@ _OPEN_READERS = 8
 """The most clients whose staging stays open between two polls; for others it is opened again."""
 _MOST_NAME = 255
 _GONE = "their staging was gone before they were counted"
+_LEFT_OUT = "the YAML leaves out tables whose events were counted"
 _SOONER = "poll sooner, or give the relay more --keep-gb and --keep-hours; the lake has the rows"
 
 
@@ -264,12 +265,16 @@ class Relay:
                     self._keep(client, opened)
                     return numbered.event
         except StagingError as error:
-            lost = client.queue.lose(here)
-            self._save()
-            raise FeedError(
-                f"{lost} events of batch {here.batch} are lost to {client.name}: {error.message}", remedy=_SOONER
-            ) from error
-        raise AssertionError(f"batch {here.batch} has fewer events than arrived")
+            raise self._lost(client, here, error.message, _SOONER) from error
+        raise self._lost(client, here, _LEFT_OUT, "the lake has their rows where the table is included again")
+
+    def _lost(self, client: Client, here: Waiting, why: str, remedy: str) -> FeedError:
+        """Give up the events of a batch that wait, and return the error that tells it."""
+        lost = client.queue.lose(here)
+        self._save()
+        many = "event" if lost == 1 else "events"
+        said = f"{lost} {many} of batch {here.batch} {'is' if lost == 1 else 'are'} lost to {client.name}: {why}"
+        return FeedError(said, remedy=remedy)
 
     def _keep(self, client: Client, opened: tuple[Waiting, Iterator[Numbered]]) -> None:
         self._readers[client.id] = opened

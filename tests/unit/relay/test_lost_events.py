@@ -1,0 +1,61 @@
+"""Events that can't be read any more: a client is told once, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from binlake.errors import FeedError
+from binlake.relay.client_events import RelayEvent
+from binlake.relay.core import Relay
+from binlake.relay.queues import TableFilter
+from binlake.relay.reading import Arrived, Numbered, RecordedBatches
+from binlake.schema.table import TableName
+
+KEPT, LEFT_OUT = TableName("shop", "kept"), TableName("shop", "left_out")
+
+
+class Batches:
+    """Two batches with a row of each table. included: the tables of the YAML."""
+
+    source = "shop"
+
+    def __init__(self) -> None:
+        self.tables = [KEPT, LEFT_OUT]
+        self.newest = 0
+
+    def included(self, name: TableName) -> bool:
+        return name in self.tables
+
+    def oldest(self, newest: int) -> int:
+        return 1
+
+    def counts(self, after: int) -> list[Any]:
+        return []
+
+    def arrived(self, batch: int, prepared: Any, wanted: Any) -> Any:
+        return [Arrived(tuple(self.tables), np.arange(2), np.array([1, 1]))], ()
+
+    def events(self, batch: int, prepared: Any, filters: Any, first: int, after: Any) -> Iterator[Numbered]:
+        for number, name in list(enumerate(self.tables))[first:]:
+            event = RelayEvent(1, "binlog.000001", batch * 100 + number, name, 1, None, ())
+            yield Numbered(number, (0, 0, number, 0, 0), event)
+
+
+def test_events_of_a_table_that_the_yaml_leaves_out_since(tmp_path: Path) -> None:
+    batches = Batches()
+    held = cast("Any", SimpleNamespace(advance=lambda *_: None, update=lambda **_: None))
+    relay = Relay(cast("RecordedBatches", batches), str(tmp_path / "relay.json"), held)
+    client = relay.register("reader", [TableFilter(KEPT, 7), TableFilter(LEFT_OUT, 7)])
+    batches.newest = 2
+    relay.arrive()
+    batches.tables = [KEPT]  # the relay was begun anew under another YAML
+    assert [event.name for event in relay.poll(client).events] == [KEPT]
+    with pytest.raises(FeedError, match="1 event of batch 1 is lost to reader: the YAML leaves out"):
+        relay.poll(client)
+    assert [(event.name, event.position) for event in relay.poll(client).events] == [(KEPT, 200)]
