@@ -243,7 +243,11 @@ class Relay:
                 head = client.queue.head()
                 if head is None:
                     break
-                event = self._read(client, *head)
+                try:
+                    event = self._read(client, *head)
+                except FeedError:
+                    client.queue.take_back()  # the client gets the error in the place of the events before it
+                    raise
                 client.queue.deliver()
                 client.served(event, now_us())
                 events.append(event)

@@ -12,6 +12,7 @@ import pytest
 
 from binlake.errors import FeedError
 from binlake.relay.client_events import RelayEvent
+from binlake.relay.clients import Client
 from binlake.relay.core import Relay
 from binlake.relay.queues import TableFilter
 from binlake.relay.reading import Arrived, Numbered, RecordedBatches
@@ -47,15 +48,39 @@ class Batches:
             yield Numbered(number, (0, 0, number, 0, 0), event)
 
 
-def test_events_of_a_table_that_the_yaml_leaves_out_since(tmp_path: Path) -> None:
-    batches = Batches()
+@pytest.fixture
+def batches() -> Batches:
+    return Batches()
+
+
+@pytest.fixture
+def relay(batches: Batches, tmp_path: Path) -> Relay:
     held = cast("Any", SimpleNamespace(advance=lambda *_: None, update=lambda **_: None))
-    relay = Relay(cast("RecordedBatches", batches), str(tmp_path / "relay.json"), held)
-    client = relay.register("reader", [TableFilter(KEPT, 7), TableFilter(LEFT_OUT, 7)])
+    return Relay(cast("RecordedBatches", batches), str(tmp_path / "relay.json"), held)
+
+
+@pytest.fixture
+def client(relay: Relay, batches: Batches) -> Client:
+    """A client for whom four events wait, before the relay was begun anew under another YAML."""
+    registered = relay.register("reader", [TableFilter(KEPT, 7), TableFilter(LEFT_OUT, 7)])
     batches.newest = 2
     relay.arrive()
-    batches.tables = [KEPT]  # the relay was begun anew under another YAML
+    batches.tables = [KEPT]
+    return registered
+
+
+def test_events_of_a_table_that_the_yaml_leaves_out_since(relay: Relay, client: Client) -> None:
     assert [event.name for event in relay.poll(client).events] == [KEPT]
     with pytest.raises(FeedError, match="1 event of batch 1 is lost to reader: the YAML leaves out"):
         relay.poll(client)
     assert [(event.name, event.position) for event in relay.poll(client).events] == [(KEPT, 200)]
+
+
+def test_what_was_read_before_a_lost_event_is_told_after_the_error(relay: Relay, client: Client) -> None:
+    told: list[int] = []
+    for _ in range(4):
+        try:
+            told += [event.position for event in relay.poll(client, 10).events]
+        except FeedError:
+            told.append(0)
+    assert told == [0, 0, 100, 200], "0 is an error"
