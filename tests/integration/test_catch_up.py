@@ -88,3 +88,18 @@ def test_an_event_that_was_stepped_over_meanwhile(alone: Mirror, tmp_path: Path)
     sync_alone(mirror)
     pipeline.resume(mirror.config, mirror.origin, NoSession(), Report(), name, WHY)
     mirror.assert_equal("t")
+
+
+@on_mariadb
+def test_a_table_that_was_paused_ahead_of_the_others(alone: Mirror) -> None:
+    name, alone.reader = TableName(alone.database, "t"), "direct"
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    sync_alone(alone)
+    alone.execute("INSERT INTO t VALUES (1, 1), (2, 2)", "INSERT INTO u VALUES (1)")
+    alone.snapshot(str(name))
+    decisions.pause(alone.config, name, WHY)
+    alone.execute("UPDATE t SET v = 20 WHERE id = 2")
+    sync_alone(alone)
+    pipeline.resume(alone.config, alone.origin, NoSession(), Report(), name, WHY)
+    alone.assert_equal("t", "u")

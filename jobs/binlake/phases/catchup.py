@@ -55,7 +55,7 @@ def catch_up(
     position = Position.parse(row["position"], row["gtid_set"] or "")
     skips = decisions.skips(metadata)
     for plan in _missed_batches(metadata, row):
-        _refuse_gap(name, position, plan.range.start)
+        _refuse_gap(life, position, plan.range.start)
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
@@ -65,7 +65,7 @@ def catch_up(
         watermark = watermarks.watermark_row(
             life,
             batch=plan.batch,
-            position=reached,
+            position=max(reached, life.low),
             delta_version=outcome.delta_version if outcome else row["delta_version"],
         )
         if life.status == "following":
@@ -109,22 +109,24 @@ def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any
         )
 
 
-def _refuse_gap(name: TableName, position: Position, start: Position) -> None:
+def _refuse_gap(life: Life, position: Position, start: Position) -> None:
     """Raise UsageError if a part of the log was skipped, because a snapshot of the other tables began after it."""
-    if not _goes_on(position, start):
+    if not _goes_on(life, position, start):
         raise UsageError(
-            f"{name} stands at {position.short}, and the log is followed from {start.short} since: what is between was "
-            "never read",
-            remedy=resnapshot_again(name),
+            f"{life.name} stands at {position.short}, and the log is followed from {start.short} since: what is "
+            "between was never read",
+            remedy=resnapshot_again(life.name),
         )
 
 
-def _goes_on(position: Position, start: Position) -> bool:
-    """Tell whether a range that begins at ``start`` leaves nothing out behind a position. On another server of the
-    lineage it begins with the transactions that the lake held."""
-    if start.server == position.server:
-        return start.order == position.order
-    return bool(start.gtid_set) and start.gtid_set == position.gtid_set
+def _goes_on(life: Life, position: Position, start: Position) -> bool:
+    """Tell whether a range that begins at ``start`` leaves nothing out behind a life's position. On another server of
+    the lineage it begins with the transactions that the lake held."""
+    if start.server != position.server:
+        return bool(start.gtid_set) and start.gtid_set == position.gtid_set
+    # One that was snapshotted ahead of the others waits for them. A log that began anew is younger.
+    is_ahead = position == life.low and start.created <= position.created
+    return start.order == position.order or (is_ahead and start < position)
 
 
 def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
