@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -208,8 +209,9 @@ async def _follow(served: Served, core: Relay, every: float, report: Report) -> 
             await loop.run_in_executor(served.executor, core.arrive)
             await loop.run_in_executor(served.executor, core.save)
             reported = ""
-        except BinlakeError as error:
-            if str(error) != reported:
-                reported = str(error)
+        except Exception as error:  # else clients would be served, and get nothing new, without a word
+            said = str(error) if isinstance(error, BinlakeError) else traceback.format_exc()
+            if said != reported:
+                reported = said
                 report.say(reported)
         await asyncio.sleep(every)
