@@ -52,7 +52,7 @@ def test_few_rows_take_turns(
         mirror.execute(
             f"SET SESSION cte_max_recursion_depth = {rows}",
             f"INSERT INTO {table} WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
-            " SELECT n, SHA2(n, 256) FROM s"
+            " SELECT n, SHA2(n, 256) FROM s",
         )
     meetings = Meetings(monkeypatch, seconds)
     sync_alone(mirror)
