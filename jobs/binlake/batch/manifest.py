@@ -108,7 +108,7 @@ class Manifest:
         for part in slices:
             del part["servers"], part["committed_us"]
             for statement in part["statements"]:
-                del statement["session"]["unlogged"]
+                del statement["session"]["unlogged"], statement["needs_session"]
             for event in part["xa"]:
                 del event["committed_us"], event["gtid"]
         return _digest({"files": staged, "slices": slices})

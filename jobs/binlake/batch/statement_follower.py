@@ -82,7 +82,9 @@ class StatementFollower:
         )
         if statement.error:
             parsed = parsed.failed()
-        parsed = self.temporary.hidden(parsed, statement.thread)
+        # MySQL's statements on temporary tables have no XID.
+        needs_session = statement.needs_session and not statement.has_xid
+        parsed = self.temporary.hidden(parsed, statement.thread, needs_session=needs_session)
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = _PlacedStatement(where, statement, parsed)
         self.walk.beside.statement(parsed, statement, self.walk.current, self.walk.turn)

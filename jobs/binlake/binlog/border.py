@@ -71,7 +71,8 @@ class Statement:
     offset: the event's. ordinal: its number among the statements of the slice, from 0. database: the session's default
     database. sql_mode: the server's bits. server_charset: the default character set of new databases. error: the
     server's number of the error with which the statement failed half way; 0 if it didn't. has_xid, thread: see
-    events.Query. session: what else the log tells about the session.
+    events.Query. session: what else the log tells about the session. needs_session: it used what its session alone has,
+    such as a temporary table or CONNECTION_ID().
     """
 
     file: str
@@ -87,6 +88,7 @@ class Statement:
     has_xid: bool = False
     thread: int = 0
     session: Session = UNKNOWN_SESSION
+    needs_session: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ HEADER = struct.Struct("<IBIIIH")
 
 IN_USE = 0x01
 """Header flag of a format description: its file is being written (LOG_EVENT_BINLOG_IN_USE_F)."""
+THREAD_SPECIFIC = 0x0004
+"""Header flag: the statement used what its session alone has, as a temporary table (LOG_EVENT_THREAD_SPECIFIC_F)."""
 HEADER_FLAGS = {
-    IN_USE: "in_use", 0x0004: "thread_specific", 0x0008: "suppress_use", 0x0010: "update_table_map_version",
+    IN_USE: "in_use", THREAD_SPECIFIC: "thread_specific", 0x0008: "suppress_use", 0x0010: "update_table_map_version",
     0x0020: "artificial", 0x0040: "relay_log", 0x0080: "ignorable", 0x0100: "no_filter", 0x0200: "mts_isolate",
     0x8000: "skip_replication",
 }  # fmt: skip

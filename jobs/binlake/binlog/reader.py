@@ -139,7 +139,7 @@ class _Reader:
 
     def _ask(self, address: int, where: int) -> Iterator[Emitted]:
         """Read an event that ``scan`` doesn't handle itself."""
-        timestamp, kind, server_id, size, _, _ = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
+        timestamp, kind, server_id, size, _, flags = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
         body_size = size - HEADER_SIZE - int(self._state.checksum)
         try:
             if kind == EventType.TRANSACTION_PAYLOAD:
@@ -157,7 +157,7 @@ class _Reader:
                 self._void = where if begun.is_void else self._void
                 self._transactions.open(begun, server_id)
             elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
-                yield from self._query(kind, body, where, timestamp)
+                yield from self._query(kind, body, where, timestamp, flags)
             elif kind == EventType.XA_PREPARE:
                 prepared = events.XaPrepare.parse(body)
                 self._state.xa = 0
@@ -204,7 +204,7 @@ class _Reader:
     """The offset at which the transaction began, and (offset, row) of its savepoints by quoted name."""
 
     # statements ----------------------------------------------------------------------------------------------------
-    def _query(self, kind: int, body: bytes, where: int, began: int) -> Iterator[Emitted]:
+    def _query(self, kind: int, body: bytes, where: int, began: int, flags: int) -> Iterator[Emitted]:
         if kind == EventType.EXECUTE_LOAD_QUERY:
             body = body[:13] + body[26:]  # thirteen bytes about the loaded file stand before the status variables
         query = events.Query.parse(body)
@@ -235,6 +235,7 @@ class _Reader:
             has_xid=query.has_xid,
             thread=query.thread,
             session=query.session(began, self._description),
+            needs_session=bool(flags & events.THREAD_SPECIFIC),
         )
         self._batches.statements += 1
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from binlake.ddl.changes import Change, ParsedStatement, RenameTables
+from binlake.ddl.changes import (
+    AlterTable,
+    Change,
+    ParsedStatement,
+    RenameTables,
+    RowsChanged,
+    TruncateTable,
+    Unfollowed,
+)
 from binlake.position import Flavour
 from binlake.schema.table import TableName
 
@@ -21,10 +29,10 @@ servers log DROP TEMPORARY."""
 
 
 class TemporaryTables:
-    """The temporary tables of all sessions, followed within one file of the log.
+    """The temporary tables of all sessions, followed within one file of the log, and within one batch.
 
     Tables created in an earlier file aren't known: a file may begin with a restart of the server, after which thread
-    ids are used again.
+    ids are used again. Nor are those of an earlier batch. But each statement tells whether it used one.
     """
 
     def __init__(self, flavour: Flavour) -> None:
@@ -35,20 +43,24 @@ class TemporaryTables:
         """Forget all tables, at the start of a file."""
         self._open.clear()
 
-    def hidden(self, parsed: ParsedStatement, thread: int) -> ParsedStatement:
-        """Return a session's statement without what it does to the session's temporary tables."""
+    def hidden(self, parsed: ParsedStatement, thread: int, *, needs_session: bool) -> ParsedStatement:
+        """Return a session's statement without what it does to the session's temporary tables.
+
+        needs_session: see border.Statement. What such a statement does isn't known if no table of it is known to be a
+        temporary one.
+        """
         if parsed.kind == "CREATE TEMPORARY TABLE":
             self._open |= {(thread, name) for name in parsed.temporary}
         elif parsed.kind == "DROP TEMPORARY TABLE":
             self._open -= {(thread, name) for name in parsed.temporary}
         names = {name for session, name in self._open if session == thread}
-        if not names or parsed.kind in _OF_OTHER_TABLES:
+        if parsed.kind in _OF_OTHER_TABLES:
             return parsed
         if parsed.kind == "RENAME TABLE" and self._flavour == "mysql":
             return parsed  # MySQL renames temporary tables by ALTER alone
         tables = tuple(name for name in parsed.tables if name not in names)
         if len(tables) == len(parsed.tables):
-            return parsed
+            return _doubted(parsed) if needs_session else parsed
         changes = tuple(left for change in parsed.changes if (left := self._without(change, names, thread)))
         kind = parsed.kind if tables and changes else f"{parsed.kind} of a temporary table"
         return replace(parsed, kind=kind, tables=tables, changes=changes)
@@ -64,3 +76,17 @@ class TemporaryTables:
             else:
                 left.append((old, new))
         return RenameTables(tuple(left)) if left else None
+
+
+def _doubted(parsed: ParsedStatement) -> ParsedStatement:
+    """Return a statement of which it isn't known whether it concerns tables or temporary ones of their names."""
+    why = "a statement changed it, or a temporary table of its name that was made before what was read here"
+    changes: list[Change] = []
+    for change in parsed.changes:
+        if isinstance(change, RenameTables):
+            changes += [Unfollowed(name, why) for name in dict.fromkeys(name for pair in change.pairs for name in pair)]
+        elif isinstance(change, AlterTable | TruncateTable | RowsChanged):
+            changes.append(Unfollowed(change.name, why))
+        else:
+            changes.append(change)
+    return replace(parsed, changes=tuple(changes))

@@ -641,6 +641,13 @@ def test_a_table_like_one_has_not_the_columns_that_the_lake_keeps_of_it() -> Non
     assert [table.life.schema.kept for table in steps.tables if table.life.name == LATE] == [()]
 
 
+@pytest.mark.parametrize(("has_xid", "status"), [(False, "resnapshot"), (True, "following")])
+def test_a_temporary_table_of_an_earlier_batch_is_not_taken_for_the_table(has_xid: bool, status: Status) -> None:
+    of_session = replace(statement(50, 0, "TRUNCATE t"), needs_session=True, has_xid=has_xid)
+    table = table_of(steps_of(a_slice(of_session)))
+    assert (table.life.status, bool(table.steps)) == (status, has_xid)
+
+
 def test_sessions_of_another_file_are_others() -> None:
     made, emptied = statement(50, 0, "CREATE TEMPORARY TABLE t (a INT)"), statement(60, 1, "TRUNCATE t")
     assert table_of(steps_of(a_slice(made, emptied))).steps == []

@@ -3,7 +3,7 @@
 import pytest
 
 from binlake.ddl import statements
-from binlake.ddl.changes import NoShapeChange, ParsedStatement, RenameTables, TruncateTable
+from binlake.ddl.changes import NoShapeChange, ParsedStatement, RenameTables, TruncateTable, Unfollowed
 from binlake.ddl.temporary import TemporaryTables
 from binlake.position import Flavour
 from binlake.schema.table import TableName
@@ -11,13 +11,15 @@ from binlake.schema.table import TableName
 T, U = TableName("shop", "t"), TableName("shop", "u")
 
 
-def last(*texts: str, flavour: Flavour = "mariadb", threads: tuple[int, ...] = ()) -> ParsedStatement:
+def last(
+    *texts: str, flavour: Flavour = "mariadb", threads: tuple[int, ...] = (), needs_session: bool = False
+) -> ParsedStatement:
     """What is left of the last statement; all of one session unless threads says which they are of."""
     tables = TemporaryTables(flavour)
     left = ParsedStatement("")
     for number, text in enumerate(texts):
         parsed = statements.parse(text, database="shop", sql_mode=0, flavour=flavour)
-        left = tables.hidden(parsed, threads[number] if threads else 1)
+        left = tables.hidden(parsed, threads[number] if threads else 1, needs_session=needs_session)
     return left
 
 
@@ -27,6 +29,30 @@ def last(*texts: str, flavour: Flavour = "mariadb", threads: tuple[int, ...] = (
 def test_it_hides_the_table_of_its_name(text: str) -> None:
     left = last("CREATE TEMPORARY TABLE t (a INT)", text)
     assert (left.changes, left.kind != "DML") == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "concerned"),
+    [
+        ("TRUNCATE t", [T]),
+        ("ALTER TABLE t ADD x INT", [T]),
+        ("ALTER TABLE t DROP x, RENAME TO u", [T, U]),
+        ("CREATE INDEX i ON t (a)", [T]),
+        ("RENAME TABLE t TO u", [T, U]),
+    ],
+)
+def test_where_it_was_made_before_the_log_that_is_read_nothing_is_taken_for_certain(
+    text: str, concerned: list[TableName]
+) -> None:
+    left = last(text, needs_session=True)
+    assert all(isinstance(change, Unfollowed) for change in left.changes)
+    assert list(dict.fromkeys(change.name for change in left.changes if isinstance(change, Unfollowed))) == concerned
+    assert last("CREATE TEMPORARY TABLE t (a INT)", text, needs_session=True).changes == ()
+
+
+def test_other_tables_are_made_of_it() -> None:
+    assert last("CREATE TABLE t LIKE u", needs_session=True) == last("CREATE TABLE t LIKE u")
+    assert last("OPTIMIZE TABLE t", needs_session=True) == last("OPTIMIZE TABLE t")
 
 
 def test_from_its_own_session_alone() -> None:
