@@ -180,10 +180,11 @@ def expire(metadata: Metadata, before_us: int) -> int:
     first = min(recent, default=max((row["batch"] for row in own), default=0))
     if all(row["batch"] >= first for row in own):
         return 0
-    pinned = {row["batch"] for row in metadata.read("pins", ["batch"])}
+    staying = {row["batch"] for row in metadata.read("pins", ["batch"])}
+    staying |= {row["batch"] for row in own if row["kind"] == "base"}
     old = metadata.read(TABLE, where=f"batch < {first}")
-    kept = [row for row in old if row["table_id"] is None and (row["batch"] in pinned or row["kind"] == "base")]
-    kept += _still_counting([row for row in old if row["table_id"] is not None], {*pinned, first})
+    kept = [row for row in old if row["table_id"] is None and row["batch"] in staying]
+    kept += _still_counting([row for row in old if row["table_id"] is not None], {*staying, first})
     if len(kept) < len(old):
         metadata.replace(TABLE, f"batch < {first}", kept)
         lives = {row["table_id"] for row in metadata.read(TABLE, ["table_id"], where="table_id IS NOT NULL")}

@@ -276,6 +276,22 @@ def test_old_batches_expire_except_pinned_ones_and_what_later_ones_count_by(lake
     assert table_versions.expire(lake.metadata, now) == 0
 
 
+def test_an_old_batch_that_stays_as_those_before_it_werent_noted_keeps_its_tables(lake: Recorder) -> None:
+    orders, customers = life("orders"), life("customers")
+    lake.snapshot(orders, customers)
+    for version in (1, 2):
+        lake.record(after(orders, version))
+    lake.metadata.replace("lake_versions", "batch = 2", [])
+    for version in (3, 4, 5):
+        lake.record(after(orders, version))
+    before, now = lake.tables(), now_us()
+    lake.record(after(orders, 6))
+    table_versions.expire(lake.metadata, now)
+    assert lake.tables() == {3: before[3], 6: {"customers": 0, "orders": 6}}
+    table_versions.note_readable_since(lake.metadata, orders.name, 5)
+    assert [version.readable for version in lake.versions()] == [False, True]
+
+
 def test_a_version_is_found_by_its_batch_name_or_time(lake: Recorder) -> None:
     lake.snapshot(orders := life("orders"))
     with pytest.raises(UsageError, match="no version yet"):
