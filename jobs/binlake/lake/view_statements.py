@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from binlake.errors import UsageError
 from binlake.names import ansi_quote, ansi_string, spark_quote
@@ -95,8 +96,12 @@ def spark_select(path: str, version: int) -> str:
 
 
 def duckdb_scan(path: str, version: int) -> str:
-    """Return DuckDB's expression for a Delta table at a version."""
-    return f"delta_scan({ansi_string(_amazon(path))}, version => {version})"
+    """Return DuckDB's expression for a Delta table at a version.
+
+    A folder whose name isn't ASCII is written as a URL: DuckDB 1.5 looks for its data files in the folder above.
+    """
+    place = f"file://{quote(path)}" if "://" not in path and not path.isascii() else _amazon(path)
+    return f"delta_scan({ansi_string(place)}, version => {version})"
 
 
 def _amazon(path: str) -> str:

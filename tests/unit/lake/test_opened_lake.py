@@ -103,6 +103,13 @@ def test_duckdb_has_a_view_of_each_table(lake: binlake.lake.Lake) -> None:
         assert "orders" not in str(connection.sql("SHOW ALL TABLES"))
 
 
+@pytest.mark.parametrize("name", ["東京", "é", "it's é", "50% 😀"])
+def test_duckdb_reads_tables_whose_names_are_not_ascii(name: str, tmp_path: Path) -> None:
+    record_lake(tmp_path / "lake" / "shop", {f"shop.{name}": pa.table({"id": [1]})}, {})
+    opened = binlake.lake.open(tmp_path / "lake")
+    assert opened.duckdb().execute(f'SELECT id FROM shop."{name}"').fetchall() == [(1,)]
+
+
 def test_sql_joins_tables(lake: binlake.lake.Lake) -> None:
     rows = lake.sql("SELECT c.id, count(o.id) AS n FROM shop.customers c LEFT JOIN shop.orders o ON o.customer = c.id "
                     "GROUP BY c.id ORDER BY c.id")  # fmt: skip
