@@ -127,11 +127,12 @@ def next_range(log: Log, transport: Transport, start: Position, limit: Limit) ->
     earlier commit times belong to the next interval.
     """
     stop_at, until_us = limit.stop_at, None if limit.until is None else int(limit.until.timestamp() * 1e6)
+    is_over = until_us is not None and until_us <= log.now()  # before the end is asked for: commits may come meanwhile
     stop = (stop_at.file, stop_at.offset, stop_at.gtid_set) if stop_at else log.head()
     is_elsewhere = not log.is_of(start.server)
     full = (range_elsewhere if is_elsewhere else _range_on_server)(log, transport, start, stop)
-    planned = PlannedRange(full, until_us)
-    if until_us is not None and not full.empty and until_us <= log.now():
+    planned = PlannedRange(full)
+    if until_us is not None and is_over and not full.empty:
         planned = _until(transport, full, until_us)
     if limit.most_bytes is not None and planned.range.size > limit.most_bytes:
         planned = _up_to_size(transport, planned, limit.most_bytes)

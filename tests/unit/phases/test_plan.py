@@ -93,3 +93,12 @@ def test_what_the_lake_holds_is_not_read_behind_a_limit_in_the_log_of_another_se
 
 def test_a_range_below_its_size_goes_to_the_end(two_files: TwoFiles) -> None:
     assert two_files.ranges(two_files.whole.size) == [(two_files.whole, None)]
+
+
+def test_a_time_to_come_says_nothing_of_a_range_that_goes_to_the_end(two_files: TwoFiles) -> None:
+    """Transactions that commit before that time come behind the range."""
+    to_come = datetime.fromtimestamp(two_files.log.now() / 1e6 + 3600, UTC)
+    assert next_range(two_files.log, two_files.log.transport(), two_files.start, Limit(until=to_come)) == (
+        two_files.whole,
+        None,
+    )
