@@ -30,6 +30,8 @@ _LIMITED = re.compile(r"\bLIMIT\b", re.IGNORECASE)
 _LOST_LIMIT = "projection=[], fetch="
 _NOT_FOUND = re.compile(r"table '(?:datafusion\.)?(.*)' not found")
 _OF_STORAGE = re.compile(r"Object Store error|Object at location|No such file or directory")
+_FAR_TIME = re.compile(r"to Nanosecond\b|to Timestamp\(ns\)|as nanoseconds")
+_FAR_REMEDY = "write a time before 1678 or after 2262 with its digits: TIMESTAMP(6) '9999-12-31 23:59:59'"
 _SETTING_HINT = re.compile(r"\nColumn names are case sensitive\.[^\n]*")
 
 
@@ -124,7 +126,8 @@ class SqlSession:
         if _OF_STORAGE.search(text):
             read = next((table for table in self._registered.values() if table.path.strip("/") in text), None)
             return read.failure(error) if read else storage_errors.failed("can't read the lake", error)
-        return UsageError(f"the query can't be run: {text}", remedy="DataFusion's SQL is understood; mend the query")
+        remedy = _FAR_REMEDY if _FAR_TIME.search(text) else "DataFusion's SQL is understood; mend the query"
+        return UsageError(f"the query can't be run: {text}", remedy=remedy)
 
     def _unknown(self, name: str) -> UsageError:
         if len(several := self._named(name)) > 1:

@@ -104,6 +104,21 @@ def test_times_are_pythons(session: SqlSession) -> None:
     assert rows["at"].to_pylist() == [datetime(2026, 1, 2, 3, 4, 5, 6)]
 
 
+def test_a_time_that_nanoseconds_can_not_hold(tmp_path: Path) -> None:
+    table = TableAt.of(str(tmp_path), TableName("shop", "prices"), 0)
+    until = [datetime(9999, 12, 31, 23, 59, 59), datetime(2026, 1, 31), datetime(1000, 1, 1)]
+    write_deltalake(table.path, pa.table({"id": [1, 2, 3], "until": pa.array(until, pa.timestamp("us"))}))
+    session = SqlSession([table])
+    for literal in ("'9999-12-31 23:59:59'", "TIMESTAMP '9999-12-31 23:59:59'", "DATE '9999-12-31'"):
+        with pytest.raises(UsageError) as raised:
+            session.table(f"SELECT id FROM shop.prices WHERE until >= {literal}")
+        assert "TIMESTAMP(6) '9999-12-31 23:59:59'" in raised.value.remedy
+    exact = "SELECT id FROM shop.prices WHERE until = TIMESTAMP(6) '9999-12-31 23:59:59'"
+    assert session.table(exact)["id"].to_pylist() == [1]
+    early = "SELECT id FROM shop.prices WHERE until < TIMESTAMP(6) '1600-01-01'"
+    assert session.table(early)["id"].to_pylist() == [3]
+
+
 def test_a_session_runs_many_queries(session: SqlSession) -> None:
     assert values(session.table("SELECT count(*) FROM shop.orders")) == [(2,)]
     assert values(session.table("SELECT count(*) FROM shop.orders, orders AS o")) == [(4,)]
