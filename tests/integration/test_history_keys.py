@@ -103,3 +103,11 @@ def test_spark_compares_with_a_widened_mirror(followed: Mirror) -> None:
     followed.execute("ALTER TABLE t MODIFY v BIGINT")
     with pytest.raises(LakeError, match=r"Spark was asked for: .*type_widening"):
         pipeline.sync(followed.config, followed.origin, NoSession(), Report())
+
+
+@on_mysql
+def test_a_column_that_comes_again_has_none_of_its_former_values(followed: Mirror) -> None:
+    followed.execute("ALTER TABLE t ADD w INT, DROP v", "ALTER TABLE t ADD v INT", "UPDATE t SET v = 9 WHERE id = 1")
+    sync_alone(followed)
+    assert [row[:-1] for row in versions(followed, "id", "v") if row[-1]] == [(2, None), (3, None), (1, 9)]
+    followed.assert_equal("t")

@@ -84,9 +84,12 @@ class HistoryShape:
             rows = rows.append_column(self.mode.own.is_current, pc.is_null(rows[self.mode.own.to_position]))
         return rows.select(names)
 
-    def reshaped(self, log: DeltaTable, renamed: Sequence[tuple[str, str]] = ()) -> list[ReshapedColumn]:
-        """Return the columns of a history that is there, once it has those that are wanted."""
-        return reshaped(plain_tables.fields_of(log), self.wanted, renamed)
+    def reshaped(
+        self, log: DeltaTable, renamed: Sequence[tuple[str, str]] = (), begun: Sequence[str] = ()
+    ) -> list[ReshapedColumn]:
+        """Return the columns of a history that is there, once it has those that are wanted. begun: of these, those that
+        begin without a value."""
+        return reshaped(plain_tables.fields_of(log), self.wanted, renamed, begun)
 
 
 def is_new_shape(log: DeltaTable, columns: Sequence[ReshapedColumn]) -> bool:

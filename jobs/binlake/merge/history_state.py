@@ -228,12 +228,13 @@ class HistoryState:
         files, _ = self._files(HistoryShape(self.mode, ()), ())
         return int(pc.sum(files.with_open_rows()["size_bytes"]).as_py() or 0)
 
-    def reshape(self, columns: Sequence[LakeColumn], renamed: Sequence[tuple[str, str]]) -> None:
-        """Give the history the mirror's columns; no row is written."""
+    def reshape(self, columns: Sequence[LakeColumn], renamed: Sequence[tuple[str, str]], begun: Sequence[str]) -> None:
+        """Give the history the mirror's columns; no row is written. begun: columns that begin without a value."""
         assert self.log is not None
-        shape = HistoryShape(self.mode, columns)
-        if is_new_shape(self.log, shape.reshaped(self.log, renamed)):
-            self.commit(self._files(shape, renamed)[1], in_step=True)
+        plain_tables.check_is_plain(self.log)
+        reshaped = HistoryShape(self.mode, columns).reshaped(self.log, renamed, begun)
+        if is_new_shape(self.log, reshaped):
+            self.commit(table_fields(self.log, self.path, reshaped)[1], in_step=True)
             fault("schema evolved")
 
     def create(self, columns: Sequence[LakeColumn], versions: pa.Table | None) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import BesideStep, EventBeside, Life, MergeStep, RowsBeside
+from binlake.batch.steps import BesideStep, EventBeside, Life, MergeStep, ReshapeStep, RowsBeside
 from binlake.delta import plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LakeError, LeftToSpark, SchemaMismatch
@@ -164,7 +164,14 @@ def _alter(step: EventBeside, history: HistoryState) -> None:
         if not _compare_here(step, history, in_place=True):
             _fall_out(history)
     elif step.reshape or step.renamed:
-        history.reshape(columns, step.renamed)
+        history.reshape(columns, step.renamed, _begun(step.reshape, columns))
+
+
+def _begun(reshape: ReshapeStep | None, columns: Sequence[LakeColumn]) -> list[str]:
+    """Return the columns that a statement added, of those that the mirror has behind it."""
+    added = zip(reshape.after.columns, reshape.origins, strict=True) if reshape else ()
+    names = {column.name for column, origin in added if origin is None}
+    return [column.name for column in columns if column.source.name in names]
 
 
 def _close_all(

@@ -221,16 +221,20 @@ def _reshape(commit: BesideCommit, wanted: Sequence[BesideColumn], renamed: Sequ
 
 
 def reshaped(
-    fields: Sequence[Mapping[str, Any]], wanted: Sequence[BesideColumn], renamed: Sequence[tuple[str, str]]
+    fields: Sequence[Mapping[str, Any]],
+    wanted: Sequence[BesideColumn],
+    renamed: Sequence[tuple[str, str]],
+    begun: Sequence[str] = (),
 ) -> list[ReshapedColumn]:
     """Return a log's columns once it has those that are wanted.
 
     fields: of its Delta schema. A column in whose place another comes, of another type or by a new name, steps aside
-    under a name with a number.
+    under a name with a number. begun: those of ``wanted`` that begin without a value, also where one of the name was
+    dropped before.
     """
     names = {old.lower(): new for old, new in renamed}
     kinds = {column.name.lower(): column for column in wanted}
-    come = {new.lower() for _, new in renamed}
+    come, anew = {new.lower() for _, new in renamed}, {name.lower() for name in begun}
     have = {field["name"].lower() for field in fields}
     taken = have | kinds.keys() | come
     columns: list[ReshapedColumn] = []
@@ -241,7 +245,7 @@ def reshaped(
         if new.lower() in kinds and (lower in names or lower not in come):
             wanted_here = kinds[new.lower()]
             new = wanted_here.name
-            if delta_type(wanted_here.kind) != field["type"]:
+            if delta_type(wanted_here.kind) != field["type"] or (lower in anew and lower not in names):
                 new = _aside(new, taken)
         elif lower in come and lower not in names:
             new = _aside(name, taken)
