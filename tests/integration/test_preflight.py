@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def pipeline_config(lake: Path, database: str, **options: Any) -> PipelineConfig:
-    tables = {"include": options.pop("include", [f"{database}.*"])}
+    tables = {
+        "include": options.pop("include", [f"{database}.*"]),
+        "exclude_columns": options.pop("exclude_columns", []),
+    }
     source = {"name": "tests", "connection": "c", "server_id": options.pop("server_id", 7300)}
     return PipelineConfig.model_validate({"source": source, "tables": tables, "lake": {"path": str(lake)}, **options})
 
@@ -199,6 +202,19 @@ def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> N
     failed = failing(examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere"]))
     assert list(failed) == [f"table {tables}.nowhere"]
     assert failing(examine(server, lake, tables, include=["nowhere.*"]))["tables"]
+
+
+def test_excluded_and_masked_columns_that_no_table_has(server: Server, tables: str, lake: Path) -> None:
+    server.execute("CREATE TABLE users (id INT PRIMARY KEY, Password VARCHAR(9), email VARCHAR(9))", database=tables)
+    columns = [f"{tables}.*.password", f"{tables}.t.password", f"{tables}.users.pasword"]
+    checks = examine(server, lake, tables, exclude_columns=columns, page={"mask_columns": [f"{tables}.users.e_mail"]})
+    warned = [(check.name, check.found) for check in checks if check.ok == "warn" and "." in check.name]
+    assert warned == [
+        ("tables.exclude_columns", f"no included table has {tables}.t.password"),
+        ("tables.exclude_columns", f"no included table has {tables}.users.pasword"),
+        ("page.mask_columns", f"no included table has {tables}.users.e_mail"),
+    ]
+    assert failing(checks) == {}
 
 
 def test_a_server_id_in_use(server: Server, tables: str, lake: Path) -> None:

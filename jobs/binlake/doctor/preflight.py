@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from binlake import names
 from binlake.batch.rules import TAKEN_REMEDY, Rules
 from binlake.config import PipelineConfig
 from binlake.doctor import reach, server_checks
@@ -226,6 +227,26 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
             yield Check(f"table {listed.name}", False, f"{listed.kind.lower()}s aren't mirrored", remedy)
 
 
+def _columns_exist(subject: _Subject) -> Iterator[Check]:
+    """Yield a warning for each column to be excluded or masked that no included table has: one that is named otherwise
+    is copied, and shown."""
+    config = subject.config
+    settings = {"tables.exclude_columns": config.tables.exclude_columns, "page.mask_columns": config.page.mask_columns}
+    for setting, patterns in settings.items():
+        for pattern in patterns:
+            tables, _, column = pattern.rpartition(".")
+            there = subject.source.query(
+                "SELECT table_schema AS d, table_name AS t, column_name AS c FROM information_schema.columns"
+                " WHERE column_name = %s",  # which takes e for é, too
+                (column,),
+            )
+            same = (TableName(row["d"], row["t"]) for row in there if row["c"].lower() == column.lower())
+            found = (name for name in same if names.matches(tables, name.database, name.table))
+            if not any(map(config.included, found)):
+                remedy = "check the names of table and column; leave it where such a table is to come"
+                yield Check(setting, "warn", f"no included table has {pattern}", remedy)
+
+
 def _each_table(subject: _Subject) -> Iterator[Check]:
     refused = refused_engines(subject.source)
     for name, table in subject.tables.items():
@@ -333,6 +354,7 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _server_ids,
     server_checks.snapshot_grants,
     _tables_exist,
+    _columns_exist,
     _each_table,
     _cascades,
     _position,
