@@ -19,7 +19,9 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from binlake.delta import deletion_vectors, plain_tables
 from binlake.delta.key_ranges import physical_names
+from binlake.errors import LakeError, LeftToSpark
 from binlake.schema.lake_columns import DELETED
 from binlake.schema.table import TableSchema
 from binlake.storage import files
@@ -49,7 +51,7 @@ def read(
     doesn't have at its version.
     """
     stored = physical_names(log)
-    kept = _kept(log)
+    kept = _kept(log, table_path)
     marks = _Marks(counts, stored)
     begins = 0
     for path in sorted(pa.table(log.get_add_actions())["path"].to_pylist()):
@@ -78,7 +80,7 @@ def of_files(
 ) -> Iterator[FileRows]:
     """Yield some data files of a table. fields, counts, errors: as of ``read``."""
     stored = physical_names(log)
-    kept = _kept(log)
+    kept = _kept(log, table_path)
     marks = _Marks(counts, stored)
 
     def rows_of(path: str) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
@@ -142,13 +144,30 @@ class _Marks:
         return rows.filter(counted), counted.to_numpy(zero_copy_only=False)
 
 
-def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:
+def _kept(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanArray]:
     """Return which rows of a file remain, by its name, for files with deletion vectors."""
+    if plain_tables.is_widened(log):
+        return _kept_of_widened(log, table_path)
     return {
         path.rpartition("/")[2]: there.values
         for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors())
         for path, there in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True)
     }
+
+
+def _kept_of_widened(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanArray]:
+    """Return the same of a table with Delta's type widening, whose deletion vectors deltalake refuses to read. Raises
+    LakeError where they can't be read here."""
+    kept: dict[str, pa.BooleanArray] = {}
+    try:
+        for add in plain_tables.actions_of(log, table_path, pa.table(log.get_add_actions())["path"].to_pylist()):
+            if hidden := deletion_vectors.hidden(table_path, add):
+                rows = np.ones(plain_tables.rows_in(add), np.bool_)
+                rows[np.fromiter(hidden, np.int64, len(hidden))] = False
+                kept[add["path"].rpartition("/")[2]] = pa.array(rows)
+    except LeftToSpark as reason:
+        raise LakeError(f"{table_path}: its deletion vectors can't be read without Spark: {reason}") from reason
+    return kept
 
 
 def _of_file(file: pq.ParquetFile, columns: Sequence[str], passed: int) -> Iterator[tuple[pa.RecordBatch, int]]:

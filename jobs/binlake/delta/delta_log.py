@@ -142,7 +142,7 @@ class LakeLog:
         log = self.log()
         from binlake.delta import layout  # who looks at the log alone needs no Arrow
 
-        return int(log.count()) - layout.deleted_rows(log).total()
+        return int(log.count()) - layout.deleted_rows(log, self.path).total()
 
     def refuse_others(self, lives: Collection[str], since: int) -> int:
         """Check that nobody but ``lives`` changed rows behind the Delta version ``since``; return the version up to

@@ -20,8 +20,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from binlake.delta import key_ranges
+from binlake.delta import key_ranges, replayed_log
 from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_schema import WIDENING
+from binlake.errors import LakeError
 from binlake.schema.table import TableSchema
 
 FEWEST = 4
@@ -73,13 +75,14 @@ class Rewrite:
 _Stretch = TableFile | Rewrite
 
 
-def data_files(log: DeltaTable, schema: TableSchema) -> list[TableFile]:
-    """Return the table's files at its version. Files without statistics of the key may hold any key."""
+def data_files(log: DeltaTable, table_path: str, schema: TableSchema) -> list[TableFile]:
+    """Return the table's files at its version. Files without statistics of the key may hold any key. Raises what
+    ``deleted_rows`` does."""
     added = pa.table(log.get_add_actions())
     bounds = [spans for spans in key_ranges.bounds_of(log, added, schema).values() if spans is not None]
     lows = list(zip(*(spans.low.tolist() for spans in bounds), strict=True)) or [()] * added.num_rows
     highs = list(zip(*(spans.high.tolist() for spans in bounds), strict=True)) or [()] * added.num_rows
-    deleted = deleted_rows(log)
+    deleted = deleted_rows(log, table_path)
     return [
         TableFile(path, size, rows or 0, low, high, deleted[_name(path)])
         for path, size, rows, low, high in zip(
@@ -89,9 +92,17 @@ def data_files(log: DeltaTable, schema: TableSchema) -> list[TableFile]:
     ]  # fmt: skip
 
 
-def deleted_rows(log: DeltaTable) -> Counter[str]:
-    """Return how many rows deletion vectors hide, by the file's name."""
+def deleted_rows(log: DeltaTable, table_path: str) -> Counter[str]:
+    """Return how many rows deletion vectors hide, by the file's name. Raises DeltaError, and LakeError where the log of
+    a table with Delta's type widening can't be read here."""
     hidden: Counter[str] = Counter()
+    if WIDENING in (log.protocol().reader_features or ()):  # deltalake refuses to read the vectors of such a table
+        added = replayed_log.added(table_path, log.version(), pa.table(log.get_add_actions())["path"].to_pylist())
+        if added is None:
+            raise LakeError(f"{table_path}: its log is in a form that isn't read without Spark")
+        for path, add in added.items():
+            hidden[_name(path)] = int((add.get("deletionVector") or {}).get("cardinality", 0))
+        return +hidden
     for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors()):
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             hidden[_name(path)] = kept.values.false_count

@@ -57,7 +57,7 @@ class Needs:
 def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions) -> Needs:
     """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
     promised, log, schema = config.maintain, table.log.log(), table.life.schema
-    files = layout.data_files(log, schema)
+    files = layout.data_files(log, table.log.path, schema)
     needs = Needs(
         files=len(files),
         bytes=sum(file.bytes for file in files),

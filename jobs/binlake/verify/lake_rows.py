@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from binlake.delta import data_rows, key_ranges, opened_tables, plain_tables
 from binlake.delta.data_rows import Counts, FileRows
-from binlake.delta.delta_schema import FEATURES, delta_type
+from binlake.delta.delta_schema import FEATURES, WIDENING, delta_type
 from binlake.delta.key_order import Values
 from binlake.kernels.row_kernels import Numbers
 from binlake.schema.lake_columns import own_columns
@@ -88,7 +88,7 @@ class LakeRows:
     def refuse_unknown(self) -> None:
         """Raise Unreadable where only Delta's own code can read the table."""
         protocol, metadata = self.log.protocol(), self.log.metadata()
-        if unknown := {*(protocol.reader_features or ())} - FEATURES:
+        if unknown := {*(protocol.reader_features or ())} - FEATURES - {WIDENING}:
             raise Unreadable(f"the table has {', '.join(sorted(unknown))}")
         if metadata.partition_columns:
             raise Unreadable("the table has partitions")

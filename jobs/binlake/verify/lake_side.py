@@ -101,7 +101,7 @@ def _read_data_files(session: SparkSession, path: str, log: DeltaTable) -> DataF
         return None
     added = pa.table(log.get_add_actions())
     names = added["path"].to_pylist()
-    if not 0 < len(names) <= _FILES or not all(map(_PATH.fullmatch, names)) or layout.deleted_rows(log):
+    if not 0 < len(names) <= _FILES or not all(map(_PATH.fullmatch, names)) or layout.deleted_rows(log, path):
         return None
     schema = StructType.fromJson(json.loads(log.schema().to_json()))
     return session.read.schema(schema).parquet(*(f"{path}/{name}" for name in names))

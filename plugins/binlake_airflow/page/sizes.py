@@ -37,7 +37,7 @@ def measure(path: str, whole: int) -> TableSize | None:
     try:
         log = opened_tables.opened(path)
         added = pa.table(log.get_add_actions())
-        hidden = layout.deleted_rows(log).total()
+        hidden = layout.deleted_rows(log, path).total()
     except (BinlakeError, DeltaError, OSError):
         return None
     sizes, rows = added["size_bytes"], added["num_records"]

@@ -101,7 +101,7 @@ def test_the_files_of_a_table(tmp_path: Path) -> None:
     schema = TableSchema((Column("id", "int"), Column("v", "int")), ("id",), "primary")
     for low in (10, 1):
         write_deltalake(str(tmp_path), pa.table({"id": [low, low + 5], "v": [1, 2]}), mode="append")
-    in_order = sorted(data_files(DeltaTable(str(tmp_path)), schema), key=lambda file: file.low)
+    in_order = sorted(data_files(DeltaTable(str(tmp_path)), str(tmp_path), schema), key=lambda file: file.low)
     assert [(file.low, file.high, file.rows, file.deleted) for file in in_order] == [
         ((1,), (6,), 2, 0),
         ((10,), (15,), 2, 0),

@@ -73,7 +73,7 @@ def content(log: LakeLog) -> list[dict[str, Any]]:
 
 
 def all_files(log: LakeLog) -> Rewrite:
-    return Rewrite(tuple(layout.data_files(log.log(), SHAPE)), 1)
+    return Rewrite(tuple(layout.data_files(log.log(), log.path, SHAPE)), 1)
 
 
 def written(log: LakeLog, config: PipelineConfig) -> RewritingHere:
@@ -89,7 +89,7 @@ def test_the_rows_stay_and_hidden_ones_go(log: LakeLog, config: PipelineConfig) 
     assert content(log) == before
     assert made.commit(NOTE)
     assert (content(log), made.written_files, len(log.log().file_uris())) == (before, 1, 1)
-    assert layout.deleted_rows(log.log()).total() == 0
+    assert layout.deleted_rows(log.log(), log.path).total() == 0
     assert query(log.path)["id"].to_pylist() == [row["id"] for row in before], "sorted by the key"
     (commit,) = log.history(since=log.version() - 1)
     assert (commit["operation"], json.loads(commit["userMetadata"])) == ("OPTIMIZE", NOTE)
@@ -153,12 +153,12 @@ def test_whatever_batches_take_out_meanwhile_the_rows_are_the_same(
     for first in range(100, 700, 100):
         ids = chance.sample(range(first * 10, first * 10 + 900), 40)
         append(log, pa.table({"id": pa.array(ids, pa.int32()), "v": [str(number) for number in ids]}))
-    files = layout.data_files(log.log(), SHAPE)
+    files = layout.data_files(log.log(), log.path, SHAPE)
     made = RewritingHere(log, config)
     made.write(Rewrite(tuple(files[:6]), 1), ("id",))
     made.write(Rewrite(tuple(files[6:]), 1), ())
     for _ in range(3):
-        large = {file.path: file.rows for file in layout.data_files(log.log(), SHAPE) if file.rows > 2}
+        large = {file.path: file.rows for file in layout.data_files(log.log(), log.path, SHAPE) if file.rows > 2}
         marked = chance.sample(sorted(large), min(3, len(large)))
         hide(log, {path: sorted({0, *chance.sample(range(large[path]), 9)}) for path in marked})
     take_away(log, chance.sample(log.log().file_uris(), 1))
