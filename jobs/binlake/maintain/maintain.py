@@ -39,13 +39,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deltalake.exceptions import DeltaError
+
+from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import attempts, opened_tables
 from binlake.delta.delta_log import LakeLog
+from binlake.errors import LakeError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
@@ -156,15 +161,21 @@ def maintain(
 def wants_spark(config: PipelineConfig, metadata: Metadata, tables: Sequence[str] | None = None) -> bool:
     """Tell whether the upkeep of the tables that patterns name, else of any, needs Spark now.
 
-    Needs neither server nor Spark. Raises UsageError for a pattern that no table matches.
+    Needs neither server nor Spark. A table that can't be read is told of by the upkeep, which looks after the others.
+    Raises UsageError for a pattern that no table matches.
     """
     looked = time.time()
-    lives = [life for life in lives_asked(metadata, tables) if life.status in MAINTAINED]
-    asked = [Table(life, LakeLog.of(config, life.name, life.id)) for life in lives]
-    asked += [beside for life in lives for beside in tables_beside(config, life.name)]
     pinned = PinnedVersions((), {})  # they hold back no Spark
+
+    def one_wants(life: Life) -> bool:
+        with suppress(LakeError, DeltaError, OSError):
+            asked = [Table(life, LakeLog.of(config, life.name, life.id)), *tables_beside(config, life.name)]
+            return any(table.log.exists() and needs_of(config, table, looked, pinned).spark for table in asked)
+        return False
+
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked, pinned).spark, asked))
+        lives = (life for life in lives_asked(metadata, tables) if life.status in MAINTAINED)
+        return any(pool.map(one_wants, lives))
 
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:

@@ -151,7 +151,7 @@ class TablesUpkeep:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             seen = pool.map(lambda life: self._seen_first(life, busy), lives)
             looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
-        looked += [beside for name in _names(lives) for beside in tables_beside(self._config, name)]
+        looked += [beside for name in _names(lives) for beside in self._beside(name)]
         self._know(held, [table for table in looked if not table.left])
         return looked
 
@@ -163,6 +163,15 @@ class TablesUpkeep:
             self._report.say(f"{life.name}: {error}")
             self.failed.append(error)
             return Table(life, LakeLog.of(self._config, life.name, life.id), left=error.message)
+
+    def _beside(self, name: TableName) -> list[Table]:
+        """Look at the tables beside a mirror; where a log can't be read they fail the run once the others are done."""
+        try:
+            return list(tables_beside(self._config, name))
+        except LakeError as error:
+            self._report.say(f"beside {name}: {error}")
+            self.failed.append(error)
+            return []
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
         log = LakeLog.of(self._config, life.name, life.id)

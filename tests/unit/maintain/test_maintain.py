@@ -17,7 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.errors import LeaseHeld, UsageError
+from binlake.config.table_modes import TableModes
+from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.lake.lake_versions import lake_versions
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
 from binlake.metadata import lease, table_versions, watermarks
@@ -29,6 +30,7 @@ from binlake.pipeline import metadata_of
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.spark.starting import no_session
 
 SHAPE = TableSchema((Column("id", "int"),), ("id",), "primary")
 HERE = Position("s", "b.000001", 4, 1)
@@ -129,6 +131,25 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
     assert len(DeltaTable(path).file_uris()) == 1
     watermark = next(row for row in metadata_of(config).read("watermarks") if row["table"] == "b")
     assert watermark["delta_version"] == DeltaTable(path).version() == 8
+
+
+@pytest.mark.parametrize("damaged", ["a", "a__log"])
+def test_a_log_that_cant_be_read_hides_no_other_table(config: PipelineConfig, damaged: str) -> None:
+    modes = config.tables.model_copy(update={"modes": [TableModes.model_validate({"tables": "d.a", "log": {}})]})
+    config = config.model_copy(update={"tables": modes})
+    write(config.table_path(TableName("d", "a__log")), 1, 2)
+    path = Path(config.table_path(TableName("d", damaged)))
+    max(path.glob("_delta_log/*.json")).write_text("not JSON\n")
+    for row in range(3, 8):
+        write_deltalake(
+            config.table_path(TableName("d", "b")), pa.table({"id": pa.array([row], pa.int32())}), mode="append"
+        )
+    status(config, "b", delta_version=7)
+    assert wants_spark(config, metadata_of(config)), "many small files"
+    with pytest.raises(LakeError, match=damaged):
+        maintain(config, no_session, metadata_of(config), Report(quiet=True), patience=0)
+    with pytest.raises(FileNotFoundError):
+        rows(config, "b", 0)
 
 
 @pytest.mark.parametrize(
