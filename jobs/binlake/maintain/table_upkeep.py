@@ -137,9 +137,10 @@ class TablesUpkeep:
 
     def _thin(self, held: Lease) -> None:
         """Let go of batches of which only the newest of each hour stays."""
-        if (hours := self._config.maintain.every_version_hours) is not None:
-            before_us = int(thinned_before(self._looked, hours)) * 1_000_000
-            thinning.thin_versions(held.metadata, before_us)
+        hours = self._config.maintain.every_version_hours
+        before_us = None if hours is None else int(thinned_before(self._looked, hours)) * 1_000_000
+        thinning.thin_versions(held.metadata, before_us)
+        if before_us is not None:
             thinning.thin_runs(held.metadata, before_us)
             fault("versions thinned")
 

@@ -33,19 +33,20 @@ def going(metadata: Metadata) -> set[int]:
     return {batch for row in metadata.read(THINNED) for batch in json.loads(row["batches"])}
 
 
-def thin_versions(metadata: Metadata, before_us: int) -> int:
+def thin_versions(metadata: Metadata, before_us: int | None) -> int:
     """Remove the rows of batches recorded in hours before a time, except those that stay; return how many batches went.
 
-    before_us: the beginning of an hour. The caller holds the lease. Raises LakeError, LeaseHeld.
+    before_us: the beginning of an hour; None where all stay. The caller holds the lease. Raises LakeError, LeaseHeld.
     """
-    own = metadata.read(TABLE, ["batch", "kind", "at_us"], where="table_id IS NULL")
-    staying = _staying(own, before_us)
-    gone = {row["batch"] for row in own} - staying - _pinned(metadata)
+    own = metadata.read(TABLE, ["batch", "kind", "at_us"], where="table_id IS NULL") if before_us is not None else []
+    gone = {row["batch"] for row in own} - _staying(own, before_us or 0) - _pinned(metadata)
     if not gone:
+        if going(metadata):  # a run that was killed noted them, and the settings have changed since
+            _note(metadata, ())
         return 0
     _note(metadata, gone)
     gone -= _pinned(metadata)
-    first = min(row["batch"] for row in own if row["at_us"] >= before_us or row["batch"] > max(gone))
+    first = min(row["batch"] for row in own if row["at_us"] >= (before_us or 0) or row["batch"] > max(gone))
     _remove(metadata, {row["batch"] for row in own} - gone, first)
     _note(metadata, ())
     return len(gone)

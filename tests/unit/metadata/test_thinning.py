@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -103,6 +104,19 @@ def test_a_batch_that_is_pinned_while_others_go_stays(metadata: Metadata, monkey
     assert [pin.name for pin in pins.read(metadata)] == ["kept", "early"]
     assert thinning.going(metadata) == set()
     assert thinning.is_thinned(metadata)
+
+
+@pytest.mark.parametrize("before_us", [None, recorded(0)], ids=["all stay", "for longer"])
+def test_batches_that_a_killed_run_noted_can_be_pinned_once_they_stay(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch, before_us: int | None
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(thinning, "_remove", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            thinning.thin_versions(metadata, recorded(120))
+    assert 60 in thinning.going(metadata)
+    assert thinning.thin_versions(metadata, before_us) == 0
+    assert pins.pin(metadata, 60, "month_end", Reason("tests", "it stays")).batch == 60
 
 
 def test_runs_of_an_hour_become_one_that_tells_what_all_did(metadata: Metadata) -> None:
