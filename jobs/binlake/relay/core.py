@@ -98,13 +98,19 @@ class Relay:
     def _new(self, name: str, begin: int | None) -> Client:
         if len(self._clients) >= MOST_CLIENTS:
             raise UsageError(f"there are {MOST_CLIENTS} clients", remedy="remove those that nobody needs")
-        newest = self._batches.newest
+        newest, prepared = self._newest()
         first = newest + 1 if begin is None else max(begin, self._batches.oldest(newest))
         client = Client(self._next_id, name, min(first - 1, newest))
         self._next_id += 1
         self._clients[name] = client
-        self._prepared.setdefault(client.batch + 1, ())
+        self._prepared.setdefault(client.batch + 1, tuple(xa for xa in prepared if xa.batch <= client.batch))
         return client
+
+    def _newest(self) -> tuple[int, Prepared]:
+        """Return the number of the newest recorded batch, 0 before the first, and the XA transactions without an
+        outcome at its end."""
+        recorded_state = self._batches.recorded_state
+        return (recorded_state.batch, recorded_state.prepared) if recorded_state else (0, ())
 
     def of_token(self, client_id: int, token: int) -> Client | None:
         """Return the client with this id and token of the binary protocol, None if there is none."""
@@ -152,13 +158,13 @@ class Relay:
     # arrivals ---------------------------------------------------------------------------------------------------------
     def arrive(self) -> int:
         """Count batches recorded since the last call into the queues; return their number. Raises BinlakeError."""
-        newest, count = self._batches.newest, 0
+        (newest, prepared), count = self._newest(), 0
         self._count_usage(newest)
         while True:
             with self._lock:
                 waiting = [client for client in self._clients.values() if client.filters and client.batch < newest]
                 if not waiting:
-                    self._advance(newest)
+                    self._advance(newest, prepared)
                     return count
                 batch = min(client.batch for client in waiting) + 1
                 for_them = [(c, tuple(c.filters.values())) for c in waiting if c.batch == batch - 1]
@@ -181,9 +187,10 @@ class Relay:
             for table_filter in filters:
                 wanted[table_filter.name] = wanted.get(table_filter.name, 0) | table_filter.operations
         try:
-            arrived, behind = self._batches.arrived(batch, self._prepared.get(batch, ()), wanted)
-        except StagingError:  # its staging is gone, which each client's next poll reports
-            arrived, behind = [], ()
+            arrived, behind, whole = self._batches.arrived(batch, self._prepared.get(batch, ()), wanted)
+        except StagingError:
+            arrived, behind, whole = [], (), False
+        if not whole:  # which each client's next poll reports
             for client, _ in for_them:
                 client.missed = (*client.missed, batch)
         with self._lock:
@@ -199,11 +206,14 @@ class Relay:
                 client.batch = batch
             self._save()
 
-    def _advance(self, newest: int) -> None:
-        """Move clients without filters to the newest batch, and release staging that no client needs."""
+    def _advance(self, newest: int, prepared: Prepared) -> None:
+        """Move clients without filters to the newest batch, and release staging that no client needs.
+
+        prepared: XA transactions without an outcome at the batch's end."""
         for client in self._clients.values():
             if not client.filters and client.batch < newest:
                 client.batch = newest
+                self._prepared.setdefault(newest + 1, prepared)
         needed = self.needs(newest)
         self._prepared = {batch: kept for batch, kept in self._prepared.items() if batch >= needed}
         if needed != self._needed:
@@ -230,7 +240,8 @@ class Relay:
         with self._lock:
             if client.missed:
                 first, last, client.missed = client.missed[0], client.missed[-1], ()
-                raise FeedError(f"batches {first} to {last} are lost to {client.name}: {_GONE}", remedy=_SOONER)
+                lost = f"events of batches {first} to {last} are lost to {client.name}"
+                raise FeedError(f"{lost}: {_GONE}", remedy=_SOONER)
             if again:
                 client.queue.take_back()
                 self._readers.pop(client.id, None)

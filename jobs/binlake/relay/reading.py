@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import PreparedXa
+from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
-from binlake.errors import StagingError
+from binlake.errors import FeedError, StagingError
 from binlake.feeds.carry import oldest_staged
 from binlake.feeds.contract import FeedTable
 from binlake.feeds.shapes import Shapes, shown, table_of
@@ -91,11 +92,13 @@ class RecordedBatches:
     def included(self, name: TableName) -> bool:
         return self._config.included(name)
 
-    def arrived(self, batch: int, prepared: Prepared, wanted: Operations) -> tuple[list[Arrived], Prepared]:
-        """Return a batch's mutations of the wanted tables, and the XA transactions without an outcome at its end."""
-        staged = self._staged(batch, prepared, lambda name: name in wanted)
+    def arrived(self, batch: int, prepared: Prepared, wanted: Operations) -> tuple[list[Arrived], Prepared, bool]:
+        """Return a batch's mutations of the wanted tables, the XA transactions without an outcome at its end, and
+        whether all rows are there: those of an XA transaction that nobody here saw prepared are not."""
+        unknown: list[XaEvent] = []
+        staged = self._staged(batch, prepared, lambda name: name in wanted, lambda event, error: unknown.append(event))
         mutations = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
-        return mutations, staged.waiting
+        return mutations, staged.waiting, not unknown
 
     def events(
         self, batch: int, prepared: Prepared, filters: tuple[TableFilter, ...], first: int, after: FeedPlace | None
@@ -111,7 +114,13 @@ class RecordedBatches:
                 yield Numbered(number, window.place(row), window_events.event(row))
                 number += 1
 
-    def _staged(self, batch: int, prepared: Prepared, wants: Callable[[TableName], bool]) -> StagedBatch:
+    def _staged(
+        self,
+        batch: int,
+        prepared: Prepared,
+        wants: Callable[[TableName], bool],
+        unknown: Callable[[XaEvent, FeedError], None] = lambda event, error: None,
+    ) -> StagedBatch:
         rows = self._metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")
         if not rows:
             raise StagingError(f"batch {batch} isn't recorded any more", remedy="register anew")
@@ -123,7 +132,7 @@ class RecordedBatches:
                 return None
             return table_of(file, self._shapes_of(batch).at(file.name, (batch, *file.first[:2])))
 
-        return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown)
+        return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown, unknown)
 
     def _shapes_of(self, batch: int) -> Shapes:
         """Return the recorded shapes, at least up to the batch."""

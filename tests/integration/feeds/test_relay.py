@@ -339,3 +339,17 @@ def test_what_is_wrong_is_told_and_the_relay_goes_on(mirror: Mirror) -> None:
         body = {"name": "web", "filters": [{"schema": "s", "table": "t" * 250}] * 9000}
         assert running.http("POST", "/clients", body, SECRET)[0] == 413
         assert client.ping() == OK
+
+
+def test_rows_of_an_xa_transaction_that_was_prepared_before_the_client_came(mirror: Mirror) -> None:
+    mirror.execute("XA START 'early'", "INSERT INTO orders VALUES (1, 'early')", "XA END 'early'", "XA PREPARE 'early'")
+    mirror.sync()
+    with relay(mirror) as running:
+        client, without_filter = running.client("shop", (INSERT, "orders")), running.client("later")
+        mirror.execute("INSERT INTO orders VALUES (2, 'between')")
+        synced(mirror, running, "shop", "later")
+        assert without_filter.add_filter(INSERT, mirror.database, "orders") == OK
+        mirror.execute("XA COMMIT 'early'", "INSERT INTO orders VALUES (3, 'late')")
+        synced(mirror, running, "shop", "later")
+        told = [[event.values["v"][1] for event in reader.poll_all()] for reader in (client, without_filter)]
+    assert told == [["between", "early", "late"], ["early", "late"]]

@@ -29,6 +29,11 @@ class Batches:
     def __init__(self) -> None:
         self.tables = [KEPT, LEFT_OUT]
         self.newest = 0
+        self.are_whole = True
+
+    @property
+    def recorded_state(self) -> Any:
+        return SimpleNamespace(batch=self.newest, prepared=())
 
     def included(self, name: TableName) -> bool:
         return name in self.tables
@@ -40,7 +45,7 @@ class Batches:
         return []
 
     def arrived(self, batch: int, prepared: Any, wanted: Any) -> Any:
-        return [Arrived(tuple(self.tables), np.arange(2), np.array([1, 1]))], ()
+        return [Arrived(tuple(self.tables), np.arange(2), np.array([1, 1]))], (), self.are_whole
 
     def events(self, batch: int, prepared: Any, filters: Any, first: int, after: Any) -> Iterator[Numbered]:
         for number, name in list(enumerate(self.tables))[first:]:
@@ -84,3 +89,14 @@ def test_what_was_read_before_a_lost_event_is_told_after_the_error(relay: Relay,
         except FeedError:
             told.append(0)
     assert told == [0, 0, 100, 200], "0 is an error"
+
+
+def test_a_batch_with_rows_that_nobody_saw_prepared_is_told_and_the_rest_of_it_comes(
+    relay: Relay, batches: Batches
+) -> None:
+    client = relay.register("reader", [TableFilter(KEPT, 7)])
+    batches.newest, batches.are_whole = 1, False
+    relay.arrive()
+    with pytest.raises(FeedError, match="events of batches 1 to 1 are lost to reader"):
+        relay.poll(client)
+    assert [event.position for event in relay.poll(client).events] == [100]
