@@ -62,10 +62,20 @@ class LogWindow:
         return place[0], place[1], place[2], place[3], place[4]
 
     def first(self, count: int) -> LogWindow:
-        """Return a window of the first ``count`` rows."""
+        """Return a window of the first ``count`` rows: its parts have no others, which formats would see."""
+        kept = np.zeros(len(self), bool)
+        kept[self.order[:count]] = True
+        renumbered = np.cumsum(kept) - 1
+        parts, start = [], 0
+        for part in self.parts:
+            end = start + part.rows.num_rows
+            rows = int(np.count_nonzero(kept[start:end]))  # the first of the part, whose rows are in log order
+            parts += [replace(part, rows=part.rows.slice(0, rows))] if rows else []
+            start = end
         return replace(
             self,
-            order=self.order[:count],
+            parts=tuple(parts),
+            order=renumbered[self.order[:count]],
             starts=self.starts[self.starts < count],
             gtids=self.gtids[:count],
             committed_us=self.committed_us[:count],

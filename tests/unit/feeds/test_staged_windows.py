@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ import pytest
 from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import INSERT, Mutations
 from binlake.binlog.staged_schema import staged_schema
+from binlake.config.feed_config import DebeziumFormat
 from binlake.feeds import staged
-from binlake.feeds.contract import FeedTable
+from binlake.feeds.contract import FeedContext, FeedTable
+from binlake.feeds.formats.connect_json import JsonWriter
+from binlake.feeds.formats.debezium import Debezium
+from binlake.feeds.source_transactions import SourceTransactions
 from binlake.feeds.staged import LogWindow, StagedBatch
 from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL
@@ -21,6 +26,7 @@ from binlake.schema.table import Column, TableName
 from binlake.staging.staged_files import SliceWriter
 
 COLUMNS = (Column("id", "int", nullable=False),)
+CONTEXT = FeedContext("f", "s", "server", "mysql")
 START = Position.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562/binlog.000001:4@1700000000")
 
 
@@ -96,3 +102,18 @@ def test_no_more_files_are_opened_than_rows_may_be_at_hand(tmp_path: Path, monke
     read = windows(batch(tmp_path, rows))
     assert max(len(window) for window in read) <= 60
     assert sum(len(window) for window in read) == 240
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_the_first_rows_of_a_window_are_numbered_in_their_transactions(tmp_path: Path, count: int) -> None:
+    """A feed that stops at a time sends them, by a format that tells transactions."""
+    (window,) = windows(batch(tmp_path, {"a": [100, 101, 104], "b": [102, 103, 105]}))
+    first = window.first(count)
+    assert offsets_of(first) == list(range(100, 100 + count))
+    form = Debezium(DebeziumFormat(type="debezium", transactions=True), CONTEXT, JsonWriter())
+    transactions = SourceTransactions(form)
+    sent = [message for part in transactions.number(first) for messages in form.changes(part) for message in messages]
+    told = [json.loads(message.value or b"") for message in sent]
+    assert sorted((value["source"]["pos"], value["transaction"]["id"]) for value in told) == [
+        (offset, f"g:{offset}") for offset in range(100, 100 + count)
+    ]
