@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from binlake.binlog.border import INSERT
+from binlake.binlog.border import INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import DebeziumFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, TransactionEnd
@@ -123,3 +124,30 @@ def test_the_namespace_of_topics_schemas_and_sources_is_the_feeds_own() -> None:
     for wrong in ("a b", "${db}", "a/b", ""):
         with pytest.raises(ValueError, match="may hold letters"):
             DebeziumFormat(type="debezium", topic_prefix=wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new", "settings"),
+    [
+        (Column("k", "float", nullable=False), 0.0, -0.0, {}),
+        (Column("k", "float", nullable=False), 1.0, 2.0, {}),
+        (Column("k", "date", nullable=False), None, date(1970, 1, 1), {}),
+        (Column("k", "decimal", nullable=False, precision=38, scale=0), Decimal(2**60), Decimal(2**60 + 1),
+         {"decimals": "double"}),
+    ],
+)  # fmt: skip
+def test_an_update_counts_as_many_events_as_it_is_messages(
+    key: Column, old: Any, new: Any, settings: dict[str, Any]
+) -> None:
+    place = {"file": 1, "offset": 4, "row": 0, "committed_us": 1}
+    rows = [
+        {"op": UPDATE, **place, "before": {"k": before}, "after": {"k": after}}
+        for before, after in ((old, new), (new, new))
+    ]
+    batch = pa.RecordBatch.from_pylist(
+        [{"op": INSERT, **place, "after": {"k": new}}, *rows], schema=staged_schema((key,), FAIL)
+    )
+    changes = FeedChanges(FeedTable(TableName("a", "t"), (key,), ("k",)), batch, "binlog.000001")
+    config = DebeziumFormat(type="debezium", transactions=True, tombstones=False, **settings)
+    form = Debezium(config, FeedContext("f", "s", "server", "mysql"), JsonWriter())
+    assert form.events(changes) == [len(messages) for messages in form.changes(changes)]

@@ -114,15 +114,16 @@ class Debezium(Format):
 
     # mutations --------------------------------------------------------------------------------------------------------
     def events(self, changes: FeedChanges) -> Sequence[int]:
-        """Return 2 for updates that change the key, else 1."""
-        before, after = (changes.rows.column(image) for image in ("before", "after"))
-        moved = np.zeros(changes.rows.num_rows, bool)
-        for name in changes.table.key:
-            old, new = before.field(name), after.field(name)
-            differs = pc.coalesce(pc.not_equal(old, new), pc.not_equal(old.is_null(), new.is_null()))
-            moved |= differs.to_numpy(zero_copy_only=False)
-        moved &= pc.equal(changes.rows.column("op"), UPDATE).to_numpy(zero_copy_only=False)
-        counted: list[int] = (moved + 1).tolist()
+        """Return 2 for updates that change the key as it is written, else 1."""
+        counted: list[int] = []
+        for piece in changes.pieces():
+            shape, count = self._shape(piece.table), np.ones(piece.rows.num_rows, np.int64)
+            updates = np.flatnonzero(pc.equal(piece.rows.column("op"), UPDATE))
+            if shape.table.key and len(updates):
+                rows = piece.rows.take(pa.array(updates))
+                old, new = (self._key_bodies(shape, rows.column(image)) for image in ("before", "after"))
+                count[updates[np.flatnonzero(_differ(old, new))]] = 2
+            counted += count.tolist()
         return counted
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
@@ -147,8 +148,7 @@ class Debezium(Format):
         if self._config.tombstones:
             for number in np.flatnonzero(deleted).tolist():
                 messages[number] = (*messages[number], Message(shape.topic, keys[number], None))
-        other = pc.fill_null(pc.not_equal(old_keys, new_keys), False)
-        moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), other))
+        moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), _differ(old_keys, new_keys)))
         if len(moved):
             former, place = old_keys.take(moved).to_pylist(), moved.tolist()
             behind = self._transaction_blocks([changes.transactions[n] for n in place if changes.transactions], 1)
@@ -202,16 +202,19 @@ class Debezium(Format):
         ]
 
     def _keys(self, shape: _Shape, image: pa.StructArray, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """Return the keys of an image's rows. columns: from ``_columns``; NOT NULL ones are the same in a key."""
+        """Return the keys of an image's rows. columns: from ``_columns``."""
+        return self._writer.message(shape.topic, shape.key, self._key_bodies(shape, image, columns), key=True)
+
+    def _key_bodies(self, shape: _Shape, image: pa.StructArray, columns: Sequence[pa.Array] = ()) -> Part:
+        """Return the keys without what stands around them. columns: NOT NULL ones are the same in a key."""
         parts = []
         for number, field in zip(shape.key_numbers, shape.key["fields"], strict=True):
             column, kind = shape.table.columns[number], shape.types[number]
-            if column.nullable:
+            if column.nullable or not columns:
                 parts.append(self._writer.column(field, kind.values(image.field(column.name))))
             else:
                 parts.append(columns[number])
-        key = self._writer.struct(shape.key, parts)
-        return self._writer.message(shape.topic, shape.key, key, key=True)
+        return self._writer.struct(shape.key, parts)
 
     def _values(self, shape: _Shape, row: _Rows, words: pa.StringArray | str) -> list[bytes]:
         """Return the envelopes. words: Debezium's ``op`` of each row, or of all."""
@@ -348,6 +351,11 @@ class _Rows:
             part.take(pa.array(numbers)) if isinstance(part, pa.Array) else part for part in parts
         )
         return _Rows(before, after, sources, transactions, self.now_ns)
+
+
+def _differ(old: Part, new: Part) -> pa.BooleanArray:
+    """Tell which keys differ; none that is missing."""
+    return pc.fill_null(pc.not_equal(old, new), False)
 
 
 def _ids_by_uuid(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array | int:
