@@ -96,6 +96,15 @@ def brokers(sink: SinkConfig) -> int:
         ) from None
 
 
+def transactional_id(owner: str) -> str:
+    """Return the id of a feed's producer. owner: ``source/feed``.
+
+    Only a source whose name has a hyphen is set off by a slash: ``a-b/c`` and ``a/b-c`` must not fence each other.
+    """
+    source, _, feed = owner.partition("/")
+    return f"binlake-{source}{'/' if '-' in source else '-'}{feed}"
+
+
 class KafkaSink:
     """One feed's transactional producer. Raises SinkFailed if the broker can't be reached."""
 
@@ -139,7 +148,7 @@ class KafkaSink:
                 _TIMEOUT: _TIMEOUT_MS,
                 **self._settings,
                 **(_ONE_PER_REQUEST if self._left_one_by_one else {}),
-                "transactional.id": f"binlake-{self._owner.replace('/', '-')}",
+                "transactional.id": transactional_id(self._owner),
                 "enable.idempotence": True,
                 "delivery.report.only.error": True,  # reports of delivered messages took a fifth of the CPU time
                 "error_cb": lambda error: None,  # what matters is raised by the call that it fails
