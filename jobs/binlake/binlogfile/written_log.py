@@ -148,26 +148,30 @@ class WrittenLog:
 
         gtid: as the server writes it. committed_us: µs since 1970 UTC; by default now.
         """
-        head = Head(time.time_ns() // 1000 if committed_us is None else committed_us, gtid)
-        writer = self._writer_of(head)
-        before = FileEnd(writer.end.offset, writer.end.transactions, writer.end.last_us)
-        try:
+        with self._whole(gtid, committed_us) as (writer, head):
             writer.begin(head)
             yield WrittenTransaction(writer, self._flavour)
             writer.commit()
-        except BaseException:
-            self._take_back(before)
-            raise
-        self._written(gtid)
 
     def statement(
         self, text: str, *, database: str = "", gtid: str | None = None, committed_us: int | None = None
     ) -> None:
         """Write a statement that is a transaction by itself, such as CREATE TABLE. database: its default database."""
+        with self._whole(gtid, committed_us) as (writer, head):
+            logged = Statement(self._names[-1], writer.end.offset, 0, head.committed_us, gtid, database, 0, text)
+            writer.statement(head, logged)
+
+    @contextmanager
+    def _whole(self, gtid: str | None, committed_us: int | None) -> Iterator[tuple[BinlogWriter, Head]]:
+        """Let the block write a transaction, which is taken back if it raises."""
         head = Head(time.time_ns() // 1000 if committed_us is None else committed_us, gtid)
         writer = self._writer_of(head)
-        logged = Statement(self._names[-1], writer.end.offset, 0, head.committed_us, gtid, database, 0, text)
-        writer.statement(head, logged)
+        before = FileEnd(writer.end.offset, writer.end.transactions, writer.end.last_us)
+        try:
+            yield writer, head
+        except BaseException:
+            self._take_back(before)
+            raise
         self._written(gtid)
 
     # files ------------------------------------------------------------------------------------------------------------

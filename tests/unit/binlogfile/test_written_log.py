@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -99,6 +100,14 @@ def test_what_fails_or_is_cut_off_is_not_in_the_log(tmp_path: Path) -> None:
         with suppress(ZeroDivisionError), log.transaction() as transaction:
             transaction.insert(POSTS, [post(7)])
             raise ZeroDivisionError
+        end = log.position()
+        for database, text in (
+            ("blog", "CREATE TABLE a (id INT COMMENT '\ud800')"),
+            ("d" * 256, "CREATE TABLE a (id INT)"),
+        ):
+            with pytest.raises((UnicodeEncodeError, struct.error)):
+                log.statement(text, database=database)
+        assert log.position() == end
         with pytest.raises(UsageError, match="another process writes"):
             binlog.write(tmp_path)
         with log.transaction() as transaction:
@@ -108,6 +117,8 @@ def test_what_fails_or_is_cut_off_is_not_in_the_log(tmp_path: Path) -> None:
     with binlog.write(tmp_path) as log, log.transaction() as transaction:
         transaction.insert(POSTS, [post(9)])
     assert rows(tmp_path) == [*WRITTEN, (1, None, post(9))]
+    kinds = [event.name for event in binlog.open(tmp_path.as_uri()).events()]
+    assert kinds.count("ANONYMOUS_GTID") == 4, "none without its transaction"
 
 
 def test_a_log_is_copied_through_handlers(tmp_path: Path) -> None:
