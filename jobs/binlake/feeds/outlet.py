@@ -63,7 +63,7 @@ class Outlet:
         each = max(
             1, sum(part.rows.nbytes for part in window.parts) // sum(part.rows.num_rows for part in window.parts)
         )
-        if 0 in bounds[:1] and self._room(each) <= 0:
+        if self._pending and 0 in bounds[:1] and self._room(each) <= 0:
             self._commit_here()
         parts = self._transactions.number(window) if self._transactions else window.parts
         flat = list(chain.from_iterable(map(self._formatted, parts)))

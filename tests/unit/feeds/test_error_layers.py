@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -13,10 +14,11 @@ from binlake.binlog.border import Statement
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, ConfigurationError, FeedError, SinkFailed
-from binlake.feeds import plugins
+from binlake.feeds import outlet, plugins
 from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange
 from binlake.feeds.error_layers import FeedErrors, FeedFailure, FlagErrors, handler_of
 from binlake.feeds.outlet import Outlet
+from binlake.feeds.staged import LogWindow
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedPosition, Omission
 from binlake.metadata.metadata import Metadata
@@ -41,6 +43,16 @@ def rows(*ids: int) -> FeedChanges:
         {"op": 1, "file": 1, "offset": 100 + id_, "row": 0, "committed_us": 1, "after": {"id": id_}} for id_ in ids
     ]
     return FeedChanges(TABLE, pa.RecordBatch.from_pylist(staged, staged_schema(TABLE.columns, FAIL)), "binlog.000001")
+
+
+def window(*ids: int) -> LogWindow:
+    """Rows as the log has them, each a transaction."""
+    numbers, changes = np.arange(len(ids)), rows(*ids)
+    gtids = pa.array([f"uuid:{id_}" for id_ in ids])
+    places = np.column_stack(
+        (np.zeros((len(ids), 2), np.int64), 100 + np.array(ids), np.zeros((len(ids), 2), np.int64))
+    )
+    return LogWindow((changes,), numbers, numbers[1:], gtids, np.ones(len(ids), np.int64), places)
 
 
 class Numbers(Format):
@@ -259,3 +271,11 @@ def test_a_failure_that_is_none_of_a_feeds_passes() -> None:
     errors = FeedErrors(feed(errors=EVENT), lambda omissions: None)
     with pytest.raises(BinlakeError, match="not ours"), errors.guarded("mutation", None, "", 0):
         raise BinlakeError("not ours", remedy="none")
+
+
+def test_rows_larger_than_all_that_is_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an update of a LONGBLOB, whose images alone are more: each transaction is committed by itself."""
+    monkeypatch.setattr(outlet, "COMMIT_BYTES", 10)
+    carried = Carried(feed())
+    carried.outlet.window(window(1, 2, 3))
+    assert carried() == ["1", "2", "3"]
