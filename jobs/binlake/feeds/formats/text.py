@@ -103,9 +103,6 @@ class Text(Format):
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
-    pairs = (
-        f"{_json(name)}: {_json(before.get(name))} → {_json(value)}"
-        for name, value in after.items()
-        if before.get(name) != value
-    )
+    texts = ((name, _json(before.get(name)), _json(value)) for name, value in after.items())
+    pairs = (f"{_json(name)}: {old} → {new}" for name, old, new in texts if old != new)  # as texts 0.0 and -0.0 differ
     return "{" + ", ".join(pairs) + "}"
