@@ -70,12 +70,19 @@ class FileSink:
 
     def _name(self, stem: str, size: int) -> str:
         """Return the name of the file for a topic's next ``size`` bytes."""
-        while True:
-            part = self._parts.get(stem, 0)
-            name = f"{stem}.{part}.log" if part else f"{stem}.log"
-            if not (length := self._lengths.get(name, 0)) or length + size <= self._most:
-                return name
-            self._parts[stem] = part + 1
+        if stem not in self._parts:
+            self._parts[stem] = self._newest_part(stem)
+        length = self._lengths.get(_name_of(stem, self._parts[stem]), 0)
+        if length and length + size > self._most:
+            self._parts[stem] += 1
+        return _name_of(stem, self._parts[stem])
+
+    def _newest_part(self, stem: str) -> int:
+        """Return the number of the file that former runs began last: a message never goes before those it follows."""
+        part = 0
+        while self._most < math.inf and _name_of(stem, part + 1) in self._lengths:
+            part += 1
+        return part
 
     def _file(self, name: str) -> IO[bytes]:
         if name not in self._open:
@@ -103,3 +110,7 @@ class FileSink:
             file.close()
         self._open.clear()
         self._kept.close()
+
+
+def _name_of(stem: str, part: int) -> str:
+    return f"{stem}.{part}.log" if part else f"{stem}.log"

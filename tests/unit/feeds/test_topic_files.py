@@ -1,0 +1,30 @@
+"""Files of topics over several runs: in order, and cut off where the last commit ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from binlake.feeds.contract import Message
+from binlake.feeds.sinks.topic_files import FileSink
+from binlake.metadata.feed_watermarks import FeedPosition
+
+
+def run(folder: Path, *values: str, commits: bool = True, **settings: float) -> None:
+    """Send messages one by one in a run of its own. commits: else it is killed before."""
+    sink = FileSink(folder, "shop/out", settings)
+    sink.begin()
+    for value in values:
+        sink.send([Message("t", None, value.encode())])
+    if commits:
+        sink.commit(FeedPosition(1))
+    sink.close()
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.log"))}
+
+
+def test_a_later_run_goes_on_in_the_newest_file_though_an_older_one_has_room(tmp_path: Path) -> None:
+    run(tmp_path, "first", "second is long", file_mb=0.00002)
+    run(tmp_path, "3rd", "4th", file_mb=0.00002)
+    assert texts(tmp_path) == {"t.log": "first\n", "t.1.log": "second is long\n3rd\n", "t.2.log": "4th\n"}
