@@ -28,3 +28,15 @@ def test_a_later_run_goes_on_in_the_newest_file_though_an_older_one_has_room(tmp
     run(tmp_path, "first", "second is long", file_mb=0.00002)
     run(tmp_path, "3rd", "4th", file_mb=0.00002)
     assert texts(tmp_path) == {"t.log": "first\n", "t.1.log": "second is long\n3rd\n", "t.2.log": "4th\n"}
+
+
+def test_a_killed_run_is_cut_off_in_a_file_that_was_taken_away_before(tmp_path: Path) -> None:
+    run(tmp_path, "first", "second")
+    (tmp_path / "t.log").unlink()
+    run(tmp_path, "third", commits=False)
+    run(tmp_path, "third", "fourth")
+    assert texts(tmp_path) == {"t.log": "third\nfourth\n"}
+    (tmp_path / "t.log").write_text("")
+    run(tmp_path, "fifth", commits=False)
+    run(tmp_path, "fifth")
+    assert texts(tmp_path) == {"t.log": "fifth\n"}

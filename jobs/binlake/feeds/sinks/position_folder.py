@@ -71,6 +71,10 @@ class PositionFolder:
     def commit(self, position: FeedPosition) -> None:
         """Write the state, with the feed's position."""
         self.state["position"] = formats.written(position)
+        self.save()
+
+    def save(self) -> None:
+        """Write the state with the position that it has."""
         self.replace(_STATE_FILE, json.dumps(self.state, ensure_ascii=False))
 
     def replace(self, name: str, text: str) -> None:

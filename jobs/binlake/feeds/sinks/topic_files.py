@@ -43,6 +43,8 @@ class FileSink:
         self._open: dict[str, IO[bytes]] = {}
         self._lengths: dict[str, int] = {}
         self._kept = PositionFolder(folder, owner, {"lengths": {}}, self._cut)
+        with self._kept.writing():
+            self._forget_what_was_taken_away()
 
     def _cut(self, state: dict[str, Any]) -> None:
         self._lengths = state["lengths"]
@@ -50,6 +52,16 @@ class FileSink:
             length = self._lengths.get(path.name, 0)
             if path.stat().st_size > length:
                 os.truncate(path, length)
+
+    def _forget_what_was_taken_away(self) -> None:
+        """Note the lengths of files that somebody removed or emptied, before more is written into them: the next run
+        cuts them off by the noted lengths."""
+        paths = ((name, self._folder / name) for name in self._lengths)
+        sizes = {name: path.stat().st_size if path.exists() else 0 for name, path in paths}
+        shorter = {name: size for name, size in sizes.items() if size < self._lengths[name]}
+        if shorter:
+            self._lengths |= shorter
+            self._kept.save()
 
     def position(self) -> FeedPosition | None:
         return self._kept.position()
