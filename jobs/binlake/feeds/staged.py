@@ -23,6 +23,7 @@ from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.metadata.feed_watermarks import FeedPlace
 from binlake.position import Range
+from binlake.schema.table import TableName
 from binlake.staging.staged_files import check_file
 from binlake.storage import parquet_files
 
@@ -209,6 +210,11 @@ class StagedBatch:
     def waiting(self) -> tuple[PreparedXa, ...]:
         """XA transactions without an outcome; those at the batch's stop, once it is read to its end."""
         return self._prepared.waiting
+
+    @property
+    def undecoded(self) -> set[TableName]:
+        """The tables of which the log has events that couldn't be decoded, and so aren't staged."""
+        return {event.name for part in self._manifest.slices for event in part.stopped}
 
     def read(self, after: FeedPlace | None = None) -> Iterator[LogWindow | StatementHere]:
         """Yield everything after a place. Raises StagingError if staged rows are missing or damaged."""

@@ -38,7 +38,7 @@ MOST_EVENTS = 1000
 _OPEN_READERS = 8
 """The most clients whose staging stays open between two polls; for others it is opened again."""
 _MOST_NAME = 255
-_GONE = "their staging was gone before they were counted"
+_GONE = "their staging was gone before they were counted, or they couldn't be decoded"
 _LEFT_OUT = "the YAML leaves out tables whose events were counted"
 _SOONER = "poll sooner, or give the relay more --keep-gb and --keep-hours; the lake has the rows"
 
@@ -187,11 +187,11 @@ class Relay:
             for table_filter in filters:
                 wanted[table_filter.name] = wanted.get(table_filter.name, 0) | table_filter.operations
         try:
-            arrived, behind, whole = self._batches.arrived(batch, self._prepared.get(batch, ()), wanted)
+            arrived, behind, lacking = self._batches.arrived(batch, self._prepared.get(batch, ()), wanted)
         except StagingError:
-            arrived, behind, whole = [], (), False
-        if not whole:  # which each client's next poll reports
-            for client, _ in for_them:
+            arrived, behind, lacking = [], (), set(wanted)
+        for client, filters in for_them:
+            if any(table_filter.name in lacking for table_filter in filters):  # which the client's next poll reports
                 client.missed = (*client.missed, batch)
         with self._lock:
             self._prepared[batch + 1] = behind
@@ -241,7 +241,7 @@ class Relay:
             if client.missed:
                 first, last, client.missed = client.missed[0], client.missed[-1], ()
                 lost = f"events of batches {first} to {last} are lost to {client.name}"
-                raise FeedError(f"{lost}: {_GONE}", remedy=_SOONER)
+                raise FeedError(f"{lost}: {_GONE}", remedy=f"{_SOONER}; binlake status shows tables that are stopped")
             if again:
                 client.queue.take_back()
                 self._readers.pop(client.id, None)

@@ -92,13 +92,16 @@ class RecordedBatches:
     def included(self, name: TableName) -> bool:
         return self._config.included(name)
 
-    def arrived(self, batch: int, prepared: Prepared, wanted: Operations) -> tuple[list[Arrived], Prepared, bool]:
-        """Return a batch's mutations of the wanted tables, the XA transactions without an outcome at its end, and
-        whether all rows are there: those of an XA transaction that nobody here saw prepared are not."""
+    def arrived(
+        self, batch: int, prepared: Prepared, wanted: Operations
+    ) -> tuple[list[Arrived], Prepared, set[TableName]]:
+        """Return a batch's mutations of the wanted tables, the XA transactions without an outcome at its end, and the
+        tables of which events are missing: those that couldn't be decoded, and, as it may be any table, those of an XA
+        transaction that nobody here saw prepared."""
         unknown: list[XaEvent] = []
         staged = self._staged(batch, prepared, lambda name: name in wanted, lambda event, error: unknown.append(event))
         mutations = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
-        return mutations, staged.waiting, not unknown
+        return mutations, staged.waiting, set(wanted) if unknown else staged.undecoded & wanted.keys()
 
     def events(
         self, batch: int, prepared: Prepared, filters: tuple[TableFilter, ...], first: int, after: FeedPlace | None

@@ -353,3 +353,19 @@ def test_rows_of_an_xa_transaction_that_was_prepared_before_the_client_came(mirr
         synced(mirror, running, "shop", "later")
         told = [[event.values["v"][1] for event in reader.poll_all()] for reader in (client, without_filter)]
     assert told == [["between", "early", "late"], ["early", "late"]]
+
+
+def test_a_client_is_told_of_an_event_that_nobody_can_decode(mirror: Mirror) -> None:
+    mirror.execute("INSERT INTO orders VALUES (1, 'a')")
+    mirror.sync()
+    with relay(mirror) as running:
+        client, other = running.client("shop", (7, "orders")), running.client("other", (7, "items"))
+        mirror.execute(
+            "SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE orders SET v = 'x' WHERE id = 1",
+            "SET SESSION binlog_row_image = 'FULL'", "INSERT INTO orders VALUES (2, 'b')",
+            "INSERT INTO items VALUES (5)",
+        )  # fmt: skip
+        synced(mirror, running, "shop", "other")
+        assert client.poll() == FAILED
+        assert [event.values["id"][1] for event in client.poll_all()] == ["2"]
+        assert [event.values["id"][1] for event in other.poll_all()] == ["5"]
