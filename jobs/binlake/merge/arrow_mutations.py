@@ -55,7 +55,9 @@ def placed_mutations(
     names = ("xid", *COMMIT)
     parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, names, reads)]
     held = _read(_files_of_xa(step), step, invalid, most, names, reads)
-    parts += [_committed(rows, commit) for file, rows in held for other, commit in step.xa if other.path == file.path]
+    parts += [
+        _committed(rows, file, commit) for file, rows in held for other, commit in step.xa if other.path == file.path
+    ]
     rows = _behind(pa.concat_tables(parts, promote_options="default"), life.low.order)
     return _in_order(rows, ("file", "offset", HELD, "row"))
 
@@ -174,10 +176,11 @@ def _is_void(rows: pa.Table, file: StagedFile) -> NDArray[np.bool_]:
     return void
 
 
-def _committed(rows: pa.Table, commit: XaCommit) -> pa.Table:
-    """Return the rows of an XA transaction, at the place of its outcome."""
+def _committed(rows: pa.Table, file: StagedFile, commit: XaCommit) -> pa.Table:
+    """Return the rows of an XA transaction that it didn't take back, at the place of its outcome."""
     held = rows["offset"].to_numpy()
     inside = (held > commit.after) & (held <= commit.prepared) & (rows["file"].to_numpy() == commit.file)
+    inside &= ~_is_void(rows, file)
     rows = rows.filter(pc.and_(pc.equal(rows["xid"], commit.xid), pa.array(inside))).drop_columns(["xid"])
     outcome = {
         "file": pa.scalar(commit.committed[0]), "offset": pa.scalar(commit.committed[1]),
