@@ -147,6 +147,9 @@ TRANSACTIONS = [
     ("COMMIT", "INSERT INTO a VALUES (30, 'kept')", "SAVEPOINT s", "INSERT INTO a VALUES (31, 'lost')",
      "CREATE TEMPORARY TABLE tmp (i INT)", "DROP TEMPORARY TABLE tmp", "SAVEPOINT `t u`", "DELETE FROM b LIMIT 1",
      "ROLLBACK TO s", "INSERT INTO a VALUES (32, 'kept')"),
+    ("COMMIT", "INSERT INTO a VALUES (33, 'kept')", "SAVEPOINT `one s`", "INSERT INTO a VALUES (34, 'lost')",
+     "CREATE TEMPORARY TABLE tmp (i INT)", "DROP TEMPORARY TABLE tmp", "SAVEPOINT `two s`",
+     "INSERT INTO a VALUES (35, 'lost')", "ROLLBACK TO `one s`", "INSERT INTO a VALUES (36, 'kept')"),
     ("ROLLBACK", "INSERT INTO a VALUES (40, 'lost')", "CREATE TEMPORARY TABLE tmp (i INT)",
      "DROP TEMPORARY TABLE tmp", "UPDATE b SET v = 'lost'"),
 ]  # fmt: skip

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from binlake.schema import charsets
+
+_SAVEPOINT = re.compile(rb"\s*(?:SAVEPOINT|ROLLBACK\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>.+?)[;\s\0]*", re.I | re.S)
 
 
 def statement_text(raw: bytes, collation: int) -> str:
@@ -26,3 +30,15 @@ def normal_xid(text: str) -> str:
     if len(hexes) != 2 or len(pieces) < 3:
         return text
     return f"X'{hexes[0]}',X'{hexes[1]}',{pieces[2].split()[0]}"
+
+
+def savepoint_name(raw: bytes) -> str:
+    """Return the name in SAVEPOINT `s` and ROLLBACK TO `s` as names are compared; empty where there is none.
+
+    The servers quote it by the session's sql_mode of then, which may change between the two.
+    """
+    match = _SAVEPOINT.fullmatch(raw)
+    name = match["name"].decode("utf-8", "replace") if match else ""
+    if len(name) > 1 and name[0] in '`"' and name[-1] == name[0]:
+        name = name[1:-1].replace(2 * name[0], name[0])
+    return name.lower()

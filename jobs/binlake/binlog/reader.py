@@ -21,7 +21,7 @@ from binlake.binlog.columns import Decoded
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
 from binlake.binlog.known_tables import KnownTable, KnownTables
-from binlake.binlog.query_texts import charset_of, normal_xid, statement_text
+from binlake.binlog.query_texts import charset_of, normal_xid, savepoint_name, statement_text
 from binlake.binlog.row_events import RowEvents
 from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transactions import Transactions
@@ -200,8 +200,8 @@ class _Reader:
     """Rows counted so far in the payload."""
     _void = -1
     """Where the last transaction began whose statement didn't do what it says."""
-    _savepoints: tuple[int, dict[bytes, tuple[int, int]]] = (-1, {})
-    """The offset at which the transaction began, and (offset, row) of its savepoints by quoted name."""
+    _savepoints: tuple[int, dict[str, tuple[int, int]]] = (-1, {})
+    """The offset at which the transaction began, and (offset, row) of its savepoints by name."""
 
     # statements ----------------------------------------------------------------------------------------------------
     def _query(self, kind: int, body: bytes, where: int, began: int, flags: int) -> Iterator[Emitted]:
@@ -246,7 +246,7 @@ class _Reader:
         if self._savepoints[0] != began:
             self._savepoints = began, {}
         names = self._savepoints[1]
-        name = raw.rstrip(b"; \0").split()[-1].lower()
+        name = savepoint_name(raw)
         if word == b"SAVEPOINT":
             names[name] = here
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.binlog.query_texts import statement_text
+from binlake.binlog.query_texts import savepoint_name, statement_text
 
 LATIN1, UTF8MB4, EUCKR, GB18030, BINARY = 8, 45, 19, 248, 63
 
@@ -24,3 +24,18 @@ def test_names_are_read_beside_bytes_of_another_character_set(raw: bytes, collat
     read = statement_text(raw, collation)
     assert read.endswith(text)
     assert read.split()[2] in ("é", "가")
+
+
+@pytest.mark.parametrize(
+    ("set_by", "back_by", "name"),
+    [
+        (b"SAVEPOINT `s`", b"ROLLBACK TO `s`", "s"),
+        (b"SAVEPOINT `one s`", b"ROLLBACK TO `One S`", "one s"),
+        (b"savepoint s;", b"ROLLBACK TO SAVEPOINT s \0", "s"),
+        (b'SAVEPOINT `a``b"c`', b'ROLLBACK TO "a`b""c"', 'a`b"c'),
+        (b"SAVEPOINT savepoint", b"ROLLBACK TO savepoint", "savepoint"),
+        ("SAVEPOINT `É;`".encode(), "ROLLBACK TO `é;`".encode(), "é;"),
+    ],
+)
+def test_names_of_savepoints(set_by: bytes, back_by: bytes, name: str) -> None:
+    assert savepoint_name(set_by) == savepoint_name(back_by) == name
