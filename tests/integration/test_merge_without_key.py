@@ -98,6 +98,23 @@ def test_what_an_xa_transaction_took_back_never_was(server: Server, database: st
 
 
 @on_mariadb
+def test_a_batch_whose_rows_were_all_taken_back(server: Server, database: str, lake: Path) -> None:
+    mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]
+    mirror.execute(
+        "CREATE TABLE t (a INT, b VARCHAR(9), PRIMARY KEY (a, b))", "INSERT INTO t VALUES (1, 'a')",
+        "CREATE TABLE s (a INT, b VARCHAR(9), PRIMARY KEY (a, b)) WITH SYSTEM VERSIONING",
+        "INSERT INTO s VALUES (1, 'a')",
+    )  # fmt: skip
+    begin_alone(mirror)
+    mirror.execute(
+        "BEGIN", "SAVEPOINT s", "UPDATE t SET b = 'back'", "DELETE FROM s", *LOGGED_BEHIND_SAVEPOINT, "ROLLBACK TO s",
+        "COMMIT",
+    )  # fmt: skip
+    sync_alone(mirror)
+    mirror.assert_equal("t", "s")
+
+
+@on_mariadb
 def test_rows_of_a_system_versioned_table(mirror: Mirror) -> None:
     mirror.options["merge"] = {"without_spark_mb": 16}
     mirror.execute(

@@ -39,7 +39,7 @@ def ordered_mutations(
     the same files. Raises LeftToSpark where the rows take more than ``most`` bytes of memory; StagingError.
     """
     rows = _numbered(placed_mutations(life, step, invalid, most, reads))
-    if step.schema.row_end is None:
+    if step.schema.row_end is None or not rows.num_rows:
         return rows
     return pa.Table.from_batches([of_current_rows(batch, step.schema.row_end) for batch in rows.to_batches()])
 

@@ -91,7 +91,8 @@ def _newest(
     if _are_different_numbers(changed):
         return changed, pa.concat_tables([keys[image] for image in standing])
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
-    places = pa.chunked_array([chunk for image in ("before", "after") for chunk in ranks[image].chunks])
+    chunks = [chunk for image in ("before", "after") for chunk in ranks[image].chunks]
+    places = pa.chunked_array(chunks, pa.int64())  # there is none where all mutations were taken back
     changes = changed.append_column(PLACE, places)
     last = changes.group_by(list(schema.key), use_threads=False).aggregate([(PLACE, "max")])
     if last.num_rows == changes.num_rows:  # no key occurs twice
