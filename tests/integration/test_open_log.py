@@ -14,6 +14,7 @@ from binlake.cli import command_line
 from binlake.errors import PositionLost, TableError, UsageError
 from binlake.gtid import GtidSet
 from binlake.source.openlog import OpenLog
+from mirror import on_mariadb
 from servers import Server
 
 
@@ -225,3 +226,20 @@ def test_wrong_use(mysql_server: Server, arguments: list[str], said: str, capsys
     assert (code, out) == (2, "")
     assert said in err
     assert "→" in err
+
+
+@on_mariadb
+def test_batches_refuse_rows_that_were_rolled_back(server: Server, database: str, start: str) -> None:
+    def run(*statements: str) -> None:
+        server.execute("BEGIN", *statements, "COMMIT", database=database)
+
+    back = ("CREATE TEMPORARY TABLE tmp (i INT)", "DROP TEMPORARY TABLE tmp", "ROLLBACK TO s")
+    server.execute("CREATE TABLE other (id INT PRIMARY KEY)", database=database)
+    run("INSERT INTO t (id) VALUES (1)", "SAVEPOINT s", "INSERT INTO other VALUES (1)", *back)
+    middle = head(server)
+    run("INSERT INTO t (id) VALUES (2)", "SAVEPOINT s", "INSERT INTO t (id) VALUES (3)", *back)
+    run("INSERT INTO t (id) VALUES (4)")
+    path = f"file://{server.datadir}"
+    assert ids(binlog.open(path, start, middle), database) == [1]
+    with pytest.raises(TableError, match="rolled back"):
+        ids(binlog.open(path, start), database)

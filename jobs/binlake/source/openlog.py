@@ -74,22 +74,38 @@ class OpenLog:
 
         Raises TableError if its events can't be decoded or were rolled back, SourceError and BinlogError.
         """
-        last: tuple[str, int] | None = None
+        given = (-1, -1, -1)
+        back: list[RolledBack] = []  # it may be told of before the rows that it concerns
         for item in self.mutations(lambda schema, name: (schema, name) == (database, table)):
             if isinstance(item, Stopped):
                 raise TableError(f"{database}.{table}: {item.file}:{item.offset}: {item.reason}", remedy=item.remedy)
-            if isinstance(item, RolledBack) and last is not None and last >= (item.file, item.first[0]):
-                raise TableError(
-                    f"{database}.{table}: {item.file}:{item.last[0]}: rows that were given were rolled back",
-                    remedy="read mutations(), which says which rows",
-                )
+            if isinstance(item, RolledBack):
+                back.append(item)
+                if given >= (file_number(item.file), *item.first):
+                    raise _rolled_back(database, table, item)
             if isinstance(item, Mutations):
-                last = self._file_of(item.batch), item.batch.column("offset")[-1].as_py()
+                for rows in back:
+                    if _are_among(item.batch, rows):
+                        raise _rolled_back(database, table, rows)
+                file, offset, row = (item.batch.column(name)[-1].as_py() for name in ("file", "offset", "row"))
+                given = file, offset, row
+                back = [rows for rows in back if (file_number(rows.file), *rows.last) > given]
                 yield item.batch
 
-    def _file_of(self, batch: pa.RecordBatch) -> str:
-        number = batch.column("file")[0].as_py()
-        return next(part.file for part in self.slices if file_number(part.file) == number)
+
+def _are_among(batch: pa.RecordBatch, rows: RolledBack) -> bool:
+    """Tell whether rows of a batch were rolled back."""
+    file, offset, row = (batch.column(name).to_numpy() for name in ("file", "offset", "row"))
+    begun = (offset > rows.first[0]) | ((offset == rows.first[0]) & (row >= rows.first[1]))
+    behind = (offset > rows.last[0]) | ((offset == rows.last[0]) & (row >= rows.last[1]))
+    return bool(((file == file_number(rows.file)) & begun & ~behind).any())
+
+
+def _rolled_back(database: str, table: str, rows: RolledBack) -> TableError:
+    return TableError(
+        f"{database}.{table}: {rows.file}:{rows.last[0]}: rows before it were rolled back",
+        remedy="read mutations(), which says which rows",
+    )
 
 
 def _all(database: str, table: str) -> bool:
