@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from binlake import binlog
-from binlake.binlog.border import Mutations, Statement
+from binlake.binlog.border import Mutations, RolledBack, Statement, XaEvent
 from binlake.binlog.content_handlers import ContentHandler, HandledEvent, HandledItem
 from binlake.binlog.listing import Event
 from binlake.binlogfile.written_log import WrittenLog, WrittenTable
@@ -218,8 +218,27 @@ def until(is_so: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
+def readmes_program() -> str:
+    programs: list[str] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (program,) = (text for text in programs if "fts5" in text)
+    return program
+
+
+@pytest.mark.parametrize(
+    "item", [XaEvent("binlog.000001", 99, "X'71',X'',1", "prepared"), RolledBack("binlog.000001", (9, 0), (99, 0))]
+)
+def test_the_readmes_index_takes_no_rows_that_arent_the_servers(tmp_path: Path, item: Any) -> None:
+    program: dict[str, Any] = {"__name__": "index"}
+    exec(readmes_program(), program)
+    with closing(program["opened"](tmp_path / "index.sqlite")) as index:
+        with pytest.raises(SystemExit, match="before here"):
+            program["take"](index, [item], "here")
+        index.rollback()
+        assert index.execute("SELECT * FROM place").fetchall() == []
+
+
 def test_the_readmes_index_is_as_fresh_as_the_log_whatever_is_killed(tmp_path: Path) -> None:
-    (program,) = (text for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "fts5" in text)
+    program = readmes_program()
     assert program.count("\n") <= 60
     script, index = tmp_path / "index.py", tmp_path / "index.sqlite"
     script.write_text(program)
