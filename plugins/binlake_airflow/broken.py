@@ -77,7 +77,7 @@ def _readable(file: Path) -> tuple[str, CronDataIntervalTimetable | None]:
     """Return the source's name and schedule as far as a file with errors has them: by default its own name, hourly."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, yaml.YAMLError):
+    except (OSError, yaml.YAMLError, ValueError):  # PyYAML's own for a 13th month
         content = None
     content = content if isinstance(content, dict) else {}
     source = content.get("source")

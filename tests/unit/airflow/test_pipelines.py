@@ -312,9 +312,10 @@ def test_a_broken_file_costs_its_own_dags_alone(folder: Path) -> None:
     write(folder, "bank", schedule="*/5 * * * *", extra="shedule: daily\n")
     write(folder, "crew", schedule="every hour")
     (folder / "void it.yaml").write_text("source: {name: [")
+    write(folder, "when", extra="since: 2026-13-01\n")
     bag = bag_of(folder)
     assert not bag.import_errors
-    wrong = {"bank": "shedule", "crew": "schedule", "void_it": "void it.yaml"}
+    wrong = {"bank": "shedule", "crew": "schedule", "void_it": "void it.yaml", "when": "month must be in 1..12"}
     syncs = [f"binlake_{name}_sync" for name in wrong]
     assert sorted(bag.dags) == sorted([f"binlake_shop_{dag}" for dag in DAGS] + syncs)
     for dag, words in zip(syncs, wrong.values(), strict=True):
@@ -322,7 +323,7 @@ def test_a_broken_file_costs_its_own_dags_alone(folder: Path) -> None:
         assert words in (bag.dags[dag].doc_md or "")
     timetables = [bag.dags[dag].timetable for dag in syncs]
     assert timetables == [
-        CronDataIntervalTimetable(cron, timezone="UTC") for cron in ("*/5 * * * *", "0 * * * *", "0 * * * *")
+        CronDataIntervalTimetable(cron, timezone="UTC") for cron in ("*/5 * * * *", *["0 * * * *"] * 3)
     ]
 
 
