@@ -217,7 +217,7 @@ class BinlakeReplayOperator(LineageOperator):
         given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive, "--why": self.why}
         arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
         wanted = {"--prove": self.prove, "--in-place": self.in_place}
-        arguments += [name for name, asked in wanted.items() if asked]
+        arguments += [name for name, asked in wanted.items() if is_true(asked)]
         asked = [f"--who={_decider(context)}", "--tables", *(self.tables or ()), *arguments]
         with airflow_errors():
             beforehand.check_replay(self.pipeline_config(), replay_arguments.request_of(asked))

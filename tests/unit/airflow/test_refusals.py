@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from binlake import config
+from binlake.doctor import beforehand
 from binlake.metadata.metadata import now_us
 from binlake_airflow.operators import BinlakePlanOperator, BinlakeSnapshotOperator
 from binlake_airflow.submit import BinlakeSparkOperator
@@ -58,6 +59,26 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_replay(file: str, asked: dict[str, Any], refusal: str) -> None:
     with pytest.raises(AirflowFailException, match=refusal):
         BinlakeReplayOperator(task_id="replay", config_file=file, **asked).execute(CONTEXT)
+
+
+def test_a_replay_for_which_a_template_says_false_is_neither_proved_nor_in_place(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[str] = []
+
+    def submit(operator: object, context: object, *arguments: str) -> list[object]:
+        submitted.extend(arguments)
+        return []
+
+    monkeypatch.setattr(BinlakeSparkOperator, "submit", submit)
+    monkeypatch.setattr(beforehand, "check_replay", lambda *_: None)
+    for prove, in_place in (("False", "False"), ("True", False)):
+        operator = BinlakeReplayOperator(
+            task_id="replay", config_file=file, tables=[TABLE], prove=prove, in_place=in_place, why="seen"
+        )
+        operator.execute(CONTEXT)
+    assert submitted.count("--prove") == 1
+    assert "--in-place" not in submitted
 
 
 @pytest.mark.parametrize(
