@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from croniter import croniter
@@ -27,6 +27,8 @@ from binlake.source.server import Source, denied, error_code
 
 _WEEK = 168.0
 """The advised retention of the log, in hours."""
+_NIGHTS = 200
+"""How many pauses from a day with runs to the next one are looked at."""
 VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     *RETENTION, "server_id", "binlog_checksum",
@@ -170,10 +172,23 @@ def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
 
 
 def longest_pause_hours(schedule: str) -> float:
-    """Return the longest time between two runs of a schedule, in hours."""
+    """Return the longest time between two runs of a schedule, in hours.
+
+    Days that have runs have them at the same times, so one of them tells the pauses within a day. Those over a night, a
+    weekend or a month are looked at one after the other.
+    """
     runs = croniter(schedule, datetime(2024, 1, 1, tzinfo=UTC))
-    moments = [runs.get_next(float) for _ in range(200)]
-    return float(max(later - earlier for earlier, later in pairwise(moments))) / 3600
+    moments: list[datetime] = [runs.get_next(datetime)]
+    while (moment := runs.get_next(datetime)).date() == moments[0].date():
+        moments.append(moment)
+    longest = max((later - earlier for earlier, later in pairwise(moments)), default=timedelta(0))
+    last = moments[-1]
+    for _ in range(_NIGHTS):
+        longest = max(longest, moment - last)
+        last = datetime.combine(moment, last.timetz())
+        runs.set_current(last)
+        moment = runs.get_next(datetime)
+    return longest / timedelta(hours=1)
 
 
 def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:

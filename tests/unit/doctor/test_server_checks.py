@@ -263,6 +263,23 @@ def test_amazon_keeps_the_log_by_a_table_of_its_own(hours: str | None, ok: bool)
     assert kept_hours(subject.source) == float(hours or 0)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [
+        ("0 * * * *", 1),
+        ("*/7 * * * *", 7 / 60),
+        ("30 23 * * *", 24),
+        ("*/5 8-18 * * 1-5", 61 + 5 / 60),
+        ("0 12 * * 1", 7 * 24),
+        ("*/10 * 1-20 * *", 11 * 24 + 10 / 60),
+        ("0 3 * 1-6 1-5", 187 * 24),
+    ],
+    ids=str,
+)
+def test_the_log_is_needed_over_nights_weekends_and_months_without_runs(schedule: str, hours: float) -> None:
+    assert server_checks.longest_pause_hours(schedule) == pytest.approx(hours)
+
+
 def test_where_amazon_doesnt_tell_the_account_nothing_is_promised() -> None:
     subject = on_rds(DENIED)
     (check,) = server_checks.retention(subject, None)
