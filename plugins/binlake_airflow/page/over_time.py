@@ -75,7 +75,7 @@ def lag_and_headroom(
     the log."""
     looks = metadata.read("source_log", _LOOKS, where=f"at_us >= {periods.since_us}")
     before = metadata.read("source_log", _LOOKS, where=f"at_us < {periods.since_us}", newest=Newest("at_us", 1))
-    had_nothing = (row for row in looks if row["bytes_ahead"] == 0 and row["batch"] is not None)
+    had_nothing = (row for row in (*before, *looks) if row["bytes_ahead"] == 0 and row["batch"] is not None)
     nothing_new = [(row["at_us"], row["batch"]) for row in had_nothing]
     carried = Carried.by(_batches(metadata, periods.since_us), nothing_new)
     if status.carried_us is not None:

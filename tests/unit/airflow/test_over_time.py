@@ -77,6 +77,17 @@ def test_what_a_look_at_the_server_says(past: Past) -> None:
     assert "limit: 5 h" in svg
 
 
+def test_a_look_before_the_span_says_what_it_begins_with(past: Past) -> None:
+    now = now_us()
+    for minutes in (63, 53):
+        note_log(past.metadata, LogSeen(now - minutes * MINUTE, "binlog.000001:9", 0, None, 0, 0, 3.0), batch=30)
+    carried = {"updated_us": now - 110 * MINUTE, "planned_us": now - 111 * MINUTE}
+    past.metadata.replace("batches", "batch >= 28", [past.batch(30) | carried])
+    lag = words_by_chart(past, "hour")["lag"]
+    assert all(words.endswith(" min") for words in lag[:6])
+    assert max(float(words.split()[2]) for words in lag[:6]) <= 10, "from look to look, and not since the batch"
+
+
 def test_the_lakes_size_is_a_line_from_upkeep_to_upkeep(past: Past) -> None:
     """A table of before the span, one that is gone within it, and what grew half an hour ago."""
     now, row = now_us(), {"database": "shop", "files": 2}
