@@ -25,7 +25,7 @@ from binlake.metadata.metadata import now_us
 from binlake.metadata.record import log_noted
 from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page.access import DAGS, dag_id
-from binlake_airflow.page.health import DagState, LogStanding, advise, health
+from binlake_airflow.page.health import DagState, LogStanding, advise, carried_us, health
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.totals import Totals
 
@@ -119,7 +119,8 @@ def log_standing(metadata: RememberedMetadata, status: SourceStatus) -> LogStand
     if ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged there
         ahead += opened.range.size
     kept = seen["kept_hours"]
-    until = int(status.carried_us + kept * HOUR) if kept and status.carried_us else None
+    carried = carried_us(status, seen["at_us"], ahead)
+    until = int(carried + kept * HOUR) if kept and carried else None
     return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
 
 

@@ -82,7 +82,7 @@ def advise(
         *_poisoned(status),
         *_failed(status, now),
         *_tables(status),
-        *_late(status, schedule, dags, now),
+        *_late(status, schedule, dags, now, log),
         *_unseen(log, schedule, now),
         *_purged(log, now),
         *_unfinished(status),
@@ -150,7 +150,17 @@ def _tables_are(count: int) -> str:
     return "1 table is" if count == 1 else f"{count:,} tables are"
 
 
-def _late(status: SourceStatus, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
+def carried_us(status: SourceStatus, looked_us: int, bytes_ahead: int | None) -> int | None:
+    """Return the time before which the lake has every commit, by its batches or by the look at the server at
+    ``looked_us``, which proves as much where the log had nothing beyond them. None if it isn't known."""
+    if status.carried_us is None or bytes_ahead != 0:
+        return status.carried_us
+    return max(status.carried_us, looked_us)
+
+
+def _late(
+    status: SourceStatus, schedule: str | None, dags: Mapping[str, DagState], now: datetime, log: LogStanding | None
+) -> list[Advice]:
     if status.position is None or schedule is None:
         return []
     dag = f"binlake_{status.source}_sync"
@@ -158,9 +168,8 @@ def _late(status: SourceStatus, schedule: str | None, dags: Mapping[str, DagStat
     if sync and sync.is_paused:
         button = Remedy("unpause", dag="sync")
         return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}", button)]
-    if status.carried_us is None:
-        return []
-    if not _missed(schedule, status.carried_us, now):
+    carried = carried_us(status, log.at_us, log.bytes_ahead) if log else status.carried_us
+    if carried is None or not _missed(schedule, carried, now):
         return []
     remedy = f"look at the last runs of the DAG {dag}"
     return [Advice("bad", "it is more than a run behind its schedule", remedy, Remedy("sync"))]

@@ -36,7 +36,7 @@ from binlake_airflow.page.app import STATIC
 from binlake_airflow.page.health import DagState, LogStanding, advise, health
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.totals import Totals
-from past import SCHEMA
+from past import HOUR, SCHEMA
 
 
 def test_each_route_is_for_those_alone_who_may_use_it(server: Any, folder: Path) -> None:
@@ -338,6 +338,20 @@ def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder
         held.open(OpenBatch(4, loads(Range, plan["range"])))
     past.metadata.append("batches", [plan])
     assert get(user, "sources/shop")["log"]["bytes_ahead"] == 700 + 1000
+
+
+def test_a_server_with_nothing_new_leaves_the_lake_neither_late_nor_without_log(server: Any, folder: Path) -> None:
+    past = replace(add(folder), now_us=now_us() - 50 * HOUR).write()
+    seen = {"head": "binlog.000001:9", "oldest_file": "binlog.000001", "files": 1, "bytes": 9, "kept_hours": 48.0}
+    looked = now_us() - 60_000_000
+    past.metadata.append("source_log", [{**seen, "at_us": looked, "bytes_ahead": 0}])
+    source = get(viewer(server), "sources/shop")
+    assert (source["advice"], source["log"]["kept_until_us"]) == ([], looked + 48 * HOUR)
+    past.metadata.replace("source_log", "true", [{**seen, "at_us": looked, "bytes_ahead": 700}])
+    assert [line["what"] for line in get(viewer(server), "sources/shop")["advice"]] == [
+        "it is more than a run behind its schedule",
+        "the log that is needed next is older than the 48 hours for which the server keeps it",
+    ]
 
 
 @pytest.mark.parametrize(
