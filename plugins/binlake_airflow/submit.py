@@ -203,6 +203,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
                     if error["kind"] == LeaseHeld.__name__:
                         self.log.info("%s", error["message"])
                         raise look_again() from None
+                    if error["kind"] == NoSnapshotYet.__name__:
+                        raise AirflowSkipException(error["message"]) from None
                     raise _airflow_error(error["message"], retryable=error["retryable"]) from None
                 failures.note_death(metadata_of(config), self.job, began_us)
                 raise  # it wrote no outcome: killed, out of memory, or Spark itself didn't start

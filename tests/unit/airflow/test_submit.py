@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowNotFoundException,
     AirflowRescheduleException,
+    AirflowSkipException,
 )
 
 from binlake import pipeline
@@ -139,6 +140,7 @@ def test_no_argument_and_no_variable_holds_the_secret(
         ({"error": {"kind": "AccessDenied", "message": "no", "retryable": False}}, AirflowFailException),
         ({"error": {"kind": "ConnectionFailed", "message": "no", "retryable": True}}, AirflowException),
         ({"error": {"kind": "LeaseHeld", "message": "no", "retryable": True}}, AirflowRescheduleException),
+        ({"error": {"kind": "NoSnapshotYet", "message": "no", "retryable": False}}, AirflowSkipException),
         ({}, AirflowException),
     ],
 )
