@@ -136,10 +136,11 @@ class Handover:
         }
 
     def outcome(self) -> dict[str, Any]:
-        """Return ``{"result": …}`` or ``{"error": …}``; empty if the job died before it wrote one."""
-        if not self._outcome.is_file():
+        """Return ``{"result": …}`` or ``{"error": …}``; empty if the job died before it wrote one, or while it did."""
+        try:
+            content: dict[str, Any] = json.loads(self._outcome.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
             return {}
-        content: dict[str, Any] = json.loads(self._outcome.read_text(encoding="utf-8"))
         return content
 
     def remove(self) -> None:

@@ -157,6 +157,23 @@ def test_a_retry_is_left_to_errors_it_can_help(
     assert type(caught.value) is raised
 
 
+def test_an_outcome_that_a_full_disk_cut_off_is_none_and_leaves_no_secret(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    handed: list[Path] = []
+
+    def job(_: BinlakeSparkOperator, environment: dict[str, str]) -> None:
+        outcome = Path(environment["BINLAKE_OUTCOME_FILE"])
+        outcome.write_text('{"result": {"bat')
+        handed.append(outcome.parent)
+        raise AirflowException("Cannot execute: spark-submit …")
+
+    submitted(monkeypatch, job)
+    with pytest.raises(AirflowException, match="Cannot execute"):
+        operator.submit({})
+    assert not handed[0].exists()
+
+
 SUBMITTED = """#!{python}
 import os, subprocess, sys, time
 job = "import time; from binlake.job import submitter; submitter.end_with_submitter(); time.sleep(60)"
