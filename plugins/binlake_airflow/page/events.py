@@ -149,8 +149,14 @@ _READERS: dict[Kind, _Reader] = {
 def _newest(
     metadata: Metadata, table: str, time: str, columns: Sequence[str], before_us: int | None, count: int
 ) -> list[dict[str, Any]]:
+    """Return the newest rows, with all that are as old as the last of them: the next page begins before its time."""
     where = None if before_us is None else f"{time} < {before_us}"
-    return metadata.read(table, columns, where=where, newest=Newest(time, count))
+    newest = metadata.read(table, columns, where=where, newest=Newest(time, count))
+    if len(newest) < count or newest[-1][time] is None:
+        return newest
+    oldest = newest[-1][time]
+    as_old = metadata.read(table, columns, where=f"{time} = {oldest}")
+    return [*(row for row in newest if row[time] > oldest), *as_old]
 
 
 def _table(row: dict[str, Any]) -> str:

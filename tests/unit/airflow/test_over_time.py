@@ -168,6 +168,23 @@ def test_all_events_stand_in_one_list(past: Past) -> None:
     assert lease.read(past.metadata).open is None
 
 
+def test_statements_of_one_second_stand_on_one_page(past: Past) -> None:
+    """A migration of many tables: MariaDB's log tells the second of each statement, and no more."""
+    second = now_us() // 1_000_000 * 1_000_000
+    statement = {
+        "batch": 30, "file": "binlog.000001", "database": "shop", "kind": "CREATE TABLE", "action": "followed",
+        "statement": "CREATE TABLE …",
+    }  # fmt: skip
+    past.metadata.append("ddl_history", [
+        {**statement, "offset": offset, "table": f"t{offset}", "committed_us": second - (offset < 2) * 1_000_000}
+        for offset in range(12)
+    ])  # fmt: skip
+    page = events(past.config, "ddl", None, 5)["events"]
+    assert sorted(event["tables"] for event in page) == sorted((f"shop.t{offset}",) for offset in range(2, 12))
+    older = events(past.config, "ddl", page[-1]["at_us"], 5)["events"]
+    assert sorted(event["tables"] for event in older) == [("shop.t0",), ("shop.t1",)]
+
+
 def test_the_days_on_which_tables_were_compared(past: Past) -> None:
     day = 24 * HOUR
     today = now_us() // day * day
