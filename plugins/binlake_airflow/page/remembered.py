@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
@@ -19,6 +19,9 @@ from binlake.delta import opened_tables
 from binlake.metadata.metadata import Metadata, Newest
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ANSWERS = 64
 """How many answers are kept of one table, the last used ones."""
@@ -55,10 +58,7 @@ class RememberedMetadata(Metadata):
     ) -> list[dict[str, Any]]:
         question = (tuple(columns or ()), where, newest)
         with self._locks[name]:
-            known = self._known.get(name)
-            if known is None or not self._is_newest(name, known):
-                self._known.pop(name, None)
-                known = None
+            known = self._newest_known(name)
             if known is None or question not in known.answers:
                 rows = super().read(name, columns, where=where, newest=newest)
                 known = self._known.get(name)
@@ -70,6 +70,11 @@ class RememberedMetadata(Metadata):
                 known.answers.popitem(last=False)
             return [dict(row) for row in known.answers[question]]
 
+    def read_columns(self, name: str, columns: Sequence[str], *, where: str | None = None) -> pa.Table:
+        with self._locks[name]:
+            self._newest_known(name)
+            return super().read_columns(name, columns, where=where)
+
     def _plain_files(self, name: str) -> None:
         """Leave no table to plain reads: answers are kept here."""
 
@@ -80,6 +85,14 @@ class RememberedMetadata(Metadata):
             table = opened_tables.opened(self.location(name))
             self._known[name] = _Remembered(table, files.stat(self._commit(name, table.version())))
         yield self._known[name].table
+
+    def _newest_known(self, name: str) -> _Remembered | None:
+        """Return the table as it is known, and forget it where it has another commit by now."""
+        known = self._known.get(name)
+        if known is None or self._is_newest(name, known):
+            return known
+        del self._known[name]
+        return None
 
     def _is_newest(self, name: str, known: _Remembered) -> bool:
         version = known.table.version()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_page import add
 from binlake import config
@@ -183,6 +184,19 @@ def test_statements_of_one_second_stand_on_one_page(past: Past) -> None:
     assert sorted(event["tables"] for event in page) == sorted((f"shop.t{offset}",) for offset in range(2, 12))
     older = events(past.config, "ddl", page[-1]["at_us"], 5)["events"]
     assert sorted(event["tables"] for event in older) == [("shop.t0",), ("shop.t1",)]
+
+
+def test_a_comparison_is_seen_once_it_is_written(past: Past) -> None:
+    """Though the same process has read the table before, whose files the upkeep may have put together since."""
+    row = {"database": "shop", "at_us": now_us(), "equal": True, "chunks": 1, "source_rows": 1, "seconds": 1.0}
+    for tables in (1, 2):
+        past.metadata.append("verifications", [{**row, "table": f"t{tables}"}])
+        (day,) = over_time(past.config, "day", 640)["compared"]
+        assert day["equal"] == tables
+    DeltaTable(past.metadata.location("verifications")).optimize.compact()
+    DeltaTable(past.metadata.location("verifications")).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    (day,) = over_time(past.config, "day", 640)["compared"]
+    assert day["equal"] == 2
 
 
 def test_the_days_on_which_tables_were_compared(past: Past) -> None:
