@@ -170,9 +170,9 @@ def _case_of_names(subject: _Subject) -> Iterator[Check]:
         remedy = "mirror a server on a file system that tells upper from lower case"
         yield Check("lower_case_table_names", False, "2: names in the log aren't those of the tables", remedy)
         return
-    tables = subject.config.tables
-    patterns = [*tables.include, *tables.exclude, *subject.config.policies.tables]
-    patterns += [pattern.rpartition(".")[0] for pattern in tables.exclude_columns]
+    config, tables = subject.config, subject.config.tables
+    patterns = [*tables.include, *tables.exclude, *config.policies.tables, *(entry.tables for entry in tables.modes)]
+    patterns += [pattern.rpartition(".")[0] for pattern in (*tables.exclude_columns, *config.page.mask_columns)]
     upper = [pattern for pattern in patterns if pattern != pattern.lower()]
     if value == "1" and upper:
         finding = f"1: names are stored in lower case, which {', '.join(upper)} can't match"

@@ -12,7 +12,7 @@ import pytest
 from binlake.config import PipelineConfig
 from binlake.doctor import server_checks
 from binlake.doctor.check import Check
-from binlake.doctor.preflight import preflight
+from binlake.doctor.preflight import _case_of_names, _Subject, preflight
 from binlake.doctor.server_checks import Examined
 from binlake.errors import ServerSettingError, UnsupportedColumn
 from binlake.position import Flavour
@@ -278,6 +278,27 @@ def test_amazon_keeps_the_log_by_a_table_of_its_own(hours: str | None, ok: bool)
 )
 def test_the_log_is_needed_over_nights_weekends_and_months_without_runs(schedule: str, hours: float) -> None:
     assert server_checks.longest_pause_hours(schedule) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(
+    ("tables", "page"),
+    [
+        ({"include": ["Shop.*"]}, {}),
+        ({"include": ["shop.*"], "modes": [{"tables": "Shop.orders", "history": {}}]}, {}),
+        ({"include": ["shop.*"], "exclude_columns": ["shop.Orders.card"]}, {}),
+        ({"include": ["shop.*"]}, {"mask_columns": ["shop.Orders.card"]}),
+    ],
+)
+def test_patterns_in_upper_case_match_no_table_of_a_server_that_stores_names_in_lower_case(
+    tables: dict[str, Any], page: dict[str, Any]
+) -> None:
+    source = {"name": "shop", "connection": "db", "server_id": 4001}
+    config = PipelineConfig.model_validate(
+        {"source": source, "tables": tables, "lake": {"path": "/lake"}, "page": page}
+    )
+    subject = _Subject(RecordedServer("8.0.43", {}, {}), {"lower_case_table_names": "1"}, config, [], {})
+    (check,) = _case_of_names(subject)
+    assert (check.ok, "write the patterns" in check.remedy) == (False, True)
 
 
 def test_where_amazon_doesnt_tell_the_account_nothing_is_promised() -> None:
