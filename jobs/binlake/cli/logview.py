@@ -209,6 +209,8 @@ def _text_file(path: Path) -> TextIO:
 
 def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
     """Yield mutations as plain values, without columns that the log lacks for a row."""
+    from binlake.feeds.formats.text import rows_of
+
     clocks = {column.name for column in item.columns if column.type == "time"}
 
     def image(value: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -217,7 +219,7 @@ def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -
         logged = {name: part for name, part in value.items() if part is not None or name not in item.absent}
         return {name: plain(_clock(part) if name in clocks else part) for name, part in logged.items()}
 
-    for row in item.batch.to_pylist():
+    for row in rows_of(item.batch):
         yield {
             "op": _OPERATIONS[row["op"]],
             "file": files[row["file"]],
@@ -236,7 +238,7 @@ def _for_programs(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
-        return str(value)
+        return f"{value:f}"
     if isinstance(value, datetime):
         return value.isoformat(" ", "microseconds")
     return value.isoformat() if isinstance(value, date) else value
@@ -248,6 +250,8 @@ def _for_people(value: Any) -> str:
         return "NULL"
     if isinstance(value, bytes):
         return f"0x{value.hex()}" if value else "''"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, datetime | date):
         return f"'{_for_programs(value)}'"
     if isinstance(value, str):
