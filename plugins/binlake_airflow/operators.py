@@ -329,7 +329,10 @@ class _BatchStepOperator(LineageOperator):
         self.plan = plan
 
     def open_batch(self, config: PipelineConfig) -> OpenBatch | None:
-        """Return the batch; None if another run has finished and recorded it."""
+        """Return the batch; None if another run has finished and recorded it. Skips the task without a plan, as where
+        somebody marked the plan's task as successful."""
+        if self.plan is None:
+            raise AirflowSkipException("nothing was planned")
         batch = _open_batch(config)
         if batch is not None and batch.batch == self.plan["batch"]:
             return batch

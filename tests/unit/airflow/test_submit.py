@@ -372,6 +372,13 @@ def test_a_short_range_is_staged_in_the_task_itself(
         assert staged == [Endpoint("db", 3307, "binlake", SECRET)]
 
 
+@pytest.mark.parametrize("step", [BinlakeStageOperator, BinlakeMergeOperator])
+def test_without_a_plan_a_step_is_skipped_as_record_is(step: Any, operator: BinlakeStageOperator) -> None:
+    """Who marks the task plan as successful by hand leaves nothing planned; an open batch is the next run's."""
+    with pytest.raises(AirflowSkipException, match="nothing was planned"):
+        step(task_id="step", config_file=operator.config_file, plan=None).execute({})
+
+
 @pytest.mark.parametrize(("beyond", "quick"), [(0, True), (1, False)])
 def test_the_jvm_that_merges_a_short_range_optimises_no_code(
     monkeypatch: pytest.MonkeyPatch,
