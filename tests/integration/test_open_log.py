@@ -14,6 +14,7 @@ from binlake.cli import command_line
 from binlake.errors import PositionLost, TableError, UsageError
 from binlake.gtid import GtidSet
 from binlake.source.openlog import OpenLog
+from binlake.source.server import Source
 from mirror import on_mariadb
 from servers import Server
 
@@ -49,6 +50,21 @@ def test_batches_of_one_table(server: Server, database: str, start: str, place: 
     assert len(log.slices) == 2
     server.execute("INSERT INTO t VALUES (3, '', NULL)", database=database)
     assert ids(log, database) == [1, 2, 2]  # frozen when it was opened
+
+
+def test_the_log_may_grow_while_it_is_opened(
+    server: Server, database: str, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.execute("INSERT INTO t VALUES (1, 'a', NULL)", database=database)
+    listed = Source.binary_logs
+
+    def growing(source: Source) -> tuple[tuple[str, int], ...]:
+        files = listed(source)
+        server.execute("REPLACE INTO t VALUES (2, 'b', NULL)", database=database)
+        return files
+
+    monkeypatch.setattr(Source, "binary_logs", growing)
+    assert ids(binlog.open(server.uri(), start), database) == [1]
 
 
 @pytest.mark.parametrize("place", ["server", "folder"])

@@ -58,7 +58,7 @@ def newest(log: Log, transport: Transport, since: int, bounds: Bounds, deadline:
 
     deadline: a value of time.monotonic(). Raises SourceError and BinlogError.
     """
-    files, head = log.binary_logs(), log.head()[:2]
+    head, files = log.head()[:2], log.binary_logs()  # in this order: files that are listed later have the head
     older = (file for file, _ in reversed(files) if format_description(transport, file) * 1_000_000 < since)
     begin = next(older, files[0][0])
     last = _Newest(bounds.bytes)

@@ -172,8 +172,8 @@ def _origin(uri: str) -> Origin:
 
 
 def _slices(log: Log, transport: Transport, start: str | None, stop: str | None) -> tuple[Slice, ...]:
-    files = log.binary_logs()
     end = place_named(stop) if stop else log.head()[:2]
+    files = log.binary_logs()  # behind the end, so that it has the end though others write
     if end is None:
         raise UsageError(f"{stop!r} is no place in a log", remedy="write FILE:OFFSET, such as binlog.000042:157")
     begin = place_named(start) if start else (files[0][0], FIRST_OFFSET)
