@@ -101,11 +101,14 @@ def of_files(
 
 def without(rows: pa.Table, gone: BitMap64) -> pa.Table:
     """Return the rows of a data file without those with these numbers."""
-    if not gone:
-        return rows
-    stay = np.ones(rows.num_rows, np.bool_)
+    return rows.filter(_staying(rows.num_rows, gone)) if gone else rows
+
+
+def _staying(count: int, gone: BitMap64) -> pa.BooleanArray:
+    """Return which rows of a data file stay. count: of all its rows. gone: numbers of rows."""
+    stay = np.ones(count, np.bool_)
     stay[np.fromiter(gone, np.int64, len(gone))] = False
-    return rows.filter(pa.array(stay))
+    return pa.array(stay)
 
 
 def of_numbers(
@@ -162,9 +165,7 @@ def _kept_of_widened(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanAr
     try:
         for add in plain_tables.actions_of(log, table_path, pa.table(log.get_add_actions())["path"].to_pylist()):
             if hidden := deletion_vectors.hidden(table_path, add):
-                rows = np.ones(plain_tables.rows_in(add), np.bool_)
-                rows[np.fromiter(hidden, np.int64, len(hidden))] = False
-                kept[add["path"].rpartition("/")[2]] = pa.array(rows)
+                kept[add["path"].rpartition("/")[2]] = _staying(plain_tables.rows_in(add), hidden)
     except LeftToSpark as reason:
         raise LakeError(f"{table_path}: its deletion vectors can't be read without Spark: {reason}") from reason
     return kept
