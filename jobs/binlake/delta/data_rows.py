@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta.delta_schema import is_widened
 from binlake.delta.key_ranges import physical_names
 from binlake.errors import LakeError, LeftToSpark
 from binlake.schema.lake_columns import DELETED
@@ -149,7 +150,7 @@ class _Marks:
 
 def _kept(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanArray]:
     """Return which rows of a file remain, by its name, for files with deletion vectors."""
-    if plain_tables.is_widened(log):
+    if is_widened(log):
         return _kept_of_widened(log, table_path)
     return {
         path.rpartition("/")[2]: there.values

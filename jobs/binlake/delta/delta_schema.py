@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalake import DeltaTable
+
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.schema.lake_columns import LakeColumn
 
@@ -32,6 +34,11 @@ _TYPES: dict[str, Any] = {
 
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 """Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
+
+
+def is_widened(log: DeltaTable) -> bool:
+    """Tell whether a table has Delta's type widening: data files may have narrower types than the table."""
+    return WIDENING in (log.protocol().reader_features or ())
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:

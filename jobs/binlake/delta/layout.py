@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from binlake.delta import key_ranges, replayed_log
 from binlake.delta.delta_actions import DeltaAction
-from binlake.delta.delta_schema import WIDENING
+from binlake.delta.delta_schema import is_widened
 from binlake.errors import LakeError
 from binlake.schema.table import TableSchema
 
@@ -96,7 +96,7 @@ def deleted_rows(log: DeltaTable, table_path: str) -> Counter[str]:
     """Return how many rows deletion vectors hide, by the file's name. Raises DeltaError, and LakeError where the log of
     a table with Delta's type widening can't be read here."""
     hidden: Counter[str] = Counter()
-    if WIDENING in (log.protocol().reader_features or ()):  # deltalake refuses to read the vectors of such a table
+    if is_widened(log):  # deltalake refuses to read the vectors of such a table
         added = replayed_log.added(table_path, log.version(), pa.table(log.get_add_actions())["path"].to_pylist())
         if added is None:
             raise LakeError(f"{table_path}: its log is in a form that isn't read without Spark")

@@ -98,11 +98,6 @@ def check_is_plain(log: DeltaTable, *, widened: bool = False) -> None:
             raise LeftToSpark(f"column {field['name']!r} isn't as binlake makes it")
 
 
-def is_widened(log: DeltaTable) -> bool:
-    """Tell whether data files may have narrower types than the table."""
-    return WIDENING in (log.protocol().reader_features or ())
-
-
 def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
     """Return the fields of Delta's schema."""
     fields: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from binlake.delta import data_rows, opened_tables, plain_tables
+from binlake.delta.delta_schema import is_widened
 from binlake.merge.history_files import comparable
 from binlake.merge.history_rows import (
     CHANGE_FIELDS,
@@ -81,7 +82,7 @@ def compare(history: HistoryState, against: Compared) -> None:
 
 def _left_to_spark(mirror: DeltaTable, size: int, limit: int) -> str:
     """Return why Spark compares; empty where this process does. size: bytes of data files."""
-    if plain_tables.is_widened(mirror):
+    if is_widened(mirror):
         return "it is compared with a mirror whose data files have narrower types (type_widening)"
     return f"{size / 1e6:,.1f} MB are compared, above merge.without_spark_mb" if size > limit else ""
 

@@ -32,7 +32,7 @@ from pyroaring import BitMap64
 
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
-from binlake.delta import data_rows, deletion_vectors, key_ranges, layout, plain_tables, recent_rows
+from binlake.delta import data_rows, deletion_vectors, delta_schema, key_ranges, layout, plain_tables, recent_rows
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.delta.plain_files import added_file, delta_type
@@ -123,7 +123,7 @@ def merge(
             turns.leave()
         touched = plain_tables.actions_of(log, table.path, list(sizes))
         anew = touched if size <= min(limit, SMALL) else layout.smallest(touched, SMALL // 4)
-        is_widened = plain_tables.is_widened(log)
+        is_widened = delta_schema.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
         look = _Look(table, columns, stored, key, changed, limit * _UNPACKED, is_widened)
