@@ -96,12 +96,15 @@ class RecordedBatches:
         self, batch: int, prepared: Prepared, wanted: Operations
     ) -> tuple[list[Arrived], Prepared, set[TableName]]:
         """Return a batch's mutations of the wanted tables, the XA transactions without an outcome at its end, and the
-        tables of which events are missing: those that couldn't be decoded, and, as it may be any table, those of an XA
-        transaction that nobody here saw prepared."""
+        tables of which events are missing: those that couldn't be decoded or whose rows lack values, and, as it may be
+        any table, those of an XA transaction that nobody here saw prepared."""
         unknown: list[XaEvent] = []
-        staged = self._staged(batch, prepared, lambda name: name in wanted, lambda event, error: unknown.append(event))
+        partial: set[TableName] = set()
+        staged = self._staged(
+            batch, prepared, lambda name: name in wanted, lambda event, error: unknown.append(event), partial.add
+        )
         mutations = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
-        return mutations, staged.waiting, set(wanted) if unknown else staged.undecoded & wanted.keys()
+        return mutations, staged.waiting, set(wanted) if unknown else (staged.undecoded | partial) & wanted.keys()
 
     def events(
         self, batch: int, prepared: Prepared, filters: tuple[TableFilter, ...], first: int, after: FeedPlace | None
@@ -123,7 +126,10 @@ class RecordedBatches:
         prepared: Prepared,
         wants: Callable[[TableName], bool],
         unknown: Callable[[XaEvent, FeedError], None] = lambda event, error: None,
+        partial: Callable[[TableName], None] = lambda name: None,
     ) -> StagedBatch:
+        """Return a batch of the wanted tables. unknown: see StagedBatch. partial: called for a table with rows that
+        lack values, which are left out."""
         rows = self._metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")
         if not rows:
             raise StagingError(f"batch {batch} isn't recorded any more", remedy="register anew")
@@ -133,7 +139,11 @@ class RecordedBatches:
         def table(file: StagedFile) -> FeedTable | None:
             if not wants(file.name) or not self._config.included(file.name):
                 return None
-            return table_of(file, self._shapes_of(batch).at(file.name, (batch, *file.first[:2])))
+            try:
+                return table_of(file, self._shapes_of(batch).at(file.name, (batch, *file.first[:2])))
+            except FeedError:
+                partial(file.name)
+                return None
 
         return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown, unknown)
 
