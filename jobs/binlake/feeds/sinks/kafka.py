@@ -228,6 +228,7 @@ class KafkaSink:
                 "group.id": f"binlake-{self._owner.replace('/', '-')}",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",  # offset 0 is gone where a retention deletes the topic's head
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 10,  # at the end of the topic the broker delays its answer for half a second
                 "log_level": 2,
