@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -119,7 +120,8 @@ class FileSink:
 
     def close(self) -> None:
         for file in self._open.values():
-            file.close()
+            with suppress(OSError):  # what a full disk doesn't take isn't committed
+                file.close()
         self._open.clear()
         self._kept.close()
 
