@@ -91,16 +91,21 @@ def value_text(column: Column, value: Any) -> bytes:
     if isinstance(value, date):
         return value.isoformat().encode()
     if isinstance(value, Decimal):
-        return f"{value:f}".encode()
+        return _filled(column, f"{value:f}")
     if isinstance(value, float):
-        return _float(column, value).encode()
+        return _filled(column, _float(column, value))
     if isinstance(value, list):
         return ("[" + ",".join(map(_single, value)) + "]").encode()
     if column.type == "time":
         return _time_text(value, column.fraction).encode()
     if column.type == "year":
         return f"{value:04d}".encode()
-    return f"{value:0{column.zerofill or 1}d}".encode()
+    return _filled(column, str(value))
+
+
+def _filled(column: Column, number: str) -> bytes:
+    """Return a number's text with the zeros before it that ZEROFILL adds."""
+    return number.rjust(column.zerofill, "0").encode()
 
 
 def _float(column: Column, value: float) -> str:
