@@ -22,6 +22,7 @@ from binlake.feeds.contract import FeedTable
 from binlake.metadata.metadata import Metadata
 from binlake.position import file_number
 from binlake.schema import arithmetic
+from binlake.schema.lake_columns import side_names
 from binlake.schema.render import RENDERERS, is_vector_in_bytes, vectors
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged, computed_columns, lost_columns
@@ -114,14 +115,14 @@ def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arit
     """Return the struct with only the table's columns and their side columns."""
     names: list[str] = []
     arrays: list[pa.Array] = []
-    present = {field.name for field in struct.type}
+    present, sides = {field.name for field in struct.type}, side_names(table.columns)
     for column in table.columns:
         names.append(column.name)
         values = struct.field(column.name)
         if column.name in computed:
             values = arithmetic.computed(computed[column.name], struct, values.type)
         arrays.append(_rendered(column, values))
-        for side in (f"{column.name}__text", f"{column.name}__bytes"):
+        for side in sides[column.name]:
             if side in present:
                 names.append(side)
                 arrays.append(struct.field(side))

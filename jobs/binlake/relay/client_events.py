@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -13,9 +13,8 @@ import numpy as np
 from binlake.binlog.border import DELETE, INSERT
 from binlake.feeds.contract import FeedChanges
 from binlake.schema.doubles import double_text
+from binlake.schema.lake_columns import side_names
 from binlake.schema.table import Column, TableName
-
-_SIDES = ("__text", "__bytes")
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,18 @@ class RelayEvent:
 def events_of(changes: FeedChanges) -> Iterator[RelayEvent]:
     """Yield the event of each row."""
     table = changes.table
+    sides = side_names(table.columns)
     for row in changes.rows.to_pylist():
         op = row["op"]
         before = None if op == INSERT else row["before"]
         after = None if op == DELETE else row["after"]
         columns = tuple(
-            EventColumn(column.name, _side(column, before), _side(column, after), _is_text(column))
+            EventColumn(
+                column.name,
+                _side(column, before, sides[column.name]),
+                _side(column, after, sides[column.name]),
+                _is_text(column),
+            )
             for column in table.columns
         )
         yield RelayEvent(
@@ -68,14 +73,19 @@ _GEOMETRIES = {
 }  # fmt: skip
 
 
-def _side(column: Column, row: dict[str, Any] | None) -> bytes | None:
-    if row is None:
-        return None
-    for side in _SIDES:  # values that no Delta type can hold
-        if (kept := row.get(f"{column.name}{side}")) is not None and row[column.name] is None:
-            return kept if isinstance(kept, bytes) else str(kept).encode()
-    value = row[column.name]
-    return None if value is None else value_text(column, value)
+def _side(column: Column, row: dict[str, Any] | None, sides: Sequence[str]) -> bytes | None:
+    return None if row is None else text_in(row, column, sides)
+
+
+def text_in(image: Mapping[str, Any], column: Column, sides: Sequence[str]) -> bytes | None:
+    """Return a column's value in an image as ``value_text`` does, an invalid one as it was kept; None for NULL.
+
+    sides: the names under which invalid values are kept.
+    """
+    if (value := image[column.name]) is not None:
+        return value_text(column, value)
+    kept = next((image[side] for side in sides if image.get(side) is not None), None)
+    return kept.encode() if isinstance(kept, str) else kept
 
 
 def value_text(column: Column, value: Any) -> bytes:

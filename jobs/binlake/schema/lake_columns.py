@@ -108,6 +108,13 @@ def side_columns(columns: Iterable[Column], invalid: InvalidValues) -> tuple[Lak
     return tuple(column for column in columns_of(columns, invalid) if column.is_side)
 
 
+def side_names(columns: Iterable[Column]) -> dict[str, tuple[str, ...]]:
+    """Return, by column, the names under which rows may hold its invalid values; none that another column has."""
+    names = [column.name for column in columns]
+    own = set(names)
+    return {name: tuple(side for side in (f"{name}__text", f"{name}__bytes") if side not in own) for name in names}
+
+
 def _columns_for(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
     entry = datatypes.entry(column)
     yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)

@@ -12,7 +12,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.ddl import statements
 from binlake.errors import FeedError
 from binlake.feeds import shapes
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import Column, TableName, TableSchema
 
 STATEMENT = (
     "CREATE TABLE t (id INT PRIMARY KEY, p DECIMAL(6,2), twice DECIMAL(7,1) AS (p * 2) STORED,"
@@ -52,3 +52,17 @@ def test_a_column_that_only_the_log_could_tell_stops_the_feed(schema: TableSchem
         shapes.table_of(replace(staged, absent=("p", "twice")), schema)
     with pytest.raises(FeedError, match="partial row images: hex, twice"):
         shapes.table_of(staged, None)
+
+
+def test_a_column_that_is_named_like_a_side_column_stays_itself(schema: TableSchema, staged: StagedFile) -> None:
+    columns = (*schema.columns, Column("p__text", "varchar", length=9, charset="utf8mb4"))
+    table = shapes.table_of(replace(staged, columns=columns), replace(schema, columns=columns))
+    image = pa.struct(
+        [("id", pa.int32()), ("p", pa.decimal128(6, 2)), ("twice", pa.decimal128(7, 1)), ("hex", pa.string()),
+         ("p__text", pa.string())]
+    )  # fmt: skip
+    values = [{"id": 1, "p": None, "twice": None, "hex": None, "p__text": "of its own"}]
+    rows = pa.record_batch([pa.array(values, image), pa.nulls(1, image)], names=["before", "after"])
+    before = shapes.shown(table, rows).column("before")
+    assert before.to_pylist() == [{"id": 1, "p": None, "twice": None, "p__text": "of its own"}]
+    assert before.field("p__text").to_pylist() == ["of its own"]

@@ -24,6 +24,7 @@ from binlake.ddl.create_statement import create_database, create_table
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import side_names
 from binlake.schema.statement_session import Session
 from binlake.serialization import dumps
 
@@ -145,8 +146,9 @@ def _check(table: FeedTable) -> None:
 def _invalid(changes: FeedChanges) -> InvalidValues:
     """Return the policies under which the rows have the side columns that they have."""
     names = {field.name for field in changes.rows.schema.field("after").type}
+    sides = [side for known in side_names(changes.table.columns).values() for side in known if side in names]
 
     def beside(side: str) -> bool:
-        return any(f"{column.name}{side}" in names for column in changes.table.columns)
+        return any(name.endswith(side) for name in sides)
 
     return InvalidValues("keep_text" if beside("__text") else "fail", "keep_bytes" if beside("__bytes") else "fail")
