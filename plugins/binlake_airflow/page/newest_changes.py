@@ -5,7 +5,7 @@ Values, or only those of the key, are read if asked for, but never those of mask
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.metadata.metadata import Metadata, Newest
 from binlake.position import Range
-from binlake.schema.table import TableName
+from binlake.relay.client_events import text_in
+from binlake.schema.lake_columns import side_names
+from binlake.schema.render import RENDERERS
+from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import loads
 from binlake.staging import staged_files
 from binlake.storage import files, parquet_files
@@ -62,11 +65,15 @@ def newest_changes(
     *,
     with_key: bool,
     with_values: bool = False,
+    schema: TableSchema | None = None,
 ) -> NewestChanges:
-    """Return at most ``count`` mutations of recorded batches, the newest first, without rows of XA transactions."""
+    """Return at most ``count`` mutations of recorded batches, the newest first, without rows of XA transactions.
+
+    schema: the table's, which has what the log doesn't tell of types.
+    """
     changes: list[NewestChange] = []
     since: int | None = None
-    shown = _Shown(with_key, with_values, config.page.masked(name))
+    shown = _Shown(with_key, with_values, config.page.masked(name), schema.columns if schema else ())
     wanted = ["batch", "attempt", "range"]
     for row in metadata.read("batches", wanted, where="state = 'recorded'", newest=Newest("batch", BATCHES)):
         folder = config.staging_path(str(row["batch"]), row["attempt"] or "-")
@@ -81,11 +88,13 @@ def newest_changes(
 
 @dataclass(frozen=True)
 class _Shown:
-    """Which values are shown. masked: columns, in lower case, whose values aren't even read."""
+    """Which values are shown. masked: columns, in lower case, whose values aren't even read. recorded: the table's
+    columns."""
 
     key: bool
     values: bool
     masked: frozenset[str]
+    recorded: tuple[Column, ...]
 
     def columns(self, file: StagedFile) -> list[str]:
         """Return the columns that are shown of a file's rows."""
@@ -94,15 +103,30 @@ class _Shown:
 
     def images(self, file: StagedFile) -> list[str]:
         """Return the Parquet columns that must be read for that."""
+        sides = side_names(file.columns)
         read = [column for column in self.columns(file) if column.lower() not in self.masked]
-        return [f"{image}.{column}" for image in ("before", "after") for column in read]
+        return [
+            f"{image}.{name}" for image in ("before", "after") for column in read for name in (column, *sides[column])
+        ]
 
-    def of(self, image: dict[str, Any] | None, columns: Sequence[str], *, whole: bool) -> dict[str, str | None] | None:
+    def of(
+        self, image: dict[str, Any] | None, columns: Sequence[str], file: StagedFile, *, whole: bool
+    ) -> dict[str, str | None] | None:
         """Return an image's values as text. whole: whether the row has the image, even if nothing of it was read."""
         if not whole:
             return None
-        values = {column: _MASK if column.lower() in self.masked else (image or {}).get(column) for column in columns}
-        return {column: _text_of(value) for column, value in values.items()}
+        sides, known = side_names(file.columns), {column.name: self._described(column) for column in file.columns}
+        return {
+            column: _MASK if column.lower() in self.masked else _text_of(image or {}, known[column], sides[column])
+            for column in columns
+        }
+
+    def _described(self, staged: Column) -> Column:
+        """Return a staged column as it is recorded, if that is the same column."""
+        for column in self.recorded:
+            if column.name == staged.name and (column.type == staged.type or column.type in RENDERERS):
+                return column
+        return staged
 
 
 def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, shown: _Shown) -> list[NewestChange]:
@@ -143,22 +167,24 @@ def _is_void(row: dict[str, Any], file: StagedFile) -> bool:
 
 def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, shown: _Shown) -> NewestChange:
     before, after = row.get("before"), row.get("after")
-    key = shown.of(before if row["op"] == DELETE else after, file.key, whole=shown.key)
+    key = shown.of(before if row["op"] == DELETE else after, file.key, file, whole=shown.key)
     images = [
-        shown.of(image, shown.columns(file), whole=shown.values and row["op"] != without)
+        shown.of(image, shown.columns(file), file, whole=shown.values and row["op"] != without)
         for image, without in ((before, INSERT), (after, DELETE))
     ]
     position = f"{log_file}:{row['offset']}"
     return NewestChange(batch, _NAMES[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
 
 
-def _text_of(value: Any) -> str | None:
-    if value is None:
+def _text_of(image: Mapping[str, Any], column: Column, sides: Sequence[str]) -> str | None:
+    """Return a value as the server shows it; bytes that are no text, in hexadecimal. sides: see text_in."""
+    value = image.get(column.name)
+    if isinstance(value, bytes) and column.type in RENDERERS:
+        return RENDERERS[column.type](value)
+    data = text_in({column.name: None, **image}, column, sides)
+    if data is None:
         return None
-    if isinstance(value, bytes):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            value = f"0x{value.hex()}"
-    text = str(value)
+    text = data.decode(errors="replace")
+    if text.encode() != data or (isinstance(value, bytes) and (column.type == "bit" or not text.isprintable())):
+        text = f"0x{data.hex()}"
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

@@ -147,7 +147,9 @@ def table(
         **_commits(config.table_path(table_name)),
         "newest": {
             **asdict(
-                newest_changes(config, metadata, table_name, CHANGES, with_key=with_keys, with_values=with_values)
+                newest_changes(
+                    config, metadata, table_name, CHANGES, with_key=with_keys, with_values=with_values, schema=schema
+                )
             ),
             "with_keys": with_keys,
             "with_values": with_values,
