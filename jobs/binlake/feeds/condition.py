@@ -27,6 +27,8 @@ from binlake.feeds.contract import FeedTable
 
 OPERATIONS = {"insert": INSERT, "update": UPDATE, "delete": DELETE}
 _MOST_LETTERS, _MOST_DEPTH, _MOST_DIGITS = 10_000, 64, 38
+_UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate"}
+"""Names under which sqlglot keeps the parts of what is true or false; what else it may keep would change the meaning."""
 _WORDS = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (…), BETWEEN, LIKE, IS NULL, texts, numbers, TRUE, FALSE, NULL"
 
 
@@ -103,7 +105,10 @@ def _boolean(part: sql.Expr, depth: int) -> Node:
     build = _BOOLEANS.get(type(part))
     if build is None:
         raise _NotUnderstoodError(f"{part.sql('mysql')!r} is neither true nor false by itself")
-    return build(part, depth - 1)
+    if any(value for name, value in part.args.items() if name not in _UNDERSTOOD):
+        raise _NotUnderstoodError(f"{part.sql('mysql')!r} isn't understood as a whole")
+    made = build(part, depth - 1)
+    return _inverse(made) if part.args.get("negate") else made
 
 
 def _operand(part: sql.Expr) -> Node:
@@ -123,8 +128,11 @@ def _joined(combine: Callable[[Value, Value], Value]) -> Callable[[Any, int], No
 
 
 def _not(part: Any, depth: int) -> Node:
-    inner = _boolean(part.this, depth)
-    return lambda rows: pc.invert(inner(rows))
+    return _inverse(_boolean(part.this, depth))
+
+
+def _inverse(node: Node) -> Node:
+    return lambda rows: pc.invert(node(rows))
 
 
 def _paren(part: Any, depth: int) -> Node:
@@ -140,7 +148,7 @@ def _compared(compare: Callable[[Value, Value], Value]) -> Callable[[Any, int], 
 
 
 def _in(part: Any, depth: int) -> Node:
-    if part.args.get("query") or part.args.get("unnest") or not part.expressions:
+    if not part.expressions:
         raise _NotUnderstoodError("IN wants a list of values")
     left, values = _operand(part.this), [_operand(value) for value in part.expressions]
 
@@ -152,8 +160,6 @@ def _in(part: Any, depth: int) -> Node:
 
 
 def _between(part: Any, depth: int) -> Node:
-    if part.args.get("symmetric"):
-        raise _NotUnderstoodError("BETWEEN wants the lower value first")
     left, low, high = (_operand(side) for side in (part.this, part.args["low"], part.args["high"]))
 
     def node(rows: _Rows) -> Value:

@@ -56,7 +56,13 @@ def rows() -> pa.RecordBatch:
         ("name IS NOT NULL OR id = 2", "iud"),
         ("NOT (name = 'ann')", ""),
         ("name LIKE 'a%'", "d"),
+        ("name NOT LIKE 'a%'", ""),
+        ("name NOT LIKE 'b%'", "d"),
+        ("NOT name NOT LIKE 'a%'", "d"),
         ("name NOT IN ('bob', NULL)", ""),
+        ("name NOT IN ('bob')", "d"),
+        ("id NOT BETWEEN 2 AND 3", "d"),
+        ("flag IS NOT TRUE", "iu"),
         ("price BETWEEN 1.5 AND 1.99", "d"),
         ("price > 1", "iud"),
         ("flag = 1", "d"),
@@ -81,7 +87,7 @@ def test_what_passes(where: str, passes: str) -> None:
         "SLEEP(1)", "id = SLEEP(1)", "id = (SELECT 1)", "EXISTS (SELECT 1)", "id IN (SELECT 1)", "id = 1; DROP TABLE x",
         "id", "1", "id = 1 +", "a.b.c = 1", "t.id = 1", "id = @x", "id = id + 1", "CASE WHEN id THEN 1 END = 1",
         "__import__('os') = 1", "name LIKE id", "id <=> 1", "", ";", "(" * 500, "NOT " * 5000 + "TRUE",
-        "id BETWEEN SYMMETRIC 2 AND 1", "id = 1 " + "OR id = 1 " * 2000,
+        "id BETWEEN SYMMETRIC 2 AND 1", "id = 1 " + "OR id = 1 " * 2000, "name LIKE 'a|%' ESCAPE '|'",
     ],
 )  # fmt: skip
 def test_what_is_outside_of_the_closed_set_is_refused(where: str) -> None:
