@@ -28,7 +28,7 @@ from binlake.feeds.contract import FeedTable
 OPERATIONS = {"insert": INSERT, "update": UPDATE, "delete": DELETE}
 _MOST_LETTERS, _MOST_DEPTH, _MOST_DIGITS = 10_000, 64, 38
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate"}
-"""Names under which sqlglot keeps the parts of what is true or false; what else it may keep would change the meaning."""
+"""Names under which sqlglot keeps the parts of what is true or false; what else it keeps would change the meaning."""
 _WORDS = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (…), BETWEEN, LIKE, IS NULL, texts, numbers, TRUE, FALSE, NULL"
 
 
@@ -139,10 +139,11 @@ def _paren(part: Any, depth: int) -> Node:
     return _boolean(part.this, depth)
 
 
-def _compared(compare: Callable[[Value, Value], Value]) -> Callable[[Any, int], Node]:
+def _compared(compare: Callable[[Value, Value], Value], *, is_order: bool = False) -> Callable[[Any, int], Node]:
     def build(part: Any, depth: int) -> Node:
         left, right = _operand(part.this), _operand(part.expression)
-        return lambda rows: compare(*_alike(left(rows), right(rows)))
+        prepare = _in_order if is_order else _alike
+        return lambda rows: compare(*prepare(left(rows), right(rows)))
 
     return build
 
@@ -164,8 +165,8 @@ def _between(part: Any, depth: int) -> Node:
 
     def node(rows: _Rows) -> Value:
         operand = left(rows)
-        above = pc.greater_equal(*_alike(operand, low(rows)))
-        return pc.and_kleene(above, pc.less_equal(*_alike(operand, high(rows))))
+        above = pc.greater_equal(*_in_order(operand, low(rows)))
+        return pc.and_kleene(above, pc.less_equal(*_in_order(operand, high(rows))))
 
     return node
 
@@ -203,10 +204,10 @@ _BOOLEANS: Mapping[type, Callable[[Any, int], Node]] = {
     sql.Paren: _paren,
     sql.EQ: _compared(pc.equal),
     sql.NEQ: _compared(pc.not_equal),
-    sql.LT: _compared(pc.less),
-    sql.LTE: _compared(pc.less_equal),
-    sql.GT: _compared(pc.greater),
-    sql.GTE: _compared(pc.greater_equal),
+    sql.LT: _compared(pc.less, is_order=True),
+    sql.LTE: _compared(pc.less_equal, is_order=True),
+    sql.GT: _compared(pc.greater, is_order=True),
+    sql.GTE: _compared(pc.greater_equal, is_order=True),
     sql.In: _in,
     sql.Between: _between,
     sql.Like: _like,
@@ -268,20 +269,23 @@ _NAMES: Mapping[str, Node] = {
 
 
 def _literal(part: Any) -> Node:
-    if part.is_string:
-        value = pa.scalar(part.this)
-    else:
-        number = Decimal(part.this)
-        value = pa.scalar(int(number) if number == number.to_integral_value() and abs(number) < 2**63 else number)
+    value = pa.scalar(part.this) if part.is_string else _numeral(Decimal(part.this))
     return lambda rows: value
 
 
 def _negative(part: Any) -> Node:
     if not (isinstance(part.this, sql.Literal) and not part.this.is_string):
         raise _NotUnderstoodError(f"{part.sql('mysql')!r} is no number")
-    number = Decimal(part.this.this)
-    value = pa.scalar(-int(number) if number == number.to_integral_value() and abs(number) < 2**63 else -number)
+    value = _numeral(Decimal(part.this.this).copy_negate())  # a minus would round to 28 digits
     return lambda rows: value
+
+
+def _numeral(number: Decimal) -> pa.Scalar:
+    is_whole = number == number.to_integral_value() and abs(number) < 2**63
+    try:
+        return pa.scalar(int(number) if is_whole else number)
+    except pa.ArrowException:
+        raise _NotUnderstoodError(f"{number} has too many digits") from None
 
 
 def _given(part: Any) -> Node:
@@ -296,6 +300,16 @@ _OPERANDS: Mapping[type, Callable[[Any], Node]] = {
     sql.Boolean: _given,
     sql.Null: _given,
 }
+
+
+def _in_order(left: Value, right: Value) -> tuple[Value, Value]:
+    """Return both sides as ``_alike`` does. Raises ValueError for texts and a number, which would be ordered as texts:
+    10 before 9."""
+    for texts, other in ((left, right), (right, left)):
+        is_number = pa.types.is_integer(other.type) or pa.types.is_decimal(other.type)
+        if is_number and pa.types.is_string(texts.type) and not isinstance(texts, pa.Scalar):
+            raise ValueError("texts and a number have no order")
+    return _alike(left, right)
 
 
 def _alike(left: Value, right: Value) -> tuple[Value, Value]:
