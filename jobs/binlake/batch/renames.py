@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlake.schema.table import TableName
@@ -21,6 +21,20 @@ class RenameOutcome:
     moved: tuple[tuple[str, TableName, TableName], ...]
     unknown: tuple[Pair, ...]
     taken: frozenset[TableName]
+
+
+def done(pairs: Sequence[Pair], there: Collection[TableName]) -> tuple[Pair, ...]:
+    """Return the pairs of RENAME TABLE IF EXISTS without those that did nothing, as their first table wasn't there.
+
+    there: names of tables before the statement, of which there may be more. A pair did nothing where its new name is
+    one of these, and its old name isn't.
+    """
+    taken, renamed = set(there), []
+    for old, new in pairs:
+        if old in taken or new not in taken:
+            taken = taken - {old} | {new}
+            renamed.append((old, new))
+    return tuple(renamed)
 
 
 def outcome(pairs: Sequence[Pair], lives: Mapping[TableName, str]) -> RenameOutcome:

@@ -86,7 +86,8 @@ class StatementFollower:
         needs_session = statement.needs_session and not statement.has_xid
         parsed = self.temporary.hidden(parsed, statement.thread, needs_session=needs_session)
         where = Position(self.stop.server, statement.file, statement.offset, created)
-        here = _PlacedStatement(where, statement, parsed)
+        here = self._without_missing(_PlacedStatement(where, statement, parsed))
+        parsed = here.parsed
         self.walk.beside.statement(parsed, statement, self.walk.current, self.walk.turn)
         if parsed.kind == "DML" or parsed.may_concern_any:
             self._follow_opaque(here)
@@ -99,6 +100,23 @@ class StatementFollower:
     def _note_charset(self, declared: statements.DatabaseCharset, server_charset: str) -> None:
         if not (declared.if_not_exists and declared.database in self.charsets):
             self.charsets[declared.database] = declared.charset or server_charset
+
+    def _without_missing(self, here: _PlacedStatement) -> _PlacedStatement:
+        """Return the statement without what RENAME TABLE IF EXISTS says of tables that weren't there."""
+        match here.parsed.changes:
+            case (statements.RenameTables(pairs, True),):
+                done = statements.RenameTables(renames.done(pairs, self._there(here)))
+                return replace(here, parsed=replace(here.parsed, changes=(done,)))
+        return here
+
+    def _there(self, here: _PlacedStatement) -> dict[TableName, str]:
+        """Return the ids of lives by the names that they have before a statement, without those that were snapshotted
+        behind it, under names that they got since."""
+        return {
+            name: life_id
+            for name, life_id in self.walk.current.items()
+            if self.walk.tables[life_id].life.low.order <= here.order
+        }
 
     def _follow_changes(self, here: _PlacedStatement) -> None:
         noted: set[TableName] = set()
@@ -329,12 +347,9 @@ class StatementFollower:
 
     def _rename(self, here: _PlacedStatement, change: statements.RenameTables) -> set[TableName]:
         """Apply all pairs of a statement at once, so that swaps and chains come out right. Returns the names noted."""
-        later = {
-            name for name, life_id in self.walk.current.items() if self.walk.tables[life_id].life.low.order > here.order
-        }  # these were snapshotted after the statement, under their new names
-        outcome = renames.outcome(
-            change.pairs, {name: life_id for name, life_id in self.walk.current.items() if name not in later}
-        )
+        there = self._there(here)
+        later = self.walk.current.keys() - there.keys()
+        outcome = renames.outcome(change.pairs, there)
         noted: set[TableName] = set()
         for life_id, old, _ in outcome.moved:
             if self.walk.current.get(old) == life_id:

@@ -81,9 +81,13 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class RenameTables:
-    """RENAME TABLE: pairs (old, new), renamed one after the other."""
+    """RENAME TABLE: pairs (old, new), renamed one after the other.
+
+    if_exists: pairs whose first table wasn't there did nothing (MariaDB).
+    """
 
     pairs: tuple[tuple[TableName, TableName], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)

@@ -370,7 +370,7 @@ class _Reader:
             return ParsedStatement("RENAME USER")
         if not cursor.accept_any("TABLE", "TABLES"):
             raise cursor.not_understood("RENAME TABLE expected")
-        cursor.accept("IF", "EXISTS")
+        if_exists = cursor.accept("IF", "EXISTS")
         pairs: list[tuple[TableName, TableName]] = []
         while True:
             old = cursor.table_name()
@@ -379,7 +379,7 @@ class _Reader:
             pairs.append((old, cursor.table_name()))
             if not cursor.accept(","):
                 break
-        renames = RenameTables(tuple(pairs))
+        renames = RenameTables(tuple(pairs), if_exists)
         return ParsedStatement("RENAME TABLE", tables_of(renames), (renames,))
 
     def _skip_wait(self) -> None:

@@ -75,7 +75,7 @@ class TemporaryTables:
                 self._open ^= {(thread, old), (thread, new)}
             else:
                 left.append((old, new))
-        return RenameTables(tuple(left)) if left else None
+        return replace(change, pairs=tuple(left)) if left else None
 
 
 def _doubted(parsed: ParsedStatement) -> ParsedStatement:

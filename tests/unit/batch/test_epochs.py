@@ -394,6 +394,24 @@ def test_a_table_that_comes_from_elsewhere_is_snapshotted() -> None:
     assert [name for name, _ in steps.asked] == [TableName("shop", "u")]
 
 
+@pytest.mark.parametrize(
+    ("pairs", "name", "asked"),
+    [
+        ("_missing TO t, t TO u", "shop.u", []),
+        ("_missing TO t", "shop.t", []),
+        ("t TO u, _missing TO u", "shop.u", []),
+        ("_missing TO t, t TO u, u TO t", "shop.t", []),
+        ("t TO u, _there TO t", "shop.u", [T]),
+    ],
+)
+def test_rename_if_exists_does_nothing_to_tables_that_are_not_there(
+    pairs: str, name: str, asked: list[TableName]
+) -> None:
+    steps = steps_of(a_slice(mutations(10), statement(50, 0, f"RENAME TABLE IF EXISTS {pairs}")))
+    assert lives_after(steps) == {"life of shop.t": (name, "following")}
+    assert [wanted for wanted, _ in steps.asked] == asked
+
+
 def test_a_name_that_was_snapshotted_after_the_rename_is_left_alone() -> None:
     steps = steps_of(a_slice(statement(50, 0, "RENAME TABLE a TO b")), lives=[life(A), life(B, low=100)])
     assert lives_after(steps) == {"life of shop.a": ("shop.a", "dropped"), "life of shop.b": ("shop.b", "following")}
