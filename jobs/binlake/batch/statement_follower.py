@@ -360,6 +360,8 @@ class StatementFollower:
         for old, _ in outcome.unknown:
             self.walk.forget_name(old)
         for old, new in outcome.unknown:
+            if new not in later and (stale := self.walk.at(new)) is not None:  # its DROP wasn't logged
+                self.walk.end(stale, f"replaced at {here.position.short}")
             if self.rules.included(new) and new not in self.walk.current:
                 noted.add(new)
                 action, reason = self.walk.ask_first_snapshot(

@@ -394,6 +394,13 @@ def test_a_table_that_comes_from_elsewhere_is_snapshotted() -> None:
     assert [name for name, _ in steps.asked] == [TableName("shop", "u")]
 
 
+def test_a_table_that_comes_from_elsewhere_replaces_one_whose_drop_was_not_logged() -> None:
+    moved = statement(50, 0, "RENAME TABLE _x TO t")
+    steps = steps_of(a_slice(mutations(10), moved, mutations(60, before=1)))
+    assert [name for name, _ in steps.asked] == [T]
+    assert lives_after(steps) == {"life of shop.t": ("shop.t", "dropped")}
+
+
 @pytest.mark.parametrize(
     ("pairs", "name", "asked"),
     [
