@@ -82,8 +82,8 @@ class StatementFollower:
         )
         if statement.error:
             parsed = parsed.failed()
-        # MySQL's statements on temporary tables have no XID.
-        needs_session = statement.needs_session and not statement.has_xid
+        # MySQL's statements on temporary tables have no XID, but for CREATE TABLE LIKE one.
+        needs_session = statement.needs_session and (not statement.has_xid or parsed.kind == "CREATE TABLE")
         parsed = self.temporary.hidden(parsed, statement.thread, needs_session=needs_session)
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = self._without_missing(_PlacedStatement(where, statement, parsed))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from binlake.ddl.changes import (
     AlterTable,
     Change,
+    CreateLike,
     ParsedStatement,
     RenameTables,
     RowsChanged,
@@ -24,7 +25,7 @@ _OF_OTHER_TABLES = (
     *("CREATE TABLE", "DROP TABLE", "DROP DATABASE"),
     *("CREATE SEQUENCE", "ALTER SEQUENCE", "DROP SEQUENCE"),
 )
-"""Statements that never concern a temporary table: CREATE and ALTER SEQUENCE ignore them, and where DROP drops them the
+"""Statements that never change a temporary table: CREATE and ALTER SEQUENCE ignore them, and where DROP drops them the
 servers log DROP TEMPORARY."""
 
 
@@ -55,7 +56,7 @@ class TemporaryTables:
             self._open -= {(thread, name) for name in parsed.temporary}
         names = {name for session, name in self._open if session == thread}
         if parsed.kind in _OF_OTHER_TABLES:
-            return parsed
+            return replace(parsed, changes=tuple(_unlike(change, names, needs_session) for change in parsed.changes))
         if parsed.kind == "RENAME TABLE" and self._flavour == "mysql":
             return parsed  # MySQL renames temporary tables by ALTER alone
         tables = tuple(name for name in parsed.tables if name not in names)
@@ -76,6 +77,13 @@ class TemporaryTables:
             else:
                 left.append((old, new))
         return replace(change, pairs=tuple(left)) if left else None
+
+
+def _unlike(change: Change, names: set[TableName], needs_session: bool) -> Change:
+    """Return a change as it is, but for CREATE TABLE LIKE a temporary table, or one that may be temporary."""
+    if isinstance(change, CreateLike) and (needs_session or change.like in names):
+        return Unfollowed(change.name, f"its columns are those of {change.like}, which is or may be a temporary table")
+    return change
 
 
 def _doubted(parsed: ParsedStatement) -> ParsedStatement:
