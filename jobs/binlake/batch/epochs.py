@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
@@ -19,10 +20,11 @@ from binlake.batch.steps import BatchSteps, MergeStep, Standstill
 from binlake.batch.walk import IGNORED, NOT_APPLIED, BatchInputs, Walk
 from binlake.position import Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
+from binlake.schema.lexer import Cursor, Lexer
 from binlake.schema.table import TableName
 
-_DECLARES_KEY = re.compile(r"\bREFERENCES\b.*\bON\s+(DELETE|UPDATE)\s+(CASCADE|SET)\b", re.IGNORECASE | re.DOTALL)
-_DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b", re.IGNORECASE | re.DOTALL)
+_DECLARES_KEY = re.compile(r"\bREFERENCES\b.*\bON (DELETE|UPDATE) (CASCADE|SET)\b")
+_DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b")
 
 
 def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: StagedSlice) -> None:
@@ -107,7 +109,7 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
     lost: set[TableName] = set()
     for row in walk.history:
         table = walk.tables.get(row["table_id"])  # which may have another name by now
-        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(row["statement"]):
+        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(_words(walk, row)):
             continue
         lost.add(table.life.name)
         why = "a foreign key went that may have changed rows below the log"
@@ -122,7 +124,13 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
 def _declares_key(walk: Walk, life_id: str) -> bool:
     """Tell whether a statement of this batch gave the table a foreign key that cascades."""
     rows = (row for row in walk.history if row["table_id"] == life_id)
-    return any(_DECLARES_KEY.search(row["statement"]) for row in rows)
+    return any(_DECLARES_KEY.search(_words(walk, row)) for row in rows)
+
+
+def _words(walk: Walk, row: dict[str, Any]) -> str:
+    """Return the words of a statement of the DDL history, without comments, names in quotes, and strings."""
+    cursor = Cursor(Lexer(row["statement"], row["sql_mode"], walk.stop.flavour), row["database"])
+    return " ".join(token.key for token in cursor.all_tokens() if token.key)
 
 
 def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:

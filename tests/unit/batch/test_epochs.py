@@ -505,6 +505,28 @@ def test_a_table_that_lost_a_foreign_key_is_found_under_its_new_name(rename: str
     assert [table.life.status for table in steps.tables] == ["resnapshot", "following"]
 
 
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [
+        ("ON DELETE CASCADE", "stopped"),
+        ("ON/**/UPDATE -- whichever\n SET/* */NULL", "stopped"),
+        ("ON DELETE RESTRICT /* once ON DELETE CASCADE */", "following"),
+    ],
+)
+def test_a_foreign_key_that_came_and_went_in_one_batch_stops_the_table_where_it_cascades(
+    action: str, status: Status
+) -> None:
+    steps = steps_of(
+        a_slice(
+            statement(50, 0, f"ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES a (id) {action}"),
+            statement(60, 1, "ALTER TABLE t DROP/**/FOREIGN/**/KEY f"),
+        ),
+        policy=Policy(on_unlogged_cascade="stop"),
+        cascades=(),
+    )
+    assert table_of(steps).life.status == status
+
+
 @pytest.mark.parametrize("way", ["derive", "resnapshot"])
 def test_what_a_foreign_key_changed_before_it_went_may_have_cascaded_further(way: str) -> None:
     steps = steps_of(
