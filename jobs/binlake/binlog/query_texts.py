@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from binlake.position import Flavour
 from binlake.schema import charsets
+from binlake.schema.lexer import Lexer
 
 _SAVEPOINT = re.compile(rb"\s*(?:SAVEPOINT|ROLLBACK\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>.+?)[;\s\0]*", re.I | re.S)
 
@@ -16,6 +18,30 @@ def statement_text(raw: bytes, collation: int) -> str:
     """
     name = charset_of(collation)
     return charsets.decoder("utf8mb4" if name == "binary" else name, "replace")(raw)
+
+
+_NO_BREAK = "\u00a0"
+_LONGEST = 100_000
+"""Characters of a statement that is looked through for spaces. Longer ones are DML."""
+
+
+def spaced_text(raw: bytes, collation: int, sql_mode: int, flavour: Flavour) -> str:
+    """Decode a statement, with plain spaces where the server read a no-break space as one.
+
+    In sessions with one byte per character it parts words, on both servers; in UTF-8 it belongs to a name.
+    """
+    text = statement_text(raw, collation)
+    name = charset_of(collation)
+    if _NO_BREAK not in text or name == "binary" or charsets.bytes_per_character(name) > 1 or len(text) > _LONGEST:
+        return text
+    lexer = Lexer(text, sql_mode, flavour)
+    while lexer.step():
+        pass
+    letters = list(text)
+    for token in lexer.tokens:
+        if token.kind == "word":
+            letters[token.start : token.end] = text[token.start : token.end].replace(_NO_BREAK, " ")
+    return "".join(letters)
 
 
 def charset_of(collation: int) -> str:

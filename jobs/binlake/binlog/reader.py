@@ -21,7 +21,7 @@ from binlake.binlog.columns import Decoded
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
 from binlake.binlog.known_tables import KnownTable, KnownTables
-from binlake.binlog.query_texts import charset_of, normal_xid, savepoint_name, statement_text
+from binlake.binlog.query_texts import charset_of, normal_xid, savepoint_name, spaced_text
 from binlake.binlog.row_events import RowEvents
 from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transactions import Transactions
@@ -30,7 +30,7 @@ from binlake.errors import BinlogError, UnsupportedEvent
 from binlake.kernels import layouts
 from binlake.kernels.arrays import numbers
 from binlake.kernels.native import SCRATCH
-from binlake.position import Slice, file_number
+from binlake.position import Flavour, Slice, file_number
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName
 
@@ -221,6 +221,7 @@ class _Reader:
             return
         yield from self.flush()
         committed, gtid = self._transactions.current()
+        flavour: Flavour = "mariadb" if self._description.mariadb else "mysql"
         yield Statement(
             file=self._file,
             offset=where,
@@ -229,7 +230,7 @@ class _Reader:
             gtid=gtid,
             database=query.database,
             sql_mode=query.sql_mode,
-            text=statement_text(raw, query.client_collation),
+            text=spaced_text(raw, query.client_collation, query.sql_mode, flavour),
             server_charset=charset_of(query.server_collation),
             error=query.error,
             has_xid=query.has_xid,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.binlog.query_texts import savepoint_name, statement_text
+from binlake.binlog.query_texts import savepoint_name, spaced_text, statement_text
 
-LATIN1, UTF8MB4, EUCKR, GB18030, BINARY = 8, 45, 19, 248, 63
+LATIN1, UTF8MB4, EUCKR, GB18030, BINARY, CP866 = 8, 45, 19, 248, 63, 36
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,22 @@ def test_names_are_read_beside_bytes_of_another_character_set(raw: bytes, collat
     read = statement_text(raw, collation)
     assert read.endswith(text)
     assert read.split()[2] in ("é", "가")
+
+
+@pytest.mark.parametrize(
+    ("raw", "collation", "text"),
+    [
+        (b"TRUNCATE\xa0TABLE t\xa0", LATIN1, "TRUNCATE TABLE t "),
+        (b"TRUNCATE TABLE t\xff", CP866, "TRUNCATE TABLE t "),
+        (b"ALTER TABLE `t\xa0`\xa0ADD\xa0a\xa0INT", LATIN1, "ALTER TABLE `t\u00a0` ADD a INT"),
+        (b"ALTER TABLE t\xa0COMMENT 'a\xa0b' /* c\xa0d */", LATIN1, "ALTER TABLE t COMMENT 'a\u00a0b' /* c\u00a0d */"),
+        (b"ALTER TABLE t ADD a\xa0INT DEFAULT\xa01\xa0NULL", LATIN1, "ALTER TABLE t ADD a INT DEFAULT 1 NULL"),
+        ("TRUNCATE TABLE t\u00a0".encode(), UTF8MB4, "TRUNCATE TABLE t\u00a0"),
+        ("TRUNCATE TABLE t\u00a0".encode(), BINARY, "TRUNCATE TABLE t\u00a0"),
+    ],
+)
+def test_a_no_break_space_parts_words_where_a_character_is_a_byte(raw: bytes, collation: int, text: str) -> None:
+    assert spaced_text(raw, collation, 0, "mysql") == text
 
 
 @pytest.mark.parametrize(
