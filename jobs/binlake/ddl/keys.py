@@ -139,8 +139,8 @@ def new_keys(
 def is_there(definition: Constraint, indexes: Iterable[Index]) -> bool:
     """Tell whether ADD INDEX IF NOT EXISTS adds nothing to a table with these indexes."""
     name = definition.name or definition.columns[0] or ""
-    if isinstance(definition, AddForeignKey):
-        return False
+    if isinstance(definition, AddForeignKey) or definition.kind == "primary":
+        return False  # a primary key that is there stays anyway
     return definition.if_not_exists and any(index.name.lower() == name.lower() for index in indexes)
 
 

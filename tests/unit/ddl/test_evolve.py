@@ -125,6 +125,8 @@ def test_if_not_exists_leaves_what_is_there() -> None:
         ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (Id), ADD UNIQUE (n)", UNIQUE, ("Id",)),
         ("ALTER TABLE t RENAME INDEX u TO v, ADD UNIQUE u (Id)", UNIQUE, ("n",)),
         ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS u (Id), DROP n", UNIQUE, ()),
+        ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (a)", created("CREATE TABLE t (a INT, KEY (a))"), ("a",)),
+        ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (n)", KEYED, ("Id",)),
     ],
 )
 def test_the_key_is_the_one_the_server_prefers(text: str, schema: TableSchema, key: tuple[str, ...]) -> None:
