@@ -22,7 +22,7 @@ from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.delta.log_files import LogFiles
 from binlake.errors import LakeError, WrittenMeanwhile
-from binlake.metadata import history, lake_sizes, table_versions
+from binlake.metadata import history, lake_sizes, table_versions, watermarks
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.record import log_noted
 from binlake.metadata.table_schemas import CHECKPOINT_EACH, SCHEMAS, TOMBSTONE_SECONDS
@@ -89,7 +89,8 @@ def expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     runs = [row["ended_us"] for row in kinds if row["kind"] in ("sync", "bootstrap")]
     batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
     seen = log_noted(metadata)
-    needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
+    behind = [row["batch"] for row in stands_still if watermarks.has_life(row)]
+    needed = min([*behind, max(batches, default=0)])
     predicates = {
         "runs": f"ended_us < {min(old, max(runs, default=old))}",
         "batches": f"updated_us < {old} AND state = 'recorded' AND batch < {needed}",

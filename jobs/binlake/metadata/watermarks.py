@@ -17,6 +17,8 @@ from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps, loads
 
+_WITHOUT_LIFE = "missing:"
+
 
 def read(metadata: Metadata) -> list[dict[str, Any]]:
     """Return a row for each life, and for each name that waits for one, at its position now.
@@ -191,7 +193,12 @@ def forget_unsnapshotted(metadata: Metadata, names: list[TableName]) -> None:
 
 def unsnapshotted_id(name: TableName) -> str:
     """Return what stands in the place of a table id for a table without a life."""
-    return "missing:" + json.dumps([name.database, name.table], ensure_ascii=False)
+    return _WITHOUT_LIFE + json.dumps([name.database, name.table], ensure_ascii=False)
+
+
+def has_life(row: dict[str, Any]) -> bool:
+    """Tell whether a row is of a life, which can catch up, not of a name that waits for its first snapshot."""
+    return not row["table_id"].startswith(_WITHOUT_LIFE)
 
 
 def started(

@@ -9,10 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from binlake.batch.steps import Status
 from binlake.config import MaintainConfig
 from binlake.metadata.expiry import MetadataUpkeep, keep_metadata, unfinished_snapshots
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.record import LOG_NOTED_EACH_US, log_noted, note_log
+from binlake.metadata.watermarks import unsnapshotted_row
+from binlake.position import Position
+from binlake.schema.table import TableName
 from binlake.source.ahead import LogSeen
 
 DAY = 24 * 3600 * 1_000_000
@@ -83,6 +87,16 @@ def test_batches_that_a_table_has_yet_to_catch_up_with_stay(metadata: Metadata) 
     metadata.replace("watermarks", "table_id = 'b'", [])
     keep(metadata)
     assert left(metadata, "batches", "batch") == [7]
+
+
+@pytest.mark.parametrize("status", ["missing", "resnapshot"])
+def test_a_table_that_was_never_snapshotted_needs_no_batch(metadata: Metadata, status: Status) -> None:
+    for batch in range(1, 4):
+        metadata.append("batches", [{"batch": batch, "state": "recorded", "updated_us": ago(100)}])
+    name, position = TableName("d", "never"), Position("server", "b.000001", 4, 1)
+    metadata.append("watermarks", [unsnapshotted_row(name, status, "why", batch=1, position=position)])
+    assert keep(metadata)["batches"].rows_expired == 2
+    assert left(metadata, "batches", "batch") == [3]
 
 
 def test_the_quarantine_keeps_what_stopped_a_table_that_stands_still(metadata: Metadata) -> None:
