@@ -98,6 +98,23 @@ def test_what_an_xa_transaction_took_back_never_was(server: Server, database: st
 
 
 @on_mariadb
+def test_what_was_taken_back_stops_no_table_that_is_only_appended_to(server: Server, database: str, lake: Path) -> None:
+    mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]
+    mirror.options = {"policies": {"without_key": "append"}}
+    mirror.execute("CREATE TABLE n (v VARCHAR(9))", "INSERT INTO n VALUES ('a')")
+    begin_alone(mirror)
+    mirror.execute(
+        "BEGIN", "INSERT INTO n VALUES ('kept')", "SAVEPOINT s", "UPDATE n SET v = 'back'", "DELETE FROM n",
+        *LOGGED_BEHIND_SAVEPOINT, "ROLLBACK TO s", "COMMIT",
+    )  # fmt: skip
+    sync_alone(mirror)
+    mirror.assert_equal("n")
+    mirror.execute("UPDATE n SET v = 'other' WHERE v = 'a'")
+    sync_alone(mirror)
+    assert mirror.watermark("n")["status"] == "stopped"
+
+
+@on_mariadb
 def test_a_batch_whose_rows_were_all_taken_back(server: Server, database: str, lake: Path) -> None:
     mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]
     mirror.execute(

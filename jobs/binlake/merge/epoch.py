@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
+from binlake.binlog.border import DELETE, UPDATE
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.merge import in_process
+from binlake.merge.arrow_mutations import newest_mutations
 from binlake.merge.shared_reads import SharedReads
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_ALL
@@ -72,15 +74,31 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
     )
 
 
-def _refuse_changes(name: TableName, step: MergeStep) -> None:
-    _, updated, deleted = step.counts
+def _refuse_changes(life: Life, step: MergeStep, config: PipelineConfig, reads: SharedReads | None) -> None:
+    updated, deleted = _changed(life, step, config, reads)
     if updated or deleted:
         number, offset, _ = min(file.first for file in step.staged)
         raise UnfollowedStatement(
-            f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
-            "in a table without a key that is only appended to (without_key: append)",
-            remedy=f"set without_key: exact for this table, then {snapshot_again(name)}",
+            f"{life.name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} "
+            "deleted in a table without a key that is only appended to (without_key: append)",
+            remedy=f"set without_key: exact for this table, then {snapshot_again(life.name)}",
         )
+
+
+def _changed(life: Life, step: MergeStep, config: PipelineConfig, reads: SharedReads | None) -> tuple[int, int]:
+    """Return how many rows were updated, and how many deleted, without what was taken back or concerns former rows.
+
+    All that was logged counts where it takes too much memory to be looked at.
+    """
+    _, updated, deleted = step.counts
+    if not (updated or deleted) or not (step.schema.row_end or any(file.void for file in step.staged)):
+        return updated, deleted
+    most = config.merge.without_spark_bytes * in_process.UNPACKED
+    try:
+        kinds = newest_mutations(life, step, config.invalid, most, reads=reads)["op"].to_pylist()
+    except LeftToSpark:
+        return updated, deleted
+    return kinds.count(UPDATE), kinds.count(DELETE)
 
 
 def merge_epoch(
@@ -105,7 +123,7 @@ def merge_epoch(
     if step.schema.without_rows:
         return
     if not step.schema.key and config.policies.of(life.name).without_key == "append":
-        _refuse_changes(life.name, step)
+        _refuse_changes(life, step, config, reads)
     columns = mirror_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
     try:

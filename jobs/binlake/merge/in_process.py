@@ -53,7 +53,7 @@ MOST_FILES = 500
 SMALL = 16_000_000
 """Bytes of data files up to which those that hold changed rows are written anew: each deletion vector costs every
 reader. Also what several tables may hold at once."""
-_UNPACKED = 8
+UNPACKED = 8
 """Bytes in memory for each of the limit's."""
 _MARKS = "delta.enableDeletionVectors"
 _one_large = RLock()
@@ -126,7 +126,7 @@ def merge(
         is_widened = delta_schema.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
-        look = _Look(table, columns, stored, key, changed, limit * _UNPACKED, is_widened)
+        look = _Look(table, columns, stored, key, changed, limit * UNPACKED, is_widened)
         with _memory(staged_bytes + sum(add["size"] for add in anew)):
             rewritten = _rewritten(look, anew, newest)
             paths = {add["path"] for add in anew}
@@ -144,7 +144,7 @@ def _changed(
     reads: SharedReads | None,
 ) -> tuple[pa.Table | Copies, pa.Table]:
     """Return what tells which rows change, and the rows that come."""
-    most = config.merge.without_spark_bytes * _UNPACKED
+    most = config.merge.without_spark_bytes * UNPACKED
     if step.parents:
         return derived_in_process.newest_rows(life, step, columns, config, most)
     if not step.schema.key:

@@ -225,7 +225,7 @@ def uncounted(patch: pytest.MonkeyPatch) -> None:
             r"its log is in a form that isn't read here",
         ),
         (
-            lambda patch: patch.setattr(in_process, "_UNPACKED", 0),
+            lambda patch: patch.setattr(in_process, "UNPACKED", 0),
             r"the staged rows take more than 0 MB of memory",
         ),
         (of_data_files(lambda rows: None), r"data files that may hold changed rows take more than 1,024 MB of memory"),
