@@ -43,6 +43,10 @@ _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
 
 def binlog(arguments: argparse.Namespace) -> None:
     """Run the command. Raises TableError where a table can't be decoded from some event on."""
+    if arguments.events and (arguments.table or arguments.output):
+        raise UsageError(
+            "--events lists all events on standard output", remedy="leave --table and --output out, or --events"
+        )
     log = _opened(arguments)
     if arguments.events:
         show_events(log, arguments.format, sys.stdout)
@@ -189,10 +193,12 @@ class _Writer:
             return
         out, fresh = self._file(self._name(item, "csv"), _text_file)
         write = csv.writer(out, lineterminator="\n")
+        columns = item.batch.schema.field("after").type.names
         if fresh:
-            write.writerow([*_META, *item.batch.schema.field("after").type.names])
+            write.writerow([*_META, *columns])
         for row in _rows(item, self._names_of_files, _for_programs):
-            write.writerow([*(row[name] for name in _META), *(row["after"] or row["before"]).values()])
+            image = row["before"] if row["after"] is None else row["after"]
+            write.writerow([*(row[name] for name in _META), *map(image.get, columns)])
 
     def _parquet(self, item: Item) -> None:
         """Write the columns as the decoder returns them."""
@@ -284,12 +290,20 @@ def _row_text(item: Mutations, row: dict[str, Any]) -> str:
             f"{name} = {value}" for name, value in (after or before).items() if name not in sides or value != "NULL"
         ]
     else:
+        columns = item.batch.schema.field("after").type.names
         lines = [
-            f"{name} = {before[name]}" + ("" if before[name] == value else f" → {value}")
-            for name, value in after.items()
-            if name in item.key or before[name] != value
+            line for name in columns if (line := _change_text(name, before, after, is_key=name in item.key)) is not None
         ]
     return "\n".join([head, *(f"    {line}" for line in lines)]) + "\n"
+
+
+def _change_text(name: str, before: dict[str, str], after: dict[str, str], *, is_key: bool) -> str | None:
+    """Return what an update made of a column; None where it changed nothing. An image may lack columns."""
+    old, new = before.get(name), after.get(name)
+    changed = "" if new is None or new == old else f" → {new}"
+    if not changed and (old is None or not is_key):
+        return None
+    return (name if old is None else f"{name} = {old}") + changed
 
 
 def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, Any]:
