@@ -35,7 +35,7 @@ def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
     chosen = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
     if not chosen:
         names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
-        missing = f"there is no feed {arguments.feed!r}" if arguments.feed else "there is no feed"
+        missing = "there is no feed" if arguments.feed is None else f"there is no feed {arguments.feed!r}"
         raise UsageError(
             f"{missing} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML"
         )
@@ -56,7 +56,7 @@ def feed(arguments: argparse.Namespace) -> None:
     if arguments.follow:
         _follow(arguments, report)
         return
-    if arguments.forget:
+    if arguments.forget is not None:
         _forget(arguments.config, arguments.forget, report)
         return
     runs: list[FeedRun] = []
@@ -88,7 +88,7 @@ def feed(arguments: argparse.Namespace) -> None:
 
 def _follow(arguments: argparse.Namespace, report: Report) -> None:
     """Carry the chosen feeds until SIGTERM or Ctrl-C. Raises UsageError; ConfigurationError at the beginning."""
-    if arguments.anew or arguments.forget or arguments.until != "now":
+    if arguments.anew or arguments.forget is not None or arguments.until != "now":
         raise UsageError(
             "--follow goes on from where each feed stands", remedy="run --anew, --forget or --until by itself before"
         )
@@ -164,7 +164,7 @@ def _tailed(arguments: argparse.Namespace) -> Feeds:
             f"--format {arguments.format}: {error.errors(include_input=False)[0]['msg']}",
             remedy="specific wants --registry http://host:port, debezium may have one, the others want none",
         ) from None
-    if not arguments.feed:
+    if arguments.feed is None:
         return [(config, own) for config in _sources(arguments.config)]
     other = {} if arguments.format is None else {"format": own.format}
     return [

@@ -46,8 +46,8 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
     from binlake.phases.replay import ReplayRequest
     from binlake.source.log import folder_of
 
-    archive = folder_of(arguments.archive) if arguments.archive else None
-    if arguments.archive and archive is None:
+    archive = None if arguments.archive is None else folder_of(arguments.archive)
+    if arguments.archive is not None and archive is None:
         raise UsageError(f"--archive {arguments.archive!r} is no folder", remedy="write file:///FOLDER")
     return ReplayRequest(
         arguments.tables,

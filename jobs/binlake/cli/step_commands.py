@@ -29,7 +29,7 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
     short_lived = partial(is_short_copy, config, origin, tables)
     session = session_of("snapshot", config, report, config.snapshot.connections, short_lived)
-    if arguments.keys:
+    if arguments.keys is not None:
         asked = KeysAsked(tables, arguments.keys)
         results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
     else:

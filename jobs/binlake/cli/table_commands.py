@@ -142,7 +142,7 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.metadata import history
 
     metadata = pipeline.metadata_of(config)
-    name = TableName.parse(arguments.table) if arguments.table else None
+    name = None if arguments.table is None else TableName.parse(arguments.table)
     if arguments.at is not None:
         if name is None:
             raise UsageError("--at tells the shape of one table", remedy="add --table database.table")

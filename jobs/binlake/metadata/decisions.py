@@ -82,8 +82,8 @@ def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> s
     Raises UsageError where the holder is alive here.
     """
     metadata = _metadata(config)
-    about = f"feed {feed}" if feed else f"source {config.source.name}"
-    holder = feed_watermarks.take_away(metadata, feed) if feed else lease.take_away(metadata)
+    about = f"source {config.source.name}" if feed is None else f"feed {feed}"
+    holder = lease.take_away(metadata) if feed is None else feed_watermarks.take_away(metadata, feed)
     if holder is None:
         return f"nobody holds {about}"
     note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))

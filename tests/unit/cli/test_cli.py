@@ -11,12 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from binlake import config
+from binlake import config, pipeline
 from binlake.cli import command_line
+from binlake.errors import UsageError
 from binlake.metadata import lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.report import Report
 from past import Past
+
+
+def shop(folder: Path) -> str:
+    """Write a source's YAML."""
+    yaml = folder / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
+        "tables: {include: ['shop.*']}\nlake: {path: ./lake}\n"
+    )
+    return str(yaml)
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -36,13 +47,9 @@ def test_who_interrupts_it_is_told_so_as_shells_do(
 
 def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None:
     """The server takes the connection, and says nothing."""
-    yaml = tmp_path / "shop.yaml"
-    yaml.write_text(
-        "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
-        "tables: {include: ['shop.*']}\nlake: {path: ./lake}\n"
-    )
+    yaml = shop(tmp_path)
     Past(config.load(yaml), now_us()).write()
-    command = [sys.executable, "-m", "binlake.cli.command_line", "sync", "--config", str(yaml)]
+    command = [sys.executable, "-m", "binlake.cli.command_line", "sync", "--config", yaml]
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"mysql://u:p@127.0.0.1:{server.getsockname()[1]}/"
         environment = os.environ | {"AIRFLOW_CONN_SHOP_MYSQL": uri}
@@ -142,3 +149,34 @@ def test_the_shell_completes_commands(tmp_path: Path) -> None:
     }
     subprocess.run([sys.executable, "-m", "binlake.cli.command_line"], env=environment, check=False)
     assert answer.read_text().strip() == "maintain"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("feed --forget", "no feed '' ever ran on shop"),
+        ("tail --feed", "there is no feed ''"),
+        ("unlock --why x --feed", "no feed  ran here"),
+        ("history --table", "'' is no table's name"),
+    ],
+)
+def test_an_option_that_is_given_empty_is_not_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, said: str
+) -> None:
+    """A shell's variable that isn't set."""
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MYSQL", "mysql://u:p@127.0.0.1:1/")
+    name, *options = command.split()
+    assert command_line.run([name, "--config", shop(tmp_path), *options, ""]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_range_of_keys_copies_no_whole_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ranges_alone(*_: object, **__: object) -> None:
+        raise UsageError("a range is asked for")
+
+    monkeypatch.setattr(pipeline, "snapshot_keys", ranges_alone)
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_MYSQL", "mysql://u:p@127.0.0.1:1/")
+    assert command_line.run(["snapshot", "--config", shop(tmp_path), "--tables", "shop.orders", "--keys", ""]) == 2
+    assert "a range is asked for" in capsys.readouterr().err

@@ -39,6 +39,7 @@ def test_what_is_asked() -> None:
         ("--as-of=noon", "is not a time"),
         ("--as-of=", "is not a time"),
         ("--archive=/archive", "is no folder"),
+        ("--archive=", "is no folder"),
         ("--in-place", "no reason was given"),
     ],
 )
