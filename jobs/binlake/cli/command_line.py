@@ -11,6 +11,7 @@ import getpass
 import logging
 import math
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -49,20 +50,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader has closed the pipe: head, less
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # Rust's panics are no Exception
         if isinstance(error, KeyboardInterrupt) or interrupts.was_raised():
             print(interrupts.SAID, end="", file=sys.stderr)
             return interrupts.EXIT_CODE
+        if isinstance(error, BrokenPipeError) and _is_unread():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         print(f"binlake: unexpected {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
         print("  → run again; nothing is lost. If it stays, report it with this message", file=sys.stderr)
         logging.getLogger("binlake").debug("traceback", exc_info=True)
         return 3
     return 0
+
+
+def _is_unread() -> bool:
+    """Tell whether who read the command's output has closed the pipe, as head and less do. Other connections break,
+    too."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _run(arguments: Sequence[str] | None) -> None:
@@ -246,7 +256,10 @@ def _duration(text: str) -> float:
 
 
 def _minutes(text: str) -> float:
-    minutes = float(text)
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
     if not 0 < minutes < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5")
     return minutes

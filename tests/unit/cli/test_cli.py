@@ -104,6 +104,31 @@ def test_a_panic_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "unexpected Panic: Invalid object store url" in capsys.readouterr().err
 
 
+def test_a_connection_that_breaks_is_no_reader_who_has_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, BrokenPipeError(32, "Broken pipe"))
+    assert command_line.run(["status", "--config", "x"]) == 3
+    assert "unexpected BrokenPipeError: [Errno 32] Broken pipe" in capsys.readouterr().err
+
+
+def test_who_reads_no_further_ends_a_command_quietly() -> None:
+    command = [sys.executable, "-m", "binlake.cli.command_line", "help", "operations"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as printing:
+        assert printing.stdout is not None
+        assert printing.stderr is not None
+        printing.stdout.close()
+        said = printing.stderr.read()
+    assert (printing.returncode, said) == (0, b"")
+
+
+def test_minutes_are_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in ("soon", "nan", "-1"):
+        with pytest.raises(SystemExit):
+            command_line.run(["doctor", "--config", "x", f"--minutes={wrong}"])
+        assert "write a number of minutes, such as 5" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])
 def test_where_an_unexpected_error_came_from(tmp_path: Path, options: list[str], where: bool) -> None:
     program = (
