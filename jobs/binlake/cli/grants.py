@@ -12,7 +12,10 @@ from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.names import mysql_quote
 
-_ACCOUNT = re.compile(r"(?P<quote>'?)(?P<user>[^'@]+)(?P=quote)(?:@(?P<other>'?)(?P<host>[^'@]+)(?P=other))?")
+_WORD = r"[^'\"`\\@]+"
+_ACCOUNT = re.compile(
+    rf"(?P<quote>['\"`]?)(?P<user>{_WORD})(?P=quote)(?:@(?P<other>['\"`]?)(?P<host>{_WORD})(?P=other))?"
+)
 _IN_THE_FILES, _DATABASE_IN_THE_FILES = "'binlake'@'%'", "`shop`.*"
 
 

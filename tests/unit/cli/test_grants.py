@@ -27,7 +27,9 @@ def test_the_file_is_printed_for_an_account(capsys: pytest.CaptureFixture[str], 
     assert printed(capsys, "--server", kind, "--for", "binlake") == text
     of_a_host = printed(capsys, "--server", kind, "--for", "mirrors@10.0.0.%")
     assert of_a_host == text.replace("'binlake'@'%'", "'mirrors'@'10.0.0.%'")
-    assert printed(capsys, "--server", kind, "--for", "'mirrors'@'10.0.0.%'") == of_a_host
+    for quote in "'\"`":
+        account = f"{quote}mirrors{quote}@{quote}10.0.0.%{quote}"
+        assert printed(capsys, "--server", kind, "--for", account) == of_a_host
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,7 @@ def test_databases_are_those_of_the_yaml(
     assert granted == [f"GRANT SELECT, LOCK TABLES ON {name} TO 'binlake'@'%';" for name in databases]
 
 
-def test_what_is_no_account_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.run(["grants", "--server", "mysql", "--for", "a'b"]) == 2
+@pytest.mark.parametrize("account", ["a'b", "`a", "a\\", "'a`"])
+def test_what_is_no_account_is_refused(capsys: pytest.CaptureFixture[str], account: str) -> None:
+    assert command_line.run(["grants", "--server", "mysql", "--for", account]) == 2
     assert "is no account" in capsys.readouterr().err
