@@ -44,14 +44,15 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wid
 
 def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    drawn = Table(title=title, title_justify="left")
+    drawn = Table(title=Text(title) if title else None, title_justify="left")
     for column in columns:
         drawn.add_column(column, overflow="fold")
     for row in rows:
-        drawn.add_row(*(escape("" if value is None else str(value)) for value in row))
+        # A text is shown as it is: rich takes [words] in strings for styles, and :words: for emoji.
+        drawn.add_row(*(Text("" if value is None else str(value)) for value in row))
     Console(file=where, width=width).print(drawn)
 
 

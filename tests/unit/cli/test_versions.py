@@ -9,7 +9,7 @@ import pytest
 
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life
-from binlake.cli import command_line
+from binlake.cli import command_line, printing
 from binlake.cli.sql_prompt import Prompt
 from binlake.lake import pins
 from binlake.lake.opened_lake import place_of
@@ -131,3 +131,9 @@ def test_who_removes_files_while_a_batch_is_pinned_is_seen(
     assert code == 2
     assert "batch 2 can't be read any more" in err
     assert pins.read(metadata) == []
+
+
+def test_a_table_shows_texts_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    printing.table("shop.t[a] :key:", ("comment",), [("1:a:2 :x: [red]",), ("C:\\",), (None,)])
+    lines = [line.strip("│┃ ") for line in capsys.readouterr().out.splitlines()]
+    assert [lines[0], *lines[4:7]] == ["shop.t[a] :key:", "1:a:2 :x: [red]", "C:\\", ""]
