@@ -53,7 +53,7 @@ def named_views(tables: Iterable[TableAt], version: str, database: str = DATABAS
 def _database(pattern: str, database: str, version: str) -> str:
     try:
         return plain_name(pattern.format(database=database, version=version))
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
         raise UsageError(
             f"--database {pattern!r} isn't a pattern", remedy=f"it may have {{database}} and {{version}}: {DATABASE}"
         ) from error

@@ -71,8 +71,9 @@ def test_databases_come_before_their_views(dialect: str) -> None:
 def test_the_database_may_be_another() -> None:
     (view,) = named_views([ORDERS], "17", "{database}")
     assert (view.database, view.name) == ("shop", "orders")
-    with pytest.raises(UsageError, match="isn't a pattern"):
-        named_views([ORDERS], "17", "{day}")
+    for wrong in ("{day}", "{database.name}", "{0}", "{"):
+        with pytest.raises(UsageError, match="isn't a pattern"):
+            named_views([ORDERS], "17", wrong)
 
 
 def test_two_views_of_one_name_are_refused() -> None:
