@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -180,14 +180,15 @@ def _in_csv(kind: pa.DataType) -> pa.DataType:
     """Return the type that a column has in CSV: text for what Arrow's writer doesn't know, or writes otherwise."""
     from binlake.feeds.formats.text import PLAIN_SCALE
 
-    is_odd = pa.types.is_decimal(kind) and kind.scale > PLAIN_SCALE
+    is_odd = (pa.types.is_decimal(kind) and kind.scale > PLAIN_SCALE) or kind == pa.month_day_nano_interval()
+    is_odd = is_odd or pa.types.is_duration(kind)  # a number of which nobody is told the unit
     return pa.string() if is_odd or pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
 
 
 def _text(value: Any) -> str | None:
     if value is None:
         return None
-    if isinstance(value, bytes | Decimal):
+    if isinstance(value, bytes | Decimal | timedelta):
         return str(plain(value))
     return json.dumps(value, ensure_ascii=False, default=plain)
 

@@ -181,7 +181,8 @@ def _first_words(sql: str) -> list[str]:
 
 def usual(schema: pa.Schema) -> pa.Schema:
     """Return a schema with text and bytes in the place of Arrow's views of them, which many readers don't know, and
-    microseconds in the place of nanoseconds, which ``now()`` alone has: Python's own times have none."""
+    microseconds in the place of nanoseconds, which functions alone have, such as ``now()``, and what is reckoned with
+    them: Python's own times have none."""
     return pa.schema([field.with_type(_usual(field.type)) for field in schema])
 
 
@@ -195,3 +196,7 @@ def _usual(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_usual(kind.value_type)))
     return kind
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_time64(kind):
+        return pa.time64("us")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -75,6 +75,14 @@ def test_floats_are_those_of_their_shortest_text(form: str, tmp_path: Path) -> N
     text = written(rows, form, tmp_path)
     assert all(number in text for number in ("1.1", "-3.4e+38", "0.1", "[0.3]", "[null, -0.0]"))
     assert "00000" not in text
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_a_stretch_of_time_is_told_in_words(form: str, tmp_path: Path) -> None:
+    rows = pa.table({"age": pa.array([timedelta(days=2, seconds=5), None], pa.duration("us"))})
+    assert "2 days, 0:00:05" in written(rows, form, tmp_path)
+    months = pa.table({"months": pa.array([(1, 0, 0)], pa.month_day_nano_interval())})
+    assert written(months, form, tmp_path)
 
 
 def test_json_is_an_object_a_line(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def test_times_are_pythons(session: SqlSession) -> None:
 
 
 def test_a_time_that_nanoseconds_can_not_hold(tmp_path: Path) -> None:
+    reckoned = session.table("SELECT now() - TIMESTAMP '2026-01-02' AS age, TIME '10:00:00.123456789' AS clock")
+    assert reckoned.schema.types == [pa.duration("us"), pa.time64("us")]
     table = TableAt.of(str(tmp_path), TableName("shop", "prices"), 0)
     until = [datetime(9999, 12, 31, 23, 59, 59), datetime(2026, 1, 31), datetime(1000, 1, 1)]
     write_deltalake(table.path, pa.table({"id": [1, 2, 3], "until": pa.array(until, pa.timestamp("us"))}))
