@@ -55,6 +55,7 @@ class SqlSession:
         self._builder = QueryBuilder(_SETTINGS)
         self._schemas: set[str] = set()
         self._registered: dict[str, TableAt] = {}
+        self._unreadable: dict[str, BinlakeError] = {}
 
     def execute(self, sql: str) -> QueryRows:
         """Run a query. Raises UsageError for what isn't a query or names what isn't there; LakeError."""
@@ -62,7 +63,7 @@ class SqlSession:
         words = words_of(sql)
         for table in self._tables.values():
             if is_mentioned(table.name.table, sql, words):
-                self._register(table)
+                self._try_to_register(table)
         try:
             self._refuse_lost_limit(sql)
             reader = pa.RecordBatchReader.from_stream(self._builder.execute(sql))
@@ -97,6 +98,15 @@ class SqlSession:
         except (pa.ArrowException, DeltaError, OSError) as error:
             raise self._explained(error) from error
 
+    def _try_to_register(self, table: TableAt) -> None:
+        """Make a table known. Where it can't be opened, a query that reads it learns why; others may have a column or a
+        text of its name."""
+        self._unreadable.pop(str(table.name), None)
+        try:
+            self._register(table)
+        except BinlakeError as error:
+            self._unreadable[str(table.name)] = error
+
     def _register(self, table: TableAt) -> None:
         if str(table.name) in self._registered:
             return
@@ -129,8 +139,12 @@ class SqlSession:
         remedy = _FAR_REMEDY if _FAR_TIME.search(text) else "DataFusion's SQL is understood; mend the query"
         return UsageError(f"the query can't be run: {text}", remedy=remedy)
 
-    def _unknown(self, name: str) -> UsageError:
-        if len(several := self._named(name)) > 1:
+    def _unknown(self, name: str) -> BinlakeError:
+        several = self._named(name)
+        full = several[0] if len(several) == 1 else name
+        if full in self._unreadable:
+            return self._unreadable[full]
+        if len(several) > 1:
             return UsageError(
                 f"several databases have a table {name}", remedy=f"write {' or '.join(map(str, sorted(several)))}"
             )
@@ -193,10 +207,10 @@ def _usual(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_usual(kind.value_type)))
-    return kind
     if pa.types.is_duration(kind):
         return pa.duration("us")
     if pa.types.is_time64(kind):
         return pa.time64("us")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_usual(kind.value_type)))
+    return kind

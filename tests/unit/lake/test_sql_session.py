@@ -25,6 +25,7 @@ TABLES = {
     ("public", "notes"): pa.table({"id": [6]}),
     ("do.tted", "things"): pa.table({"id": [9]}),
 }
+GONE = TableName("shop", "gone")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[TableAt]:
 
 @pytest.fixture
 def session(tables: list[TableAt]) -> SqlSession:
-    return SqlSession(tables)
+    return SqlSession([*tables, TableAt(GONE, f"{tables[0].path}/nowhere", 0)])
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,8 @@ def test_names_are_the_servers(session: SqlSession, query: str, rows: list[int])
         ("SELECT id -- of shop.nothing\nFROM shop.orders WHERE id > 1;", [2]),
         ("(SELECT id FROM shop.customers)", [3]),
         ("VALUES (1), (2)", [1, 2]),
+        ("SELECT things.id FROM shop.customers AS things", [3]),
+        ("SELECT id FROM shop.customers WHERE 'gone' <> 'things'", [3]),
     ],
 )
 def test_what_is_called_like_a_table_stays_what_it_is(session: SqlSession, query: str, rows: list[int]) -> None:
@@ -102,11 +105,11 @@ def test_times_are_pythons(session: SqlSession) -> None:
     assert rows.schema.field("at").type == pa.timestamp("us")
     assert rows["n"].to_pylist()[0].year >= 2026
     assert rows["at"].to_pylist() == [datetime(2026, 1, 2, 3, 4, 5, 6)]
+    reckoned = session.table("SELECT now() - TIMESTAMP '2026-01-02' AS age, TIME '10:00:00.123456789' AS clock")
+    assert reckoned.schema.types == [pa.duration("us"), pa.time64("us")]
 
 
 def test_a_time_that_nanoseconds_can_not_hold(tmp_path: Path) -> None:
-    reckoned = session.table("SELECT now() - TIMESTAMP '2026-01-02' AS age, TIME '10:00:00.123456789' AS clock")
-    assert reckoned.schema.types == [pa.duration("us"), pa.time64("us")]
     table = TableAt.of(str(tmp_path), TableName("shop", "prices"), 0)
     until = [datetime(9999, 12, 31, 23, 59, 59), datetime(2026, 1, 31), datetime(1000, 1, 1)]
     write_deltalake(table.path, pa.table({"id": [1, 2, 3], "until": pa.array(until, pa.timestamp("us"))}))
@@ -150,6 +153,12 @@ def test_what_is_wrong_is_said(session: SqlSession, query: str, message: str, re
     assert message in raised.value.message
     assert remedy in raised.value.remedy
     assert "enable_ident_normalization" not in raised.value.message
+
+
+def test_a_table_that_can_not_be_opened_is_said_where_it_is_read(session: SqlSession) -> None:
+    for name in ("shop.gone", "gone"):
+        with pytest.raises(LakeError, match=r"shop\.gone"):
+            session.table(f"SELECT * FROM {name}")
 
 
 @pytest.mark.parametrize(
