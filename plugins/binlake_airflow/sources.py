@@ -15,7 +15,7 @@ from binlake.errors import ConfigurationError
 _loaded: dict[Path, tuple[tuple[int, int], PipelineConfig | ConfigurationError]] = {}
 """Configurations by file, with the file's time and size, as the page asks every few seconds."""
 _lock = threading.Lock()
-_SECTION = re.compile(r"^(\w+):", re.MULTILINE)
+_SECTION = re.compile(r"""^['"]?(\w+)['"]?[ \t]*:""", re.MULTILINE)
 
 
 def pipelines_folder(beside: Path | None = None) -> Path:
@@ -53,7 +53,7 @@ def files_of_feeds(folder: Path) -> list[Path]:
 def _holds_feeds(file: Path) -> bool:
     """Tell whether a file has feeds and no source, only by its top-level keys, as this is asked every few seconds."""
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return False  # loading it reports the error
     sections = set(_SECTION.findall(text))

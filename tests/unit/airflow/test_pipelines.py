@@ -128,6 +128,21 @@ def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(
         assert words in problem_of(dags[f"binlake_{name}_feeds"])
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [("source:", "\ufeffsource:"), ("source:", "'source':"), ("source:", "source :")]
+)
+def test_a_source_with_feeds_is_one_however_its_key_is_written(folder: Path, written: str, read: str) -> None:
+    """Editors on Windows write a byte order mark before the first key."""
+    feed = "{name: all, format: text, sink: 'file:///feeds'}"
+    write(folder, "shop", extra=f"feeds: [{feed}]\n")
+    text = (folder / "shop.yaml").read_text().lstrip()
+    (folder / "shop.yaml").write_text(text.replace(written, read, 1), encoding="utf-8")
+    assert sources.files_of_feeds(folder) == []
+    assert [config.source.name for _, config in sources.sources_of(folder) if isinstance(config, PipelineConfig)] == [
+        "shop"
+    ]
+
+
 def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:
     write(folder, "shop")
     write(folder, "bank", schedule="*/10 * * * *")
