@@ -4,13 +4,14 @@ import sys
 
 from binlake import pipeline
 from binlake.job import script
+from binlake.metadata import watermarks
 from binlake.metadata.decisions import Reason
-from binlake.schema.table import TableName
 
 
 def work(run: script.Job) -> list[str]:
     asked = run.arguments
-    tables = [TableName.parse(table) for table in asked.tables]
+    metadata = pipeline.metadata_of(run.config)
+    tables = [watermarks.name_of(metadata, table) for table in asked.tables]
     return pipeline.resume_all(run.config, run.origin, run.session, run.report, tables, Reason(asked.who, asked.why))
 
 

@@ -12,7 +12,7 @@ from binlake import config as configuration, names
 from binlake.cli import printing
 from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, ConfigurationError, UsageError
+from binlake.errors import UNMATCHED_REMEDY, BinlakeError, ConfigurationError, UsageError
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
@@ -57,18 +57,22 @@ def _print_feeds(arguments: argparse.Namespace, known: Sequence[tuple[PipelineCo
 
 
 def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata import watermarks
+    from binlake.metadata.metadata import metadata_of
     from binlake.metadata.status import read_status
     from binlake.position import Position
 
-    status = read_status(config)
+    metadata = metadata_of(config)
+    status = read_status(config, metadata)
     ahead = _ahead(config, Position.parse(status.position) if status.position else None)
     rows = [*status.tables, *_new_tables(ahead, status)]
-    asked = arguments.tables or ["*.*"]
+    known = watermarks.names(metadata) | {str(name): name for name in ([] if isinstance(ahead, str) else ahead.tables)}
+    named = [(row, known.get(row["table"]) or TableName.parse(row["table"])) for row in rows]
+    chosen = _chosen([name for _, name in named], arguments.tables)
     kept = [
         row
-        for row in sorted(rows, key=lambda row: row["table"])
-        if any(names.matches(pattern, *row["table"].split(".", 1)) for pattern in asked)
-        and (not arguments.state or row["status"] in arguments.state)
+        for row, name in sorted(named, key=lambda row: row[0]["table"])
+        if name in chosen and (not arguments.state or row["status"] in arguments.state)
     ]
     status = replace(status, tables=tuple(kept))
     if arguments.json:
@@ -76,6 +80,15 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
         printing.as_json({**status.to_json(), "head": head, "bytes_ahead": beyond})
     else:
         printing.status(status, ahead, all_tables=bool(arguments.state))
+
+
+def _chosen(tables: Sequence[TableName], patterns: Sequence[str] | None) -> set[TableName]:
+    """Return the tables that patterns match; without patterns all. Raises UsageError for one that matches none."""
+    if not patterns:
+        return set(tables)
+    if unknown := names.unmatched(patterns, [(name.database, name.table) for name in tables]):
+        raise UsageError(f"no table matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
+    return {name for name in tables if any(names.matches(pattern, name.database, name.table) for pattern in patterns)}
 
 
 def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
@@ -100,14 +113,22 @@ def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.metadata import decisions
     from binlake.metadata.decisions import Reason
 
-    print(decisions.pause(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
+    print(decisions.pause(config, _named(arguments, config), Reason(arguments.who, arguments.why)))
+
+
+def _named(arguments: argparse.Namespace, config: PipelineConfig) -> TableName:
+    """Return the table that ``--table`` names. Raises UsageError."""
+    from binlake.metadata import watermarks
+    from binlake.metadata.metadata import metadata_of
+
+    return watermarks.name_of(metadata_of(config), arguments.table)
 
 
 def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.metadata.decisions import Reason
 
-    name, reason = TableName.parse(arguments.table), Reason(arguments.who, arguments.why)
+    name, reason = _named(arguments, config), Reason(arguments.who, arguments.why)
     report = report_of(arguments)
     session = session_of("resume", config, report)
     print(pipeline.resume(config, origin_of(config), session, report, name, reason))
@@ -117,7 +138,7 @@ def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.metadata import decisions
     from binlake.metadata.decisions import Reason
 
-    print(decisions.resnapshot(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
+    print(decisions.resnapshot(config, _named(arguments, config), Reason(arguments.who, arguments.why)))
 
 
 def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
@@ -139,10 +160,10 @@ def unlock(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
-    from binlake.metadata import history
+    from binlake.metadata import history, watermarks
 
     metadata = pipeline.metadata_of(config)
-    name = None if arguments.table is None else TableName.parse(arguments.table)
+    name = None if arguments.table is None else watermarks.name_of(metadata, arguments.table)
     if arguments.at is not None:
         if name is None:
             raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
@@ -154,6 +175,8 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
             printing.shape(name, shape)
         return
     rows = history.statements(metadata, name)
+    if name and not rows and str(name) not in watermarks.names(metadata):
+        raise UsageError(f"{name} isn't known here", remedy="binlake status lists the tables")
     if arguments.json:
         printing.as_json(rows)
         return

@@ -10,13 +10,12 @@ from typing import get_args
 
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.metadata import decisions
+from binlake.metadata import decisions, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.metadata import metadata_of
 from binlake.phases import bootstrap
 from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.replay import ReplayRequest, check as check_request
-from binlake.schema.table import TableName
 from binlake.source.folder import Folder
 from binlake.source.locks import LockMode
 from binlake.source.log import Origin, server_of
@@ -58,7 +57,7 @@ def check_resume(config: PipelineConfig, tables: Sequence[str], reason: Reason) 
     if not reason.why.strip():
         raise UsageError("no reason was given", remedy="give one in a few words: it is recorded")
     metadata = metadata_of(config)
-    for name in map(TableName.parse, tables):
+    for name in (watermarks.name_of(metadata, table) for table in tables):
         if not decisions.follows(metadata, name):
             decisions.row_to_resume(metadata, name)
 

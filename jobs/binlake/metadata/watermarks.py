@@ -29,6 +29,18 @@ def read(metadata: Metadata) -> list[dict[str, Any]]:
     return [stands(row, recorded_state) for row in metadata.read("watermarks")]
 
 
+def names(metadata: Metadata) -> dict[str, TableName]:
+    """Return the names of all tables by ``database.table``; either part may contain a dot."""
+    rows = metadata.read("watermarks", ["database", "table"])
+    return {str(name): name for name in (TableName(row["database"], row["table"]) for row in rows)}
+
+
+def name_of(metadata: Metadata, text: str) -> TableName:
+    """Return the table that a text names, as ``names`` has it; one that isn't known is split at the first dot. Raises
+    UsageError."""
+    return names(metadata).get(text) or TableName.parse(text)
+
+
 def stands(row: dict[str, Any], recorded_state: RecordedState | None) -> dict[str, Any]:
     """Return the row of a life at its position now: for one that follows that of the batch recorded last, unless its
     own is further.

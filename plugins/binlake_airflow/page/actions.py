@@ -29,11 +29,10 @@ from sqlalchemy import select
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.metadata import decisions
+from binlake.metadata import decisions, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.metadata import metadata_of
 from binlake.schema.table import TableName
-from binlake_airflow.page import tables
 from binlake_airflow.page.access import (
     Dag,
     Reader,
@@ -210,7 +209,7 @@ def skip_event(loaded: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONRe
 
 def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
     """Return the names of tables that the source has. Raises 404 for any other."""
-    known = tables.table_names(config)
+    known = watermarks.names(metadata_of(config))
     if unknown := [name for name in asked if name not in known]:
         raise HTTPException(404, f"the source {config.source.name} has no table {unknown[0]!r}")
     return [known[name] for name in asked]

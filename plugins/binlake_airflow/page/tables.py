@@ -184,13 +184,6 @@ def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableNam
     return TableName(*name.split(".", 1))
 
 
-def table_names(config: PipelineConfig) -> dict[str, TableName]:
-    """Return the names of a source's tables by ``database.table``; either part may contain a dot."""
-    rows = metadata_of(config).read("watermarks", ["database", "table"])
-    all_names = (TableName(row["database"], row["table"]) for row in rows)
-    return {str(name): name for name in all_names}
-
-
 def _lake_types(column: Column, invalid: InvalidValues) -> dict[str, str]:
     """Return the types of the columns that the lake has of a column, by their names; none if it can't be mirrored."""
     try:

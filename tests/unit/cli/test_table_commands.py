@@ -1,0 +1,68 @@
+"""What commands about tables say of names: with dots, and of tables that nobody knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlake import config
+from binlake.batch.steps import Life
+from binlake.cli import command_line
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import RecordedState
+from binlake.metadata.metadata import metadata_of
+from binlake.position import Position
+from binlake.schema.table import Column, TableName, TableSchema
+
+HERE = Position("server", "binlog.000001", 4, 1)
+SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
+TABLES = (TableName("shop", "orders"), TableName("my.db", "orders"))
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Commands for a source of two tables."""
+    yaml = tmp_path / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
+        f"tables: {{include: ['*.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
+    )
+    lives = [Life(f"life of {name}", name, SCHEMA, HERE, HERE) for name in TABLES]
+    with lease.held(metadata_of(config.load(yaml))) as held:
+        watermarks.started(held.metadata, lives, batch=0, versions={life.id: 0 for life in lives})
+        held.stand(RecordedState(0, HERE))
+    return lambda command, *options: command_line.run([*command.split(), "--config", str(yaml), *options])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tables"),
+    [("my?db.*", ["my.db.orders"]), ("shop.*", ["shop.orders"]), ("*.orders", ["my.db.orders", "shop.orders"])],
+)
+def test_status_of_chosen_tables(run: Run, capsys: pytest.CaptureFixture[str], pattern: str, tables: list[str]) -> None:
+    assert run("status", "--json", "--tables", pattern) == 0
+    assert [row["table"] for row in json.loads(capsys.readouterr().out)["tables"]] == tables
+
+
+def test_status_of_a_table_that_is_not_there(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("status", "--tables", "shop.*", "shop.ordrs") == 2
+    assert "no table matches shop.ordrs" in capsys.readouterr().err
+    assert run("status", "--tables", "shop.*", "--state", "stopped") == 0
+
+
+def test_decisions_about_a_table_whose_database_has_a_dot(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("table pause", "--table", "my.db.orders", "--why", "x") == 0
+    assert "my.db.orders is paused" in capsys.readouterr().out
+    assert run("table resnapshot", "--table", "my.db.orders", "--why", "x") == 0
+    assert run("status", "--json", "--state", "resnapshot") == 0
+    assert '"table": "my.db.orders"' in capsys.readouterr().out
+    assert run("table pause", "--table", "my.db.ordrs", "--why", "x") == 2
+
+
+def test_the_history_of_a_table_that_nobody_knows(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [run("history", "--table", name) for name in ("shop.orders", "my.db.orders")] == [0, 0]
+    assert run("history", "--table", "shop.ordrs") == 2
+    assert "shop.ordrs isn't known here" in capsys.readouterr().err
