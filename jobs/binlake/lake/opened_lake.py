@@ -125,11 +125,13 @@ class Lake:
     ) -> pa.Table:
         """Return a table's rows.
 
-        columns: their names; all by default. where: a condition in SQL, such as ``"status = 'paid'"``; files and row
-        groups are skipped whose statistics say that none of their rows meets it. limit: the most rows. Raises
-        UsageError, LakeError.
+        columns: their names, at least one; all by default. where: a condition in SQL, such as ``"status = 'paid'"``;
+        files and row groups are skipped whose statistics say that none of their rows meets it. limit: the most rows.
+        Raises UsageError, LakeError.
         """
         named = self._table(table)
+        if columns is not None and not columns:
+            raise UsageError("columns names no column", remedy="name some, or leave it out for all")
         chosen = ", ".join(map(names.ansi_quote, columns)) if columns else "*"
         condition = f" WHERE ({where}\n)" if where else ""  # on a line of its own, as where may end in a comment
         most = f" LIMIT {limit:d}" if limit is not None else ""

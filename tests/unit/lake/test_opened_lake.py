@@ -77,6 +77,8 @@ def test_columns_rows_and_their_number_are_chosen(lake: binlake.lake.Lake) -> No
         lake.arrow("shop.orders", columns=["nothing"])
     with pytest.raises(UsageError, match="can't be run"):
         lake.arrow("shop.orders", where="customer =")
+    with pytest.raises(UsageError, match="names no column"):
+        lake.arrow("shop.orders", columns=[])
 
 
 def test_pandas_keeps_whole_numbers_and_null(lake: binlake.lake.Lake) -> None:
