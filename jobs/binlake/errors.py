@@ -41,7 +41,9 @@ Every message ends with what to do next; none carries a secret or the value of a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
+
+from binlake import names
 
 SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
 """The remedy for a table of which the next run takes a snapshot."""
@@ -59,28 +61,39 @@ RESNAPSHOT: Final = "snapshot all tables again: binlake snapshot --config FILE"
 """The remedy for a log that is lost."""
 
 
-def snapshot_command(table: object) -> str:
-    """Return the command that snapshots a table. table: ``database.table``, as in the next functions."""
-    return f"binlake snapshot --config FILE --tables '{table}'"
+class Named(Protocol):
+    """A table's name, as ``schema.table.TableName`` has it."""
+
+    @property
+    def database(self) -> str: ...
+
+    @property
+    def table(self) -> str: ...
 
 
-def snapshot_again(table: object) -> str:
+def snapshot_command(table: Named) -> str:
+    """Return the command that snapshots a table."""
+    pattern = names.pattern_of(table.database, table.table)
+    return f"binlake snapshot --config FILE --tables {names.shell_quote(pattern)}"
+
+
+def snapshot_again(table: Named) -> str:
     """Return the remedy for a table whose rows in the lake can't be updated from the log."""
     return f"snapshot this table again: {snapshot_command(table)}"
 
 
-def resnapshot_again(table: object) -> str:
+def resnapshot_again(table: Named) -> str:
     """Return the remedy for a table of which somebody has to ask for a new snapshot."""
-    return f"snapshot it again: binlake table resnapshot --config FILE --table '{table}' --why …"
+    return f"snapshot it again: binlake table resnapshot --config FILE --table {names.shell_quote(str(table))} --why …"
 
 
-def catch_up_again(table: object) -> str:
+def catch_up_again(table: Named) -> str:
     """Return the remedy for a table that missed a part of the log."""
     return f"read what it missed while the server has it: {resume_command(table)}; or {snapshot_again(table)}"
 
 
-def resume_command(table: object) -> str:
-    return f"binlake table resume --config FILE --table '{table}' --why …"
+def resume_command(table: Named) -> str:
+    return f"binlake table resume --config FILE --table {names.shell_quote(str(table))} --why …"
 
 
 class BinlakeError(Exception):

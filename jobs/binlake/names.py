@@ -20,6 +20,19 @@ def spark_quote(name: str) -> str:
     return mysql_quote(name)
 
 
+def grant_quote(database: str) -> str:
+    """Quote a database's name for ``GRANT … ON name.*``, in which ``_`` and ``%`` stand for other characters.
+
+    See "Using quotation marks around database names" in MySQL's manual on GRANT.
+    """
+    return mysql_quote(re.sub(r"([\\_%])", r"\\\1", database))
+
+
+def shell_quote(text: str) -> str:
+    """Return a text in single quotes, as one word of a shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 def ansi_quote(name: str) -> str:
     """Quote a name for DataFusion, DuckDB and Trino."""
     return '"' + name.replace('"', '""') + '"'

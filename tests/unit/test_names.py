@@ -64,3 +64,11 @@ def test_a_table_has_a_pattern_of_its_own(database: str, table: str) -> None:
 def test_a_tables_pattern_matches_no_other_of_its_database() -> None:
     pattern = names.pattern_of("d", "t[a]*?")
     assert not any(names.matches(pattern, "d", other) for other in ("ta", "t[a]x?", "t[a]*x", "t"))
+
+
+def test_a_databases_name_in_a_grant_is_no_pattern() -> None:
+    assert names.grant_quote("my_shop%`\\") == r"`my\_shop\%``\\`"
+
+
+def test_a_word_of_a_shell_may_hold_quotes() -> None:
+    assert names.shell_quote("it's $HOME") == "'it'\\''s $HOME'"
