@@ -10,7 +10,7 @@ from binlake import config as configuration
 from binlake.cli.help_topics import installed_text
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.names import mysql_quote
+from binlake.names import grant_quote
 
 _WORD = r"[^'\"`\\@]+"
 _ACCOUNT = re.compile(
@@ -42,14 +42,10 @@ def databases_of(config: PipelineConfig) -> list[str]:
 
 
 def _granted(pattern: str) -> str:
-    """Return a database's pattern as GRANT has it, in which _ and % stand for other characters.
-
-    See "Using quotation marks around database names" in MySQL's manual on GRANT.
-    """
+    """Return a database's pattern as GRANT has it."""
     if "[" in pattern or not pattern.strip("*"):
         return "*.*"
-    escaped = re.sub(r"([\\_%])", r"\\\1", pattern)
-    return f"{mysql_quote(escaped.replace('*', '%').replace('?', '_'))}.*"
+    return f"{grant_quote(pattern).replace('*', '%').replace('?', '_')}.*"
 
 
 def grants(text: str, account: str, databases: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ Nothing is changed on the server. A grant is checked by using it if that is harm
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ from binlake.errors import (
 )
 from binlake.metadata import lease, missing_log
 from binlake.metadata.metadata import metadata_of
-from binlake.names import mysql_quote, unmatched
+from binlake.names import grant_quote, mysql_quote, unmatched
 from binlake.phases.watch import note_seen, refuse_unlogged
 from binlake.position import file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, not_derivable
@@ -214,7 +215,7 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
         database, _, table = pattern.partition(".")
         exact = not re.search(r"[*?\[]", pattern)
         if exact and not any((name.database, name.table) == (database, table) for name in names):
-            remedy = f"check the name, and {server_checks.grant_sql(subject, 'SELECT', f'{mysql_quote(database)}.*')}"
+            remedy = f"check the name, and {server_checks.grant_sql(subject, 'SELECT', f'{grant_quote(database)}.*')}"
             yield Check(f"table {pattern}", False, "the server has none of this name that we may see", remedy)
     if not base:
         remedy = "check tables.include in the YAML, and GRANT SELECT on the databases"
@@ -223,8 +224,14 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
         yield Check("tables", True, f"{len(base)} included")
     for listed in subject.listed:
         if listed.kind not in (*MIRRORED, "VIEW", "SYSTEM VIEW"):
-            remedy = f'exclude it in the YAML: exclude: ["{listed.name}"]'
-            yield Check(f"table {listed.name}", False, f"{listed.kind.lower()}s aren't mirrored", remedy)
+            finding = f"{listed.kind.lower()}s aren't mirrored"
+            yield Check(f"table {listed.name}", False, finding, _excluding(listed.name))
+
+
+def _excluding(name: TableName) -> str:
+    """Return what leaves a table out, and no other; JSON's texts are YAML's, too."""
+    pattern = names.pattern_of(name.database, name.table)
+    return f"exclude it in the YAML: exclude: [{json.dumps(pattern, ensure_ascii=False)}]"
 
 
 def _columns_exist(subject: _Subject) -> Iterator[Check]:
@@ -265,7 +272,7 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
     try:
         subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
     except SourceError as error:
-        remedy = f'mend it so that it can be read, or exclude it in the YAML: exclude: ["{table.name}"]'
+        remedy = f"mend it so that it can be read, or {_excluding(table.name)}"
         select = server_checks.missing(subject, "SELECT", quoted)
         yield select if denied(error) else Check(name, False, error.message, remedy)
     if why := subject.config.taken_by(table.name):

@@ -8,11 +8,12 @@ from typing import Any
 
 import pymysql
 import pytest
+import yaml
 
 from binlake.config import PipelineConfig
 from binlake.doctor import server_checks
 from binlake.doctor.check import Check
-from binlake.doctor.preflight import _case_of_names, _Subject, preflight
+from binlake.doctor.preflight import _case_of_names, _Subject, _tables_exist, preflight
 from binlake.doctor.server_checks import Examined
 from binlake.errors import ServerSettingError, UnsupportedColumn
 from binlake.position import Flavour
@@ -23,6 +24,7 @@ from binlake.source.catalog import read_schemas
 from binlake.source.connection import translate
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
+from binlake.source.listed_tables import Listed
 from binlake.source.locks import read_lock
 from binlake.source.releases import AURORA, AZURE, CLOUD_SQL, RDS, SERIES, Release, service_of
 from binlake.source.replicas import Replica, replicas
@@ -299,6 +301,24 @@ def test_patterns_in_upper_case_match_no_table_of_a_server_that_stores_names_in_
     subject = _Subject(RecordedServer("8.0.43", {}, {}), {"lower_case_table_names": "1"}, config, [], {})
     (check,) = _case_of_names(subject)
     assert (check.ok, "write the patterns" in check.remedy) == (False, True)
+
+
+@pytest.mark.parametrize("odd", ["odd*", "odd[1]", 'od"d', "od\\d", "odd?"])
+def test_a_remedy_leaves_out_the_view_it_names_and_no_other(odd: str) -> None:
+    include = {"include": ["shop.*", "my_crm.people"]}
+    source = {"name": "shop", "connection": "shop_mysql", "server_id": 4001}
+    settings: dict[str, Any] = {"source": source, "lake": {"path": "./lake"}}
+    config = PipelineConfig.model_validate({**settings, "tables": include})
+    listed = [
+        Listed(TableName("shop", name), kind, "", 0, 0)
+        for name, kind in {odd: "SYSTEM VERSIONED VIEW", "odd1": "BASE TABLE", "oddx": "BASE TABLE"}.items()
+    ]
+    subject = _Subject(RecordedServer("8.0.43", {}, {}), {}, config, listed, {})
+    checks = {check.name: check for check in _tables_exist(subject)}
+    assert r"GRANT SELECT ON `my\_crm`.* TO" in checks["table my_crm.people"].remedy
+    _, _, written = checks[f"table shop.{odd}"].remedy.partition("in the YAML: ")
+    config = PipelineConfig.model_validate({**settings, "tables": {**include, **yaml.safe_load(written)}})
+    assert [config.included(table.name) for table in listed] == [False, True, True]
 
 
 def test_where_amazon_doesnt_tell_the_account_nothing_is_promised() -> None:
