@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import shlex
 import sys
 from dataclasses import replace
+from urllib.parse import urlsplit, urlunsplit
 
 from binlake.cli.checks import print_checks
 from binlake.cli.sessions import report_of, session_of
 from binlake.errors import UsageError
+from binlake.names import shell_quote
 
 
 def init(arguments: argparse.Namespace) -> None:
@@ -18,7 +21,8 @@ def init(arguments: argparse.Namespace) -> None:
     from binlake.source.connection import endpoint_of
     from binlake.storage.connection_text import variable_of
 
-    endpoint = endpoint_of(arguments.connection or _ask("Server (mysql://user@host:3306/): "))
+    uri = arguments.connection or _ask("Server (mysql://user@host:3306/): ")
+    endpoint = endpoint_of(uri)
     if not endpoint.password and sys.stdin.isatty():
         endpoint = replace(endpoint, password=getpass.getpass(f"Password of {endpoint.user}: "))
     name = arguments.name or arguments.file.stem
@@ -28,11 +32,19 @@ def init(arguments: argparse.Namespace) -> None:
     config = draft.config
     variable = variable_of(config.source.connection)
     print(f"{arguments.file} is written; now\n")
-    print(f"  export {variable}='mysql://{endpoint.user}:PASSWORD@{endpoint.address}/'")
+    print(f"  export {variable}={shell_quote(without_password(uri))}")
     for command in ("doctor", "snapshot", "sync"):
-        print(f"  binlake {command} --config {arguments.file}")
+        print(f"  binlake {command} --config {shlex.quote(str(arguments.file))}")
     print()
     print_checks(preflight(config, endpoint, session=session_of("doctor", config, report_of(arguments))))
+
+
+def without_password(uri: str) -> str:
+    """Return a server's URI with the word PASSWORD in its place, and all else as it was written."""
+    parts = urlsplit(uri)
+    account, _, place = parts.netloc.rpartition("@")
+    where = f"{account.partition(':')[0]}:PASSWORD@{place}"
+    return urlunsplit(parts._replace(netloc=where, path=parts.path or "/"))
 
 
 def _ask(question: str) -> str:

@@ -98,13 +98,18 @@ def offers(source: Source) -> list[Offer]:
     picked: list[Offer] = []
     for database, tables in of_databases.items():
         whole = Offer(
-            pattern_of(database, "") + "*",
+            _whole(database),
             sum(table.rows for table in tables),
             sum(table.bytes for table in tables),
             len(tables),
         )
         picked += [whole, *tables]
     return picked
+
+
+def _whole(database: str) -> str:
+    """Return the pattern of all tables that a database will have."""
+    return pattern_of(database, "") + "*"
 
 
 def draft(path: Path, endpoint: Endpoint, asked: SourceAsked) -> Draft:
@@ -116,7 +121,7 @@ def draft(path: Path, endpoint: Endpoint, asked: SourceAsked) -> Draft:
         raise UsageError(f"{path} is there already", remedy=_OTHER_FILE)
     _configuration_in(path, _text(asked, asked.include or ["shop.*"], first_id=1))  # before the server is asked
     with Source.open(endpoint) as source:
-        patterns = asked.include or [f"{database}.*" for database in user_databases(source)]
+        patterns = asked.include or [_whole(database) for database in user_databases(source)]
         if not patterns:
             raise UsageError(
                 "the account sees no database", remedy="grant it SELECT on those to mirror, or give --tables"

@@ -1,0 +1,50 @@
+"""What binlake init writes and says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlake import names
+from binlake.cli import environment, new_source
+from binlake.cli.new_source import SourceAsked
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+
+DATABASES = ["shop", "my.db", "odd[1]*", "it's"]
+
+
+class Server:
+    """A server with some databases, and no replica."""
+
+    server_id = 1
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_all_databases_are_included_whatever_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "open", lambda endpoint: Server())
+    monkeypatch.setattr(new_source, "user_databases", lambda source: DATABASES)
+    monkeypatch.setattr(new_source, "replicas", lambda source: [])
+    asked = SourceAsked("shop", (), "./lake", "0 * * * *")
+    made = new_source.draft(tmp_path / "shop.yaml", Endpoint("127.0.0.1", 3306, "u", "p"), asked)
+    include = made.config.tables.include
+    for database in DATABASES:
+        assert [names.matches(pattern, database, "t") for pattern in include].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("mysql://u:secret@db:3307/", "mysql://u:PASSWORD@db:3307/"),
+        ("mysql://u@db", "mysql://u:PASSWORD@db/"),
+        ("mysql://a%40b:c%2Fd@[::1]:3306/?ssl_ca=/ca.pem", "mysql://a%40b:PASSWORD@[::1]:3306/?ssl_ca=/ca.pem"),
+    ],
+)
+def test_the_connection_is_shown_as_it_was_given_without_its_password(given: str, shown: str) -> None:
+    assert environment.without_password(given) == shown
