@@ -22,7 +22,7 @@ from binlake.errors import (
 )
 from binlake.merge import derived
 from binlake.merge.lake_table import LakeTable
-from binlake.merge.mutations import NUMBER_IN_SQL, lake_image, staged_rows
+from binlake.merge.mutations import lake_image, staged_rows
 from binlake.merge.own_values import WrittenInSql, own_in_sql
 from binlake.merge.position_texts import mutation_text_in_sql
 from binlake.names import spark_quote
@@ -152,8 +152,7 @@ def _origin(schema: TableSchema) -> str:
     """Return as SQL where a mutation comes from, so far as the mirror tells that of its rows."""
     if not own_columns(schema):
         return "CAST(NULL AS BOOLEAN) AS `origin `"
-    numbered = NUMBER_IN_SQL if "position" in schema.row_metadata else "row"
-    return f"struct(committed_us, file, offset, {numbered} AS number) AS `origin `"
+    return "struct(committed_us, file, offset, number) AS `origin `"
 
 
 def _stands(schema: TableSchema, change: str, batch: int) -> list[str]:

@@ -152,14 +152,13 @@ def _rows_by_spark(
     session: SparkSession, step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit
 ) -> DataFrame:
     """Return the same rows as Spark reads them."""
-    from binlake.merge.mutations import NUMBER_IN_SQL, lake_image, staged_rows
+    from binlake.merge.mutations import lake_image, staged_rows
 
     staged = staged_rows(session, step.life, step.merge, commit.config.invalid)
     assert staged is not None
     names = ", ".join(f"{number}, '{name}'" for number, name in _OPERATIONS.items())
-    placed = staged.selectExpr("*", f"{NUMBER_IN_SQL} AS number")
     images = [part for image in _IMAGES for part in lake_image(step.merge.schema, columns, image, f"{image}_")]
-    return placed.selectExpr(
+    return staged.selectExpr(
         f"element_at(map({names}), CAST(op AS INT)) AS operation",
         "timestamp_micros(committed_us) AS committed",
         f"CAST({commit.batch} AS BIGINT) AS batch",

@@ -21,15 +21,12 @@ from binlake.schema.render import RENDERERS, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
 
-NUMBER_IN_SQL = "IF(place = 0, row, row_number() OVER (PARTITION BY file, offset ORDER BY place, row) - 1)"
-"""The number of a mutation in its place, over ``staged_rows``. Rows of XA transactions are numbered at the outcome."""
-
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: InvalidValues) -> DataFrame | None:
     """Return the epoch's mutations after the snapshot; None where nothing was staged.
 
     Those of an XA transaction stand where it was committed, in their own order there: ``place``, which is 0 for the
-    others.
+    others. ``number`` is that of a mutation among all that are logged in its place.
     """
     parts = []
     if step.files:
@@ -39,7 +36,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: Inv
         number, offset = life.low.order
         if min(file.first[:2] for file in step.files) < (number, offset):
             staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
-        parts.append(staged.selectExpr("*", "0L AS place"))
+        parts.append(staged.selectExpr("*", "0L AS place", "row AS number"))
     if step.xa:
         parts.append(_committed(session, step, invalid))
     if not parts:
@@ -100,7 +97,8 @@ def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -
     outcome = {"file": "ended_file", "offset": "ended_offset", "committed_us": "ended_us", "gtid": "ended_gtid"}
     listed = ", ".join(f"{outcome[name]} AS {name}" if name in outcome else name for name in staged.columns)
     return session.sql(f"""
-        SELECT /*+ BROADCAST(ended) */ {listed}, offset AS place
+        SELECT /*+ BROADCAST(ended) */ {listed}, offset AS place,
+               row_number() OVER (PARTITION BY ended_file, ended_offset ORDER BY offset, row) - 1L AS number
         FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset <= prepared
     """)
 

@@ -1,0 +1,64 @@
+"""What Spark makes of staged rows is what the process itself makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import Life, MergeStep, XaCommit
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.staged_schema import staged_schema
+from binlake.binlog.versioned_rows import NO_END
+from binlake.merge.arrow_mutations import ordered_mutations
+from binlake.merge.mutations import staged_rows
+from binlake.position import Position
+from binlake.schema.invalid import FAIL
+from binlake.schema.table import Column, TableName, TableSchema
+
+NAME, START = TableName("d", "t"), Position("s", "b.000001", 4, 1)
+Rows = Sequence[tuple[int, Any, Any]]
+"""Mutations: what happened, the row before and the row after."""
+
+
+def staged(path: Path, columns: tuple[Column, ...], rows: Rows, xid: str | None = None) -> StagedFile:
+    """A staged file of mutations, all in one event."""
+    row = {"file": 1, "offset": 100, "committed_us": 0, "gtid": None, "xid": xid}
+    table = [row | {"row": n, "op": op, "before": old, "after": new} for n, (op, old, new) in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(table, staged_schema(columns, FAIL)), path)
+    counts = tuple(sum(op == kind for op, _, _ in rows) for kind in (INSERT, UPDATE, DELETE))
+    inserted, updated, deleted = (0, 0, 0) if xid else counts
+    first, last = (1, 100, 0), (1, 100, len(rows) - 1)
+    xids = {xid: counts} if xid else {}
+    size = path.stat().st_size
+    return StagedFile(
+        str(path), NAME, columns, (), 0, 0, inserted, updated, deleted, first, last, size, "", {}, xids
+    )  # fmt: skip
+
+
+def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    shown = Column("id", "int", nullable=False), Column("v", "int")
+    hidden = tuple(Column(name, "timestamp", fraction=6) for name in ("row_start", "row_end"))
+    schema = TableSchema(shown, ("id",), "primary", versioned=True)
+    begin = datetime(1970, 1, 1, tzinfo=UTC)
+
+    def row(v: int, end_us: int = NO_END[0]) -> dict[str, Any]:
+        end = begin + timedelta(microseconds=end_us)
+        return {"id": 1, "v": v, "row_start": begin, "row_end": end}
+
+    changes = [(UPDATE, row(1), row(2)), (INSERT, None, row(1, 5)), (UPDATE, row(2), row(3)), (INSERT, None, row(2, 6))]
+    file = staged(tmp_path / "staged.parquet", (*shown, *hidden), changes, "x")
+    step = MergeStep(schema, (), ((file, XaCommit("x", 1, 4, 200, (1, 300))),))
+    life = Life("life", NAME, schema, START, START)
+    by_spark = staged_rows(spark, life, step, FAIL)
+    assert by_spark is not None
+    numbers = [row["number"] for row in by_spark.orderBy("place", "row").select("number").collect()]
+    assert numbers == ordered_mutations(life, step, FAIL, 10**9)["row"].to_pylist() == [0, 2]
