@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from binlake.batch.manifest import StagedFile
@@ -16,10 +17,15 @@ from binlake.batch.steps import Life, MergeStep, XaCommit
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import NO_END
+from binlake.config import PipelineConfig
+from binlake.delta.delta_log import LakeLog
 from binlake.merge.arrow_mutations import ordered_mutations
+from binlake.merge.by_spark import merge_by_spark
+from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import staged_rows
 from binlake.position import Position
 from binlake.schema.invalid import FAIL
+from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
 
 NAME, START = TableName("d", "t"), Position("s", "b.000001", 4, 1)
@@ -40,6 +46,32 @@ def staged(path: Path, columns: tuple[Column, ...], rows: Rows, xid: str | None 
     return StagedFile(
         str(path), NAME, columns, (), 0, 0, inserted, updated, deleted, first, last, size, "", {}, xids
     )  # fmt: skip
+
+
+def test_values_of_a_table_without_a_key_keep_the_signs_of_zeros(tmp_path: Path, spark: SparkSession) -> None:
+    columns = Column("d", "double"), Column("f", "float"), Column("v", "vector", length=2), Column("n", "int")
+    schema = TableSchema(columns)
+
+    def row(zero: float, n: int | None = 1) -> dict[str, Any]:
+        return {"d": zero, "f": zero, "v": [zero, 1.0], "n": n}
+
+    changes = [(UPDATE, row(0.0), row(-0.0)), (INSERT, None, row(-0.0, 2)), (DELETE, row(-0.0, None), None)]
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path / "lake")},
+        }
+    )
+    table = LakeLog.of(config, NAME, "life")
+    lake = lake_columns(schema, FAIL)
+    there = [row(0.0), row(0.0), row(-0.0, None), row(0.0, None)]
+    write_deltalake(table.path, pa.Table.from_pylist(there, pa.schema([(c.name, c.arrow) for c in lake])))
+    step = MergeStep(schema, (staged(tmp_path / "staged.parquet", columns, changes),))
+    life = Life("life", NAME, schema, START, START)
+    merge_by_spark(spark, LakeTable(table.path, table.app), life, step, lake, config, 1, {})
+    rows = map(str, DeltaTable(table.path).to_pyarrow_table().to_pylist())
+    assert sorted(rows) == sorted(map(str, [row(0.0), row(-0.0), row(-0.0, 2), row(0.0, None)]))
 
 
 def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ from binlake.merge.position_texts import mutation_text_in_sql
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn, own_columns
 from binlake.schema.table import TableName, TableSchema
+
+_FLOATING = re.compile("FLOAT|DOUBLE")
 
 
 def merge_by_spark(
@@ -244,20 +247,19 @@ def _merge_by_row(
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
     session.sql(f"""
-        SELECT {listed}, sum(`difference `) AS `difference ` FROM (
+        SELECT {_one_of_each(columns)}, sum(`difference `) AS `difference ` FROM (
             SELECT {", ".join(after)}, 1L AS `difference ` FROM staged WHERE op <> {DELETE}
             UNION ALL
             SELECT {", ".join(before)}, -1L AS `difference `
             FROM staged WHERE op IN ({UPDATE}, {DELETE})
-        ) GROUP BY {listed} HAVING sum(`difference `) <> 0
+        ) GROUP BY {_exactly(columns)} HAVING sum(`difference `) <> 0
     """).createOrReplaceTempView("differences")
-    same = " AND ".join(f"t.{spark_quote(name)} <=> s.{spark_quote(name)}" for name in names)
+    same = " AND ".join(f"{_exact(column, 't.')} <=> {_exact(column, 's.')}" for column in columns)
     source = session.sql(f"""
         WITH counted AS (
-            SELECT {", ".join(f"s.{spark_quote(name)} AS {spark_quote(name)}" for name in names)},
-                   s.`difference ` + count(t.`present `) AS `copies `
+            SELECT {_one_of_each(columns, "s.")}, s.`difference ` + count(t.`present `) AS `copies `
             FROM differences s LEFT JOIN (SELECT *, 1 AS `present ` FROM target) t ON {same}
-            GROUP BY {", ".join(f"s.{spark_quote(name)}" for name in names)}, s.`difference `
+            GROUP BY {_exactly(columns, "s.")}, s.`difference `
         )
         SELECT {listed}, true AS `gone ` FROM counted
         UNION ALL
@@ -273,3 +275,25 @@ def _merge_by_row(
         .whenNotMatchedInsert("NOT s.`gone `", values=values)  # type: ignore[arg-type]
         .execute()
     )
+
+
+def _exact(column: LakeColumn, row: str) -> str:
+    """Return a column as SQL by which its values are told apart: Spark compares and groups numbers without the sign of
+    a zero, and texts with it. row: before its name."""
+    value = f"{row}{spark_quote(column.name)}"
+    return f"CAST({value} AS STRING)" if _FLOATING.search(column.delta) else value
+
+
+def _exactly(columns: Sequence[LakeColumn], row: str = "") -> str:
+    return ", ".join(_exact(column, row) for column in columns)
+
+
+def _one_of_each(columns: Sequence[LakeColumn], row: str = "") -> str:
+    """Return the columns as SQL over rows that are grouped by ``_exactly``: a group's rows are all the same."""
+
+    def one(column: LakeColumn) -> str:
+        value = f"{row}{spark_quote(column.name)}"
+        one_value = f"first({value})" if _FLOATING.search(column.delta) else value
+        return f"{one_value} AS {spark_quote(column.name)}"
+
+    return ", ".join(map(one, columns))
