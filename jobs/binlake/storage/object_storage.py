@@ -29,8 +29,12 @@ class ObjectStorage(ArrowStorage):
         """The bucket or container, for obstore's functions."""
 
     def write(self, path: str, data: bytes) -> None:
-        with self.open_new(path) as stream:
-            stream.write(data)
+        """Write by one call of obstore: a stream that is opened, and interrupted before all was written, puts what it
+        has in the place of the object when it is closed."""
+        try:
+            obstore.put(self.objects, stores.container_and_name(path)[1], data)
+        except BaseError as error:
+            raise OSError(f"writing {path} failed: {message(error)}") from error
 
     def replace(self, path: str, data: bytes) -> None:
         self.write(path, data)
@@ -99,6 +103,13 @@ class S3Storage(ObjectStorage):
 
     def inner(self, path: str) -> str:
         return "/".join(stores.container_and_name(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        if self.writes_if_absent(path):
+            super().write(path, data)
+            return
+        with self.open_new(path) as stream:
+            stream.write(data)
 
     def writes_if_absent(self, path: str) -> bool:
         return not stores.has_profile(accounts.environment_of(path))

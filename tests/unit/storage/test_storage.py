@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import obstore
 import pytest
 from obstore.store import MemoryStore, ObjectStore
 from pyarrow import fs
 
 from binlake.errors import LakeError
-from binlake.storage import kinds, stores
+from binlake.storage import kinds, object_files, stores
 from binlake.storage.disks import Disks
 from binlake.storage.object_files import ObjectFiles
 from binlake.storage.object_storage import ObjectStorage
@@ -106,6 +107,21 @@ def test_a_disk_keeps_what_was_there_when_a_write_fails(tmp_path: Path, monkeypa
     with pytest.raises(OSError, match="no space"):
         Disks().write(path, b"after")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"state": b"before"}
+
+
+def test_an_object_store_keeps_what_was_there_when_a_write_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, path = MemoryObjects(), "abfss://c@account.dfs.core.windows.net/state"
+    storage.replace(path, b"before")
+    for interrupted, name in ((obstore, "put"), (object_files._Writer, "write")):
+        monkeypatch.setattr(interrupted, name, _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        storage.replace(path, b"after")
+    with storage.open(path) as source:
+        assert source.readall() == b"before"
+
+
+def _interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _refuse(handle: int) -> None:
