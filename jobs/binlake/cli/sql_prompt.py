@@ -12,11 +12,10 @@ from pathlib import Path
 from binlake.cli import printing, query_output
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
-from binlake.lake.sql_session import is_mentioned, words_of
+from binlake.lake.sql_session import QUOTED, is_mentioned, words_of
 from binlake.moment import parse_moment
 from binlake.names import ansi_quote
 
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _HISTORY = 1000
 """Lines of the prompt's history that are kept."""
@@ -151,7 +150,7 @@ def is_complete(text: str) -> bool:
     """Tell whether a statement ends with the text: a command with its line, a query with ``;``."""
     if text.lstrip().startswith("\\") or not text.strip():
         return True
-    bare = _QUOTED.sub("", text).rstrip()
+    bare = QUOTED.sub("", text).rstrip()
     return bare.endswith(";") and not any(mark in bare for mark in ("'", '"', "`", "/*"))
 
 

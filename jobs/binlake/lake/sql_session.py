@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 from deltalake import QueryBuilder
@@ -22,6 +23,11 @@ _SETTINGS = {
     # Names mean the same quoted and not, as on the server: DataFusion folds the latter to lower case otherwise.
     "datafusion.sql_parser.enable_ident_normalization": "false",
 }
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""What stands in quotes or comments of a statement."""
+_NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+|\d{20,})(?:[eE][+-]?\d+)?(?![\w.])")
+"""A number that DataFusion may take for one of double precision."""
+_MOST_WHOLE = 2**64 - 1
 _WORD = re.compile(r"[\w@$#]+")
 _BLANKS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/|\()+", re.DOTALL)
 _BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "DESCRIBE", "DESC"})
@@ -60,6 +66,7 @@ class SqlSession:
     def execute(self, sql: str) -> QueryRows:
         """Run a query. Raises UsageError for what isn't a query or names what isn't there; LakeError."""
         refuse_changes(sql)
+        _refuse_rounded(sql)
         words = words_of(sql)
         for table in self._tables.values():
             if is_mentioned(table.name.table, sql, words):
@@ -176,6 +183,20 @@ def refuse_changes(sql: str) -> None:
     if first not in _BEGINNINGS:
         listed = ", ".join(sorted({*_BEGINNINGS, "EXPLAIN"}))
         raise UsageError(f"{first} isn't a query", remedy=f"the lake is read only: begin with {listed}")
+
+
+def _refuse_rounded(sql: str) -> None:
+    """Raise UsageError for a number with more digits than double precision has: DataFusion would compare decimals, and
+    whole numbers, with another one."""
+    for number in _NUMBER.findall(QUOTED.sub(" ", sql)):
+        if number.isdigit() and int(number) <= _MOST_WHOLE:
+            continue
+        held = repr(float(number))
+        if Decimal(held) != Decimal(number):
+            raise UsageError(
+                f"{number} has more digits than DataFusion's numbers: it would be taken for {held}",
+                remedy=f"write it in quotes, '{number}', where it is compared with a column",
+            )
 
 
 def _first_words(sql: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,26 @@ def test_a_time_that_nanoseconds_can_not_hold(tmp_path: Path) -> None:
     assert session.table(exact)["id"].to_pylist() == [1]
     early = "SELECT id FROM shop.prices WHERE until < TIMESTAMP(6) '1600-01-01'"
     assert session.table(early)["id"].to_pylist() == [3]
+
+
+def test_a_number_of_more_digits_than_doubles_have_is_refused_or_exact(tmp_path: Path) -> None:
+    table = TableAt.of(str(tmp_path), TableName("shop", "sums"), 0)
+    sums = [Decimal("12345678901234567.89"), Decimal("12345678901234567.90"), Decimal("0.10")]
+    ids = [2**53, 2**53 + 1, 3]
+    write_deltalake(table.path, pa.table({"id": ids, "total": pa.array(sums, pa.decimal128(20, 2))}))
+    session = SqlSession([table])
+    for number in ("12345678901234567.89", "9007199254740993.0", "123456789012345678901"):
+        with pytest.raises(UsageError, match="has more digits than DataFusion's numbers") as raised:
+            session.table(f"SELECT id FROM sums WHERE total >= {number}")
+        assert f"'{number}'" in raised.value.remedy
+    for condition, found in {
+        "total = '12345678901234567.89'": [2**53],
+        "total > '12345678901234567.89' -- 12345678901234567.89": [2**53 + 1],
+        "total = 0.1": [3],
+        "id = 9007199254740993": [2**53 + 1],
+        "id < 18446744073709551615 AND total < 1.50": [3],
+    }.items():
+        assert session.table(f"SELECT id FROM sums WHERE {condition}")["id"].to_pylist() == found
 
 
 def test_a_session_runs_many_queries(session: SqlSession) -> None:
