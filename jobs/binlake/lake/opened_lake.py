@@ -232,6 +232,11 @@ def place_of(config: str | os.PathLike[str] | PipelineConfig, source: str | None
         if "://" in path or not (Path(path).is_file() or path.endswith((".yaml", ".yml"))):
             return LakePlace(_source_of(path, source))
         config = load(path)
+    if source not in (None, config.source.name):
+        raise UsageError(
+            f"the YAML is of the source {config.source.name}, not of {source!r}",
+            remedy="leave source out, or name the other one's YAML",
+        )
     return LakePlace(config.root, config.maintain.history_hours)
 
 

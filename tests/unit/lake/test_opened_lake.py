@@ -145,7 +145,9 @@ def test_a_lake_is_found_by_its_yaml(folder: Path, tmp_path: Path) -> None:
         "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
         f"tables: {{include: ['shop.*']}}\nlake: {{path: {folder}}}\n"
     )
-    assert binlake.lake.open(yaml).batch == 2
+    assert binlake.lake.open(yaml).batch == binlake.lake.open(yaml, source="shop").batch == 2
+    with pytest.raises(UsageError, match="is of the source shop, not of 'crm'"):
+        binlake.lake.open(yaml, source="crm")
 
 
 def test_a_reader_needs_neither_spark_nor_airflow_nor_a_server(folder: Path) -> None:
