@@ -37,6 +37,8 @@ from binlake.config.units import seconds_of
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
 
+_LAST_PORT = 65_535
+
 
 def main() -> None:
     """Run the command line; the entry point of installations older than ``binlake.cli.start``."""
@@ -257,12 +259,31 @@ def _duration(text: str) -> float:
 
 def _minutes(text: str) -> float:
     try:
-        minutes = float(text)
+        return _positive(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5") from None
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
     except ValueError:
-        minutes = math.nan
-    if not 0 < minutes < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5")
-    return minutes
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0; write one, such as 5 or 0.5")
+    return number
+
+
+def _pattern(text: str) -> str:
+    if "." not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} has no dot; write database.table, such as shop.*")
+    return text
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is no port; write a number up to {_LAST_PORT}")
+    return int(text)
 
 
 def _add_versions(subparsers: Any) -> None:
@@ -354,7 +375,7 @@ def _add_feeds(subparsers: Any) -> None:
     tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     of = tail.add_mutually_exclusive_group()
     of.add_argument("--feed", metavar="NAME", help="as this feed sends them")
-    of.add_argument("--table", metavar="DB.T", help="only of these tables, shell-style")
+    of.add_argument("--table", type=_pattern, metavar="DB.T", help="only of these tables, shell-style")
     tail.add_argument(
         "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
     )
@@ -376,7 +397,7 @@ def _add_relay(subparsers: Any) -> None:
     help_ = "serve subscriptions to events: HTTP and the binary protocol of mysql-replication-relay"
     relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_common_options()])
     relay.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
-    relay.add_argument("--port", required=True, type=int, metavar="N", help="for both protocols; 0: a free one")
+    relay.add_argument("--port", required=True, type=_port, metavar="N", help="for both protocols; 0: a free one")
     relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
     relay.add_argument(
         "--secret-file", required=True, metavar="FILE", help="its first line is the clients' shared secret"
@@ -385,14 +406,19 @@ def _add_relay(subparsers: Any) -> None:
         "--admin-secret-file", metavar="FILE", help="its first line is the secret for listing and removing clients"
     )
     relay.add_argument(
-        "--monitor-port", type=int, metavar="N", help="for the monitoring page without a secret, on this machine alone"
+        "--monitor-port",
+        type=_port,
+        metavar="N",
+        help="for the monitoring page without a secret, on this machine alone",
     )
-    relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
     relay.add_argument(
-        "--keep-gb", type=float, default=50.0, metavar="GB", help="the most staging kept for the slowest client"
+        "--every", type=_positive, default=1.0, metavar="SECONDS", help="look for new batches; default 1"
     )
     relay.add_argument(
-        "--keep-hours", type=float, default=168.0, metavar="HOURS", help="how long staging is kept for it"
+        "--keep-gb", type=_positive, default=50.0, metavar="GB", help="the most staging kept for the slowest client"
+    )
+    relay.add_argument(
+        "--keep-hours", type=_positive, default=168.0, metavar="HOURS", help="how long staging is kept for it"
     )
     relay.set_defaults(command=_imported_when_run("binlake.relay.serve", "relay"))
 
@@ -424,7 +450,12 @@ def _add_binlog(subparsers: Any) -> None:
     binlog.add_argument("--stop", metavar="FILE:POS", help="end here; by default where the log ends now")
     binlog.add_argument("--events", action="store_true", help="list events instead of rows")
     binlog.add_argument(
-        "--table", action="append", default=[], metavar="DB.T", help="only these tables, shell-style; may be repeated"
+        "--table",
+        action="append",
+        type=_pattern,
+        default=[],
+        metavar="DB.T",
+        help="only these tables, shell-style; may be repeated",
     )
     binlog.add_argument(
         "--reader",

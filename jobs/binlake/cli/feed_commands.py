@@ -151,7 +151,11 @@ def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
 
 def _tailed(arguments: argparse.Namespace) -> Feeds:
     """Return the named feed, or one made for the given table or all tables, for each source. Raises UsageError."""
-    made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
+    made: dict[str, Any] = {
+        "name": "tail",
+        "include": ["*.*" if arguments.table is None else arguments.table],
+        "sink": "file:///dev/stdout",
+    }
     form: dict[str, Any] = {"type": arguments.format or "text"}
     if arguments.registry:
         form |= {"registry": arguments.registry, "registry_connection": arguments.registry_connection}

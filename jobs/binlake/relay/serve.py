@@ -151,7 +151,7 @@ def relay(arguments: argparse.Namespace) -> None:
         raise UsageError(f"{error.name} isn't installed", remedy="pip install 'binlake[relay]'") from None
     config = configuration.load(arguments.config)
     secret = _read_secret(arguments.secret_file)
-    admin = _read_secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
+    admin = None if arguments.admin_secret_file is None else _read_secret(arguments.admin_secret_file)
     heap.return_freed_memory()
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)

@@ -122,11 +122,31 @@ def test_who_reads_no_further_ends_a_command_quietly() -> None:
     assert (printing.returncode, said) == (0, b"")
 
 
-def test_minutes_are_a_number(capsys: pytest.CaptureFixture[str]) -> None:
-    for wrong in ("soon", "nan", "-1"):
+@pytest.mark.parametrize("command", ["tail --config x", "binlog file:///nowhere"])
+def test_a_table_without_its_database_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rows would be none."""
+    with pytest.raises(SystemExit):
+        command_line.run([*command.split(), "--table", "orders"])
+    assert "'orders' has no dot; write database.table, such as shop.*" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "said"),
+    [
+        ("doctor --minutes", ["soon", "nan", "-1"], "write a number of minutes, such as 5"),
+        ("relay --port", ["70000", "-1", "http"], "write a number up to 65535"),
+        ("relay --every", ["0", "nan", "1s"], "is no number above 0"),
+        ("relay --keep-gb", ["-1", "inf"], "is no number above 0"),
+    ],
+)
+def test_a_number_that_can_not_be_is_refused(
+    option: str, wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, name = option.split()
+    for number in wrong:
         with pytest.raises(SystemExit):
-            command_line.run(["doctor", "--config", "x", f"--minutes={wrong}"])
-        assert "write a number of minutes, such as 5" in capsys.readouterr().err
+            command_line.run([command, "--config", "x", f"{name}={number}"])
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])
