@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import duckdb
 
 INSTALL = "pip install 'binlake[duckdb]'"
+_CATALOG = "memory"
+"""The catalog of a new connection, which a schema needs that is called like one of DuckDB's: temp, system, memory."""
 
 
 def connection_of(tables: Sequence[TableAt]) -> duckdb.DuckDBPyConnection:
@@ -33,7 +35,7 @@ def connection_of(tables: Sequence[TableAt]) -> duckdb.DuckDBPyConnection:
             load_extension(connection, "httpfs")
             connection.execute(secret)
         for database in sorted({table.name.database for table in tables}):
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {ansi_quote(database)}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_CATALOG}.{ansi_quote(database)}")
         for table in tables:
             _create_view(connection, table)
     except BaseException:
@@ -45,7 +47,7 @@ def connection_of(tables: Sequence[TableAt]) -> duckdb.DuckDBPyConnection:
 def _create_view(connection: duckdb.DuckDBPyConnection, table: TableAt) -> None:
     import duckdb
 
-    name = f"{ansi_quote(table.name.database)}.{ansi_quote(table.name.table)}"
+    name = f"{_CATALOG}.{ansi_quote(table.name.database)}.{ansi_quote(table.name.table)}"
     try:
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {duckdb_scan(table.path, table.version)}")
     except duckdb.CatalogException as error:

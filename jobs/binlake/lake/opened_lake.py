@@ -183,7 +183,8 @@ class Lake:
     def duckdb(self, *tables: str) -> duckdb.DuckDBPyConnection:
         """Return a new DuckDB connection in which tables are views: ``shop.orders``. The extra ``duckdb`` brings it.
 
-        tables: patterns such as ``shop.*``; all tables by default, each of which takes some 15 ms. Raises UsageError,
+        tables: patterns such as ``shop.*``; all tables by default, each of which takes some 15 ms. Those of databases
+        that are called temp, system or memory, as DuckDB's own, are ``memory.temp.orders``. Raises UsageError,
         LakeError.
         """
         from binlake.lake.duckdb_views import connection_of

@@ -112,6 +112,13 @@ def test_duckdb_reads_tables_whose_names_are_not_ascii(name: str, tmp_path: Path
     assert opened.duckdb().execute(f'SELECT id FROM shop."{name}"').fetchall() == [(1,)]
 
 
+@pytest.mark.parametrize("database", ["temp", "system", "memory", "main"])
+def test_duckdb_has_databases_that_are_called_like_its_own(database: str, tmp_path: Path) -> None:
+    record_lake(tmp_path / "lake" / "shop", {f"{database}.t": pa.table({"id": [1]})}, {})
+    with binlake.lake.open(tmp_path / "lake").duckdb() as connection:
+        assert connection.execute(f"SELECT id FROM memory.{database}.t").fetchall() == [(1,)]
+
+
 def test_sql_joins_tables(lake: binlake.lake.Lake) -> None:
     rows = lake.sql("SELECT c.id, count(o.id) AS n FROM shop.customers c LEFT JOIN shop.orders o ON o.customer = c.id "
                     "GROUP BY c.id ORDER BY c.id")  # fmt: skip
