@@ -27,13 +27,15 @@ from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
 
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
+_OPTIONS_TOLD = "Picked up "
+"""What Java says first where JAVA_TOOL_OPTIONS is set, which may hold a password."""
 _SAID = 30
 """How many last lines of a failed program are reported."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """The java program that pyspark starts. major: its version, 0 if unknown. said: the first line of its version."""
+    """The java program that pyspark starts. major: its version, 0 if unknown. said: its first line about itself."""
 
     program: str
     major: int
@@ -46,9 +48,13 @@ def java() -> Java | None:
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not program or not Path(program).exists():
         return None
-    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    except OSError as error:
+        return Java(program, 0, f"no program that runs: {error.strerror}")
     match = re.search(r'version "(\d+)', said)
-    return Java(program, int(match[1]) if match else 0, said.splitlines()[0] if said else "no answer")
+    lines = [line for line in said.splitlines() if not line.startswith(_OPTIONS_TOLD)]
+    return Java(program, int(match[1]) if match else 0, lines[0] if lines else "no answer")
 
 
 def missing(stores: Collection[str] = ()) -> list[Jar]:

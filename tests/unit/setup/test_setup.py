@@ -35,6 +35,30 @@ def given(tmp_path: Path, content: bytes = CONTENT) -> Path:
     return tmp_path / "repository"
 
 
+@pytest.fixture
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A java of JAVA_HOME, which tells of the options that it was given, as Java does."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "Picked up JAVA_TOOL_OPTIONS: $JAVA_TOOL_OPTIONS\nopenjdk version \\"17.0.9\\"" >&2\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_of_javas_words_its_version_alone_is_told(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttp.proxyPassword=secret")
+    assert installation.java() == installation.Java(str(java), 17, 'openjdk version "17.0.9"')
+
+
+def test_a_java_that_can_not_be_run(java: Path, jars: Path) -> None:
+    java.chmod(0o644)
+    with pytest.raises(SetupFailed, match=r"bin/java is no program that runs: Permission denied: Spark needs Java"):
+        installation.set_up(Report())
+
+
 def test_jars_come_from_a_folder(jars: Path, tmp_path: Path) -> None:
     assert installation.missing() == [JAR]
     installation.set_up(Report(), given(tmp_path), archive=False)
