@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -200,9 +201,25 @@ def _as_json(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
     count = 0
     for batch in batches:
         for row in rows_of(batch):
-            file.write(json.dumps(row, ensure_ascii=False, default=plain).encode() + b"\n")
+            file.write(_json_text(row).encode() + b"\n")
         count += batch.num_rows
     return count
+
+
+def _json_text(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, ensure_ascii=False, default=plain, allow_nan=False)
+    except ValueError:  # JSON has no nan and no inf, which a query may reckon
+        return json.dumps(_finite(row), ensure_ascii=False, default=plain)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with text in the place of numbers that JSON doesn't have."""
+    if isinstance(value, dict):
+        return {name: _finite(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_finite(member) for member in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _as_parquet(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:

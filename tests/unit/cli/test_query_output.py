@@ -100,6 +100,11 @@ def test_json_is_an_object_a_line(tmp_path: Path) -> None:
     assert (second["id"], second["total"]) == ("18446744073709551615", None)
 
 
+def test_json_has_text_for_numbers_that_it_does_not_have(tmp_path: Path) -> None:
+    rows = pa.table({"a": [float("nan")], "b": [[1.5, float("-inf")]]})
+    assert written(rows, "json", tmp_path) == '{"a": "nan", "b": [1.5, "-inf"]}\n'
+
+
 def test_parquet_keeps_types(tmp_path: Path) -> None:
     query_output.write(ROWS.schema, ROWS.to_batches(), "parquet", tmp_path / "out")
     assert parquet.read_table(tmp_path / "out").equals(ROWS)
