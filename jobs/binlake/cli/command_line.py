@@ -280,6 +280,12 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("no reason was given; write it in a few words: it is recorded")
+    return text
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _LAST_PORT:
         raise argparse.ArgumentTypeError(f"{text} is no port; write a number up to {_LAST_PORT}")
@@ -343,7 +349,7 @@ def _add_table(subparsers: Any) -> None:
 
 def _add_reason(parser: argparse.ArgumentParser) -> None:
     """Add the options that record who decided, and why."""
-    parser.add_argument("--why", required=True, metavar="TEXT", help="the reason, which is recorded")
+    parser.add_argument("--why", required=True, type=_reason, metavar="TEXT", help="the reason, which is recorded")
     parser.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
 
 

@@ -137,9 +137,10 @@ def test_a_table_without_its_database_is_refused(command: str, capsys: pytest.Ca
         ("relay --port", ["70000", "-1", "http"], "write a number up to 65535"),
         ("relay --every", ["0", "nan", "1s"], "is no number above 0"),
         ("relay --keep-gb", ["-1", "inf"], "is no number above 0"),
+        ("unlock --why", ["", " "], "write it in a few words: it is recorded"),
     ],
 )
-def test_a_number_that_can_not_be_is_refused(
+def test_what_an_option_can_not_be_is_refused(
     option: str, wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, name = option.split()
