@@ -304,7 +304,7 @@ class _AlterTable:
         old = None if modify else cursor.column_name()
         definition = column_definition(cursor, self.dialect)
         self.alterations.append(ChangeColumn(old or definition.name, definition, self._place(), if_exists))
-        self._own_keys(definition)
+        self._own_keys(definition, if_exists)
 
     def _alter_column(self) -> None:
         cursor = self.cursor
@@ -383,7 +383,7 @@ class _AlterTable:
         explicit = cursor.accept("COLUMN")
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if cursor.at("("):
-            definitions, constraints = table_elements(cursor, self.dialect)
+            definitions, constraints = table_elements(cursor, self.dialect, if_not_exists=if_not_exists)
             for definition in definitions:
                 self.alterations.append(AddColumn(definition, if_not_exists=if_not_exists))
             for key in constraints:
@@ -395,10 +395,10 @@ class _AlterTable:
             return
         definition = column_definition(cursor, self.dialect)
         self.alterations.append(AddColumn(definition, self._place(), if_not_exists))
-        self._own_keys(definition)
+        self._own_keys(definition, if_not_exists)
 
-    def _own_keys(self, definition: ColumnDefinition) -> None:
-        for key in own_keys(definition):
+    def _own_keys(self, definition: ColumnDefinition, if_not_exists: bool) -> None:
+        for key in own_keys(definition, if_not_exists=if_not_exists):
             self._constraint(key)
 
     def _place(self) -> ColumnPlace:

@@ -117,8 +117,13 @@ def _like(cursor: Cursor) -> TableName | None:
     return None
 
 
-def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefinition, ...], tuple[Constraint, ...]]:
-    """Read ``(column, index, …)``. Returns columns and constraints, including the columns' own keys in their order."""
+def table_elements(
+    cursor: Cursor, dialect: Dialect, *, if_not_exists: bool = False
+) -> tuple[tuple[ColumnDefinition, ...], tuple[Constraint, ...]]:
+    """Read ``(column, index, …)``. Returns columns and constraints, including the columns' own keys in their order.
+
+    if_not_exists: said of the columns; see own_keys.
+    """
     cursor.expect("(")
     definitions: list[ColumnDefinition] = []
     indexes: list[Constraint] = []
@@ -127,7 +132,7 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
         if index is None:
             definition = column_definition(cursor, dialect)
             definitions.append(definition)
-            indexes += own_keys(definition)
+            indexes += own_keys(definition, if_not_exists=if_not_exists)
         else:
             indexes.append(index)
         if not cursor.accept(","):
@@ -136,14 +141,17 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
     return tuple(definitions), tuple(indexes)
 
 
-def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
-    """Return the column's own PRIMARY KEY, UNIQUE and REFERENCES. With PRIMARY KEY, MariaDB ignores UNIQUE."""
+def own_keys(definition: ColumnDefinition, *, if_not_exists: bool = False) -> tuple[Constraint, ...]:
+    """Return the column's own PRIMARY KEY, UNIQUE and REFERENCES. With PRIMARY KEY, MariaDB ignores UNIQUE.
+
+    if_not_exists: IF NOT EXISTS or IF EXISTS is said of the column; then it holds for the column's keys, too.
+    """
     names = (definition.name,)
     own: list[Constraint] = []
     if definition.primary:
-        own.append(IndexDefinition("primary", names, (None,)))
+        own.append(IndexDefinition("primary", names, (None,), if_not_exists=if_not_exists))
     if definition.unique and not (definition.primary and definition.flavour == "mariadb"):
-        own.append(IndexDefinition("unique", names, (None,)))
+        own.append(IndexDefinition("unique", names, (None,), if_not_exists=if_not_exists))
     return (*own, AddForeignKey(None, names)) if definition.references else tuple(own)
 
 

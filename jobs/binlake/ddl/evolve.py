@@ -35,7 +35,7 @@ from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import ImpossibleDate, NotConstant
 from binlake.ddl.definition import ColumnDefinition, converted, converted_definition
 from binlake.ddl.dependents import Altered, computed_anew
-from binlake.ddl.keys import Constraint, is_there, new_keys, with_key
+from binlake.ddl.keys import Constraint, added, new_keys, with_key
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
 from binlake.schema import datatypes
@@ -284,7 +284,7 @@ class _Evolving:
             for clause in self.change.alterations
             if isinstance(clause, AddForeignKey | AddKey)
         ]
-        constraints = [clause for clause in constraints if not is_there(clause, self.before.indexes)]
+        constraints = added(self.before, constraints)
         return new_keys([names[name].name for name in primary if name in names], kept, constraints)
 
     # -- values -------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ Constraint = IndexDefinition | AddForeignKey
 _LONGEST_INDEX = 3072
 _LARGEST_NUMBER = 30
 """Bytes of a DECIMAL(65,30). No number or time takes more."""
+_PRIMARY = "primary"
+"""The primary key's name, in lower case; no other has it."""
 _SPATIAL = ("geom", "point", "line", "poly", "multi")
 
 
@@ -136,12 +138,24 @@ def new_keys(
     return key, all_indexes
 
 
-def is_there(definition: Constraint, indexes: Iterable[Index]) -> bool:
-    """Tell whether ADD INDEX IF NOT EXISTS adds nothing to a table with these indexes."""
-    name = definition.name or definition.columns[0] or ""
-    if isinstance(definition, AddForeignKey) or definition.kind == "primary":
-        return False  # a primary key that is there stays anyway
-    return definition.if_not_exists and any(index.name.lower() == name.lower() for index in indexes)
+def added(schema: TableSchema, constraints: Iterable[Constraint]) -> list[Constraint]:
+    """Return what a statement adds of its constraints to a table, without what its IF NOT EXISTS leave out.
+
+    MariaDB compares names with the keys that the table had, also those that the statement drops, and with those before
+    in the statement; a key without name has that of its first column (handle_if_exists_options, sql/sql_table.cc).
+    """
+    there = {index.name.lower() for index in schema.indexes}
+    there |= {_PRIMARY} if schema.key_kind == "primary" else set()
+    come: list[Constraint] = []
+    for constraint in constraints:
+        if not isinstance(constraint, AddForeignKey):
+            name = (constraint.name or constraint.columns[0] or "").lower()
+            name = _PRIMARY if constraint.kind == "primary" else name
+            if constraint.if_not_exists and name in there:
+                continue
+            there.add(name)
+        come.append(constraint)
+    return come
 
 
 def _named(definition: IndexDefinition, existing: Collection[Index]) -> Index:
@@ -165,7 +179,7 @@ def _free_name(wanted: str, existing: Collection[Index]) -> str:
     taken = {index.name.lower() for index in existing}
     # PRIMARY is the primary key's name alone.
     names = [wanted, *(f"{wanted}_{number}" for number in range(2, 100))]
-    return next((n for n in names if n.lower() not in taken and n.lower() != "primary"), wanted)
+    return next((n for n in names if n.lower() not in taken and n.lower() != _PRIMARY), wanted)
 
 
 def _find(schema: TableSchema, name: str) -> Column:

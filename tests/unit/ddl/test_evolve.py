@@ -99,6 +99,9 @@ def test_if_not_exists_leaves_what_is_there() -> None:
     assert evolution("ALTER TABLE t ADD COLUMN IF NOT EXISTS d DATETIME DEFAULT NOW()", flavour="mariadb").unprovable
 
 
+NAMED_AS_COLUMN = created("CREATE TABLE t (b INT, a INT NOT NULL, KEY a (b))")
+
+
 @pytest.mark.parametrize(
     ("text", "schema", "key"),
     [
@@ -125,8 +128,15 @@ def test_if_not_exists_leaves_what_is_there() -> None:
         ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (Id), ADD UNIQUE (n)", UNIQUE, ("Id",)),
         ("ALTER TABLE t RENAME INDEX u TO v, ADD UNIQUE u (Id)", UNIQUE, ("n",)),
         ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS u (Id), DROP n", UNIQUE, ()),
-        ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (a)", created("CREATE TABLE t (a INT, KEY (a))"), ("a",)),
+        ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (a)", NAMED_AS_COLUMN, ("a",)),
         ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (n)", KEYED, ("Id",)),
+        ("ALTER TABLE t ADD IF NOT EXISTS a INT NOT NULL UNIQUE", NAMED_AS_COLUMN, ()),
+        ("ALTER TABLE t ADD IF NOT EXISTS (a INT NOT NULL UNIQUE)", NAMED_AS_COLUMN, ()),
+        ("ALTER TABLE t MODIFY IF EXISTS a INT NOT NULL UNIQUE", NAMED_AS_COLUMN, ()),
+        ("ALTER TABLE t ADD IF NOT EXISTS a INT PRIMARY KEY", NAMED_AS_COLUMN, ("a",)),
+        ("ALTER TABLE t DROP KEY a, ADD UNIQUE IF NOT EXISTS a (a)", NAMED_AS_COLUMN, ()),
+        ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS x (b), ADD UNIQUE IF NOT EXISTS X (a)", NAMED_AS_COLUMN, ()),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD IF NOT EXISTS Id INT PRIMARY KEY", KEYED, ()),
     ],
 )
 def test_the_key_is_the_one_the_server_prefers(text: str, schema: TableSchema, key: tuple[str, ...]) -> None:
