@@ -114,6 +114,17 @@ def test_what_was_taken_back_stops_no_table_that_is_only_appended_to(server: Ser
     assert mirror.watermark("n")["status"] == "stopped"
 
 
+def test_a_table_that_lost_its_key_unlogged_stops(server: Server, database: str, lake: Path) -> None:
+    mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")
+    begin_alone(mirror)
+    mirror.execute("SET sql_log_bin = 0", "ALTER TABLE t DROP PRIMARY KEY")
+    mirror.execute("INSERT INTO t VALUES (1, 'again')")
+    sync_alone(mirror)
+    watermark = mirror.watermark("t")
+    assert (watermark["status"], "its primary key is another" in watermark["reason"]) == ("stopped", True)
+
+
 @on_mariadb
 def test_a_batch_whose_rows_were_all_taken_back(server: Server, database: str, lake: Path) -> None:
     mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]

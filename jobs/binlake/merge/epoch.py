@@ -41,7 +41,7 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
         if not in_bytes and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
     key = tuple(column for column in file.key if column != schema.row_end)
-    if key and schema.key_kind == "primary" and key != schema.key:
+    if schema.key_kind == "primary" and key != schema.key:
         raise _mismatch(name, file, "its primary key is another")
 
 
