@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from binlake.delta import layout
 from binlake.errors import TableError
 from binlake.faults import FaultPoint
 from history_played import Row, path_of, play, rows_in, with_history
@@ -352,6 +353,22 @@ def test_the_upkeep_puts_small_files_together(followed: Mirror) -> None:
     followed.execute("UPDATE t SET v = 'behind' WHERE id = 1")
     followed.sync()
     assert versions(followed, "t", "id", "v") == [*before[:-1], (*before[-1][:-1], False), (1, "behind", True)]
+
+
+@on_mysql
+def test_versions_in_a_file_that_was_written_lately_are_marked_and_it_is_written_anew_later(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "_TINY", 0)
+    for row, bytes_per_second, marked in ((1, 0, 1), (2, 1e9, 0)):
+        monkeypatch.setattr(layout, "_PER_SECOND", bytes_per_second)
+        followed.execute(f"UPDATE t SET v = 'behind' WHERE id = {row}")
+        sync_alone(followed)
+        vectors = DeltaTable(path_of(followed, "t")).deletion_vectors().read_all()
+        assert sum(not kept for vector in vectors["selection_vector"].to_pylist() for kept in vector) == marked
+    closed, current = [(1, "a", False), (2, "b", False)], [(1, "behind", True), (2, "behind", True)]
+    assert versions(followed, "t", "id", "v") == [*closed, *current]
+    followed.assert_equal("t")
 
 
 @on_mysql

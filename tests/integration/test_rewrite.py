@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from binlake.delta import layout
 from binlake.merge import in_process
 from binlake.metadata import runs
 from binlake.storage import parquet_files
@@ -222,6 +223,21 @@ def test_small_files_beside_a_large_one_are_written_anew_with_the_new_rows(
         assert len(paths) <= 3, "with that of the snapshot"
     assert marked_rows(followed) > 80
     followed.assert_each_once("t")
+
+
+@on_mysql
+def test_rows_are_marked_in_a_file_that_was_written_lately_and_it_is_written_anew_later(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else batches of seconds would write the whole table each time."""
+    monkeypatch.setattr(layout, "_TINY", 0)
+    for row, bytes_per_second, marked in ((1, 0, 1), (2, 0, 2), (3, 1e9, 0), (4, 0, 1)):
+        monkeypatch.setattr(layout, "_PER_SECOND", bytes_per_second)
+        followed.execute(f"UPDATE t SET v = 'again' WHERE id = {row}")
+        sync_alone(followed)
+        followed.assert_equal("t")
+        followed.assert_each_once("t")
+        assert marked_rows(followed) == marked
 
 
 @on_mysql

@@ -21,15 +21,19 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from binlake.delta import key_ranges, replayed_log
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DeltaAction, rows_in
 from binlake.delta.delta_schema import is_widened
 from binlake.errors import LakeError
 from binlake.schema.table import TableSchema
 
 FEWEST = 4
 """Fewest small files that are worth a rewrite."""
+FEW_BYTES = 16_000_000
+"""Bytes of data files whose rows are soon written anew, and then read without deletion vectors."""
 _TINY = 128_000
 """Bytes of a file that is always written anew with the rows of a batch."""
+_PER_SECOND = 30_000
+"""Bytes of a file that may be written anew for each second since it was written."""
 _MARKED = 0.2
 """Share of deleted rows from which a file is written anew."""
 
@@ -134,6 +138,21 @@ def rewrites(files: Sequence[TableFile], *, target: int, overlap: int | None) ->
     overlapping = tuple(file for part in wide for file in (part.files if isinstance(part, Rewrite) else (part,)))
     sorted_anew = Rewrite(overlapping, max(1, round(sum(file.bytes for file in overlapping) / target)))
     return [rewrite for rewrite in chosen if rewrite not in wide] + [sorted_anew]
+
+
+def old_enough(touched: Sequence[DeltaAction], now: int) -> list[DeltaAction]:
+    """Return those of some data files of few bytes that a batch, which takes rows out of them, writes anew.
+
+    In the others rows are better marked: batches of seconds would else write a whole table each time. A file isn't
+    chosen where it is large for its age, so that batches of hours choose all of them. touched: add actions; where one
+    doesn't tell how many rows its file has, none can be marked. now: milliseconds since 1970.
+    """
+
+    def may_wait(add: DeltaAction) -> bool:
+        seconds = (now - int(add["modificationTime"])) / 1000
+        return int(add["size"]) > max(_TINY, seconds * _PER_SECOND) and rows_in(add) is not None
+
+    return [add for add in touched if not may_wait(add)]
 
 
 def smallest(touched: Sequence[DeltaAction], most: int) -> list[DeltaAction]:

@@ -71,14 +71,14 @@ class OpenRows:
         return losses
 
     def written_anew(self, losses: Sequence[Loss]) -> list[Loss]:
-        """Return the files that are written anew without the rows that they lose: where these are few bytes all of
-        them, and small ones that lose none."""
+        """Return the files that are written anew without the rows that they lose: where these are few bytes all that
+        are old enough, and small ones that lose none."""
         lost = {file.add["path"]: gone for file, gone in losses}
-        whole = sum(int(file.add["size"]) for file, _ in losses) <= in_process.SMALL
-        others = [file.add for file in self.opened if not (whole and file.add["path"] in lost)]
-        chosen = {add["path"] for add in layout.smallest(others, in_process.SMALL // 4)}
-        if whole:
-            chosen |= lost.keys()
+        losing = [file.add for file, _ in losses]
+        few = sum(int(add["size"]) for add in losing) <= in_process.SMALL
+        chosen = {add["path"] for add in (layout.old_enough(losing, plain_tables.now()) if few else ())}
+        others = [file.add for file in self.opened if file.add["path"] not in chosen]
+        chosen |= {add["path"] for add in layout.smallest(others, in_process.SMALL // 4)}
         nothing = np.empty(0, np.int64)
         return [(file, lost.get(path, nothing)) for file in self.opened if (path := file.add["path"]) in chosen]
 

@@ -2,7 +2,8 @@
 
 Delta's statistics tell which data files may hold a changed key; in them the rows are found by the key. Few bytes are
 written anew without the changed rows. In more of them the rows are marked by deletion vectors, so that the cost grows
-with the change and not with the table. The new and changed rows become a data file, together with the rows of the
+with the change and not with the table; so they are in a file that is large for its age, or batches of seconds would
+write whole tables each time. The new and changed rows become a data file, together with the rows of the
 smallest files that may hold a changed key: batches of seconds would leave thousands of them, to be looked into by each
 further batch. The commit takes the version behind the one that was read, or fails; then the step begins again.
 
@@ -50,9 +51,9 @@ MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
 MOST_FILES = 500
 """Data files that are looked into."""
-SMALL = 16_000_000
-"""Bytes of data files up to which those that hold changed rows are written anew: each deletion vector costs every
-reader. Also what several tables may hold at once."""
+SMALL = layout.FEW_BYTES
+"""Bytes of data files up to which those that hold changed rows are written anew, unless they were written lately: each
+deletion vector costs every reader. Also what several tables may hold at once."""
 UNPACKED = 8
 """Bytes in memory for each of the limit's."""
 _MARKS = "delta.enableDeletionVectors"
@@ -122,7 +123,7 @@ def merge(
         if size > turns.QUICK_BYTES:
             turns.leave()
         touched = plain_tables.actions_of(log, table.path, list(sizes))
-        anew = touched if size <= min(limit, SMALL) else layout.smallest(touched, SMALL // 4)
+        anew = _written_anew(log, touched, size, limit)
         is_widened = delta_schema.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
@@ -208,6 +209,18 @@ def _touched(log: DeltaTable, step: MergeStep, changed: pa.Table | Copies) -> di
     return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
 
 
+def _written_anew(log: DeltaTable, touched: Sequence[DeltaAction], size: int, limit: int) -> Sequence[DeltaAction]:
+    """Return which of the touched data files, of ``size`` bytes, are written anew without the changed rows."""
+    if size > min(limit, SMALL):
+        return layout.smallest(touched, SMALL // 4)
+    return layout.old_enough(touched, plain_tables.now()) if _has_marks(log) else touched
+
+
+def _has_marks(log: DeltaTable) -> bool:
+    """Tell whether rows of the table may be marked as deleted."""
+    return log.metadata().configuration.get(_MARKS) == "true"
+
+
 def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _Changes:
     """Put the rows of these files that didn't change together with the newest ones. Raises LeftToSpark."""
     rows, room = [newest], look.room - newest.nbytes
@@ -232,7 +245,7 @@ def _marked(look: _Look, files: Sequence[DeltaAction], log: DeltaTable) -> list[
     """
     if not files:
         return []
-    if log.metadata().configuration.get(_MARKS) != "true":
+    if not _has_marks(log):
         size = sum(add["size"] for add in files)
         raise LeftToSpark(f"{size / 1e6:,.1f} MB of data files may hold changed rows, without deletion vectors")
     actions: list[DeltaAction] = []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta.layout import FEWEST, Rewrite, TableFile, data_files, rewrites, smallest
+from binlake.delta.layout import FEWEST, Rewrite, TableFile, data_files, old_enough, rewrites, smallest
 from binlake.schema.table import Column, TableSchema
 
 WHOLE, SMALL = 100, 10
@@ -123,3 +123,27 @@ def test_the_files_of_a_table(tmp_path: Path) -> None:
 def test_the_smallest_files_are_written_anew_with_a_batchs_rows(sizes: list[int], chosen: list[int]) -> None:
     touched = [{"path": f"f{number}", "size": size} for number, size in enumerate(sizes)]
     assert [add["size"] for add in smallest(touched, 4_000_000)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "is_chosen"),
+    [
+        (5_000, 0, True),
+        (5_000, -60, True),
+        (1_000_000, 1, False),
+        (1_000_000, 30, False),
+        (1_000_000, 40, True),
+        (15_000_000, 60, False),
+        (15_000_000, 600, True),
+        (15_000_000, -3600, False),
+    ],
+    ids=[
+        "small", "small, by a clock that is ahead", "written a second ago", "half a minute ago", "long enough ago",
+        "large and a minute old", "large, of hourly batches", "large, by a clock that is ahead",
+    ],
+)  # fmt: skip
+def test_a_file_that_was_written_lately_isnt_written_anew(size: int, seconds: int, is_chosen: bool) -> None:
+    now = 1_800_000_000_000
+    add = {"path": "f", "size": size, "modificationTime": now - 1000 * seconds, "stats": '{"numRecords": 7}'}
+    assert old_enough([add], now) == [add] * is_chosen
+    assert old_enough([{**add, "stats": None}], now), "of which nobody knows how many rows it has"
