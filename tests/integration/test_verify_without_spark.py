@@ -325,6 +325,17 @@ def test_the_lake_is_checked_without_the_server(alone: Mirror, key: str) -> None
 
 
 @on_mysql
+def test_a_pattern_that_matches_no_table_is_refused(alone: Mirror) -> None:
+    """What is equal beside it would stand for it."""
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    begin_alone(alone)
+    wanted, missed = f"{alone.database}.t", f"{alone.database}.nothing"
+    with pytest.raises(UsageError, match=f"no included table that has a mirror matches {missed}"):
+        verify(alone, wanted, missed)
+    assert verify(alone, wanted).equal
+
+
+@on_mysql
 def test_a_table_that_was_merged_since_is_checked_as_it_was_verified(alone: Mirror) -> None:
     alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     begin_alone(alone)

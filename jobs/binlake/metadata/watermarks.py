@@ -9,10 +9,11 @@ from typing import Any
 
 from binlake.batch.outcome import LifeOutcome
 from binlake.batch.steps import Life, Standstill, Status
-from binlake.errors import SNAPSHOTTED_BY_ITSELF, snapshot_command
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, UNMATCHED_REMEDY, UsageError, snapshot_command
 from binlake.metadata import lease, table_versions
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.names import matches, unmatched
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps, loads
@@ -60,6 +61,23 @@ def write(metadata: Metadata, rows: Sequence[dict[str, Any]], gone: Iterable[str
     ids = sorted({row["table_id"] for row in rows} | set(gone))
     if ids:
         metadata.replace("watermarks", f"table_id IN ({', '.join(map(literal, ids))})", rows)
+
+
+def following(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life]:
+    """Return the lives that follow the log, by their names; those that patterns match, if any are given.
+
+    Raises UsageError for a pattern that matches none, and where nothing follows the log.
+    """
+    lives = sorted((life for life in read_lives(metadata) if life.status == "following"), key=lambda life: life.name)
+    if unknown := unmatched(patterns or (), [(life.name.database, life.name.table) for life in lives]):
+        raise UsageError(f"no table that follows the log matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
+    if not lives:
+        raise UsageError("no table follows the log", remedy="binlake status tells of each")
+    return [
+        life
+        for life in lives
+        if not patterns or any(matches(pattern, life.name.database, life.name.table) for pattern in patterns)
+    ]
 
 
 def write_beside(metadata: Metadata, rows: Sequence[dict[str, Any]], *, began_us: int) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
 from binlake.delta.delta_log import LakeLog
-from binlake.errors import UNMATCHED_REMEDY, LakeError, UsageError, snapshot_command
+from binlake.errors import LakeError, NoSnapshotYet, snapshot_command
 from binlake.metadata import lease, replayable, watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.verify.key_cells import CELLS, ComparedColumns
@@ -31,21 +30,16 @@ def check_lake(config: PipelineConfig, metadata: Metadata, patterns: list[str] |
     """Check the tables that follow the log, those that patterns match if any are given, by the checksums of their
     verified chunks. The server isn't asked.
 
-    A table that was merged into since is read at the Delta version that was verified. Raises UsageError if no table
-    matches, or the lake follows nothing.
+    A table that was merged into since is read at the Delta version that was verified. Raises UsageError for a
+    pattern that matches none, or where the lake follows nothing.
     """
     began_us = now_us()
     position = lease.read(metadata).position
-    lives = [
-        life
-        for life in watermarks.read_lives(metadata)
-        if life.status == "following"
-        and (not patterns or any(names.matches(pattern, life.name.database, life.name.table) for pattern in patterns))
-    ]
-    if not lives or position is None:
-        raise UsageError("no table that follows the log matches", remedy=UNMATCHED_REMEDY)
+    lives = watermarks.following(metadata, patterns)
+    if position is None:
+        raise NoSnapshotYet
     by_life = rows_by_life(metadata)
-    results = [_checked(config, life, by_life.get(life.id, [])) for life in sorted(lives, key=lambda life: life.name)]
+    results = [_checked(config, life, by_life.get(life.id, [])) for life in lives]
     return VerifyReport(uuid.uuid4().hex, position, None, (now_us() - began_us) / 1e6, tuple(results))
 
 

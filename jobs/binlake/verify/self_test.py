@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.errors import UNMATCHED_REMEDY, CheckFailed, LakeError, UsageError
+from binlake.errors import CheckFailed, LakeError
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata
 from binlake.schema.table import TableName
@@ -88,17 +87,9 @@ def self_test_lake(config: PipelineConfig, metadata: Metadata, patterns: list[st
     """Self-test the tables that follow the log, those that patterns match if any are given, on copies of some of their
     rows. Nothing is written; the server isn't asked.
 
-    Raises UsageError if no table matches.
+    Raises UsageError for a pattern that matches none, or where the lake follows nothing.
     """
-    lives = [
-        life
-        for life in watermarks.read_lives(metadata)
-        if life.status == "following"
-        and (not patterns or any(names.matches(pattern, life.name.database, life.name.table) for pattern in patterns))
-    ]
-    if not lives:
-        raise UsageError("no table that follows the log matches", remedy=UNMATCHED_REMEDY)
-    return SelfTestReport(tuple(_of_life(config, life) for life in sorted(lives, key=lambda life: life.name)))
+    return SelfTestReport(tuple(_of_life(config, life) for life in watermarks.following(metadata, patterns)))
 
 
 def _of_life(config: PipelineConfig, life: Life) -> SelfTested:

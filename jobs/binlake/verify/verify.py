@@ -218,13 +218,18 @@ class _ChosenTables:
         )
 
     def on_server(self, source: Source) -> dict[TableName, SourceTable]:
-        """Return the chosen tables that the server has and that aren't stopped. Raises UsageError if none matches."""
+        """Return the chosen tables that the server has and that aren't stopped. Raises UsageError if there is none, or
+        a pattern matches none."""
         listed = [table.name for table in list_tables(source) if table.kind in MIRRORED and self._is_chosen(table.name)]
-        if not listed and not self.watermarks():
-            patterns = ", ".join(self._patterns or self._config.tables.include)
-            raise UsageError(f"no included table that has a mirror matches {patterns}", remedy=UNMATCHED_REMEDY)
-        # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
+        known = [(name.database, name.table) for name in (*listed, *marks)]
+        unknown = (
+            names.unmatched(self._patterns or (), known) if known else self._patterns or self._config.tables.include
+        )
+        if unknown:
+            found = f"no included table that has a mirror matches {', '.join(unknown)}"
+            raise UsageError(found, remedy=UNMATCHED_REMEDY)
+        # Stopped tables aren't compared: the server needn't hash them.
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
         recorded = {name: life.schema for name, life in self.lives().items()}
 

@@ -53,6 +53,13 @@ def test_status_of_a_table_that_is_not_there(run: Run, capsys: pytest.CaptureFix
     assert run("status", "--tables", "shop.*", "--state", "stopped") == 0
 
 
+@pytest.mark.parametrize("way", ["--lake", "--self-test"])
+def test_a_check_of_a_table_that_is_not_there(run: Run, capsys: pytest.CaptureFixture[str], way: str) -> None:
+    """The others alone would be found right."""
+    assert run("verify", way, "--tables", "shop.orders", "shop.ordrs") == 2
+    assert "no table that follows the log matches shop.ordrs" in capsys.readouterr().err
+
+
 def test_decisions_about_a_table_whose_database_has_a_dot(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("table pause", "--table", "my.db.orders", "--why", "x") == 0
     assert "my.db.orders is paused" in capsys.readouterr().out
