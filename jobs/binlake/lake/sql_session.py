@@ -181,6 +181,10 @@ def refuse_changes(sql: str) -> None:
     explained = words[0] == "EXPLAIN"
     first = next((word for word in words if word not in _OF_EXPLAIN), "EXPLAIN") if explained else words[0]
     if first not in _BEGINNINGS:
+        if first == "SHOW":
+            raise UsageError(
+                "SHOW isn't a query", remedy="\\d lists the tables, \\d TABLE its columns; in Python .tables"
+            )
         listed = ", ".join(sorted({*_BEGINNINGS, "EXPLAIN"}))
         raise UsageError(f"{first} isn't a query", remedy=f"the lake is read only: begin with {listed}")
 

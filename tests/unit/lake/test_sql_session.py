@@ -165,6 +165,7 @@ def test_a_session_runs_many_queries(session: SqlSession) -> None:
         ("SELECT 1; SELECT 2", "single SQL statement", "mend the query"),
         ("", "there is no query", "SELECT"),
         ("-- nothing", "there is no query", "SELECT"),
+        ("SHOW TABLES", "SHOW isn't a query", "\\d lists the tables"),
         ('SELECT * FROM "do.tted".things', "a database with a dot", "arrow"),
     ],
 )
