@@ -18,7 +18,7 @@ from binlake_airflow.broken import broken_dag
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.operators import asset_alias
 from binlake_airflow.sources import files_of_feeds, sources_of
-from binlake_airflow.steps import Steps, default_args
+from binlake_airflow.steps import Steps, arguments_of_feed, default_args
 from binlake_airflow.timetables import FIRST_INTERVAL, timetable_of
 
 _LOCKS = {
@@ -341,16 +341,14 @@ def _feeds_of(file: Path) -> DAG:
         catchup=False,
         max_active_runs=1,
         schedule=reduce(or_, aliases) if len(aliases) > 1 else aliases,
-        default_args=default_args(feeds[0][0], files[feeds[0][0].source.name]),
         tags={"binlake", *files},
         doc_md=f"Carries the feeds of {file.name} to the newest recorded batch of each of their sources.",
     )
     with dag:
         for config, feed in feeds:
             name = config.source.name
-            BinlakeFeedOperator(
-                task_id=f"{feed.name}.{name}", feed=feed.name, config_file=files[name], feeds_file=str(file)
-            )
+            arguments = arguments_of_feed(config, files[name], feed.name)
+            BinlakeFeedOperator(task_id=f"{feed.name}.{name}", feeds_file=str(file), **arguments)
     return dag
 
 

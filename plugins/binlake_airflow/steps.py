@@ -51,6 +51,16 @@ def default_args(config: PipelineConfig, file: str) -> dict[str, Any]:
     return arguments | {name: value for name in ("pool", "queue") if (value := getattr(settings, name))}
 
 
+def arguments_of_feed(config: PipelineConfig, file: str, feed: str) -> dict[str, Any]:
+    """Return the arguments of a task that carries a feed, by the section ``airflow`` of its source. file: that YAML."""
+    arguments = default_args(config, file)
+    failed = arguments.pop("on_failure_callback", None)
+    callbacks = [failed] if failed else []
+    if any("feed_stopped" in asked.when for asked in config.airflow.notify):
+        callbacks.append(FeedStopped(file, feed))
+    return {**arguments, "on_failure_callback": callbacks, "feed": feed, "config_file": file}
+
+
 @dataclass(frozen=True)
 class Steps:
     """Maker of tasks in the open DAG or task group.
@@ -111,11 +121,8 @@ class Steps:
 
     def feeds(self) -> None:
         """Make a task for each feed; they run in parallel."""
-        notified = any("feed_stopped" in asked.when for asked in self.config.airflow.notify)
-        failed = default_args(self.config, self.file).get("on_failure_callback")
         for feed in self.config.feeds:
-            callbacks = [*([failed] if failed else []), *([FeedStopped(self.file, feed.name)] if notified else [])]
-            BinlakeFeedOperator(task_id=feed.name, feed=feed.name, on_failure_callback=callbacks, **self._plain)
+            BinlakeFeedOperator(task_id=feed.name, **arguments_of_feed(self.config, self.file, feed.name))
 
     def watch(self) -> BaseOperator:
         return BinlakeWatchOperator(task_id="watch", **self._plain)

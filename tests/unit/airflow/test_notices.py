@@ -29,7 +29,7 @@ from binlake.schema.table import TableName
 from binlake.verify.result import TableRepair, TableResult, VerifyReport
 from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.notices import TaskFailed
+from binlake_airflow.notices import FeedStopped, TaskFailed
 from binlake_airflow.operators import BinlakeRecordOperator, BinlakeResnapshotOperator
 from binlake_airflow.pipelines import dags_of
 from binlake_airflow.upkeep import BinlakeVerifyOperator, BinlakeWatchOperator
@@ -134,6 +134,17 @@ def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
     metadata_of(config.load(file)).append("feeds", [row])
     callback({})
     assert messages == ["feed orders is stopped: no such topic (feed_stopped)"]
+
+
+def test_of_feeds_over_several_sources_those_are_told_whose_source_it_is(tmp_path: Path) -> None:
+    shop, bank = yaml(tmp_path, f"notify: [{noted('feed_stopped')}]"), tmp_path / "bank.yaml"
+    of_bank = YAML.format(airflow=f"notify: [{noted('failed')}]").replace("shop", "bank")
+    bank.write_text(of_bank.replace("lake}", "money}"))
+    together = "{name: all, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///feed'}"
+    (tmp_path / "together.yaml").write_text(f"feeds: [{together}]\n")
+    tasks = {task.task_id: task for task in dags_of(tmp_path)["binlake_together_feeds"].tasks}
+    assert [*tasks["all.shop"].on_failure_callback] == [FeedStopped(str(shop), "all")]
+    assert [*tasks["all.bank"].on_failure_callback] == [TaskFailed(str(bank))]
 
 
 @pytest.mark.parametrize(
