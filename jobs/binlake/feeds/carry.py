@@ -28,7 +28,15 @@ from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, FeedError, NoSnapshotYet, StagingError
 from binlake.faults import fault
 from binlake.feeds import positions
-from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink, TransactionRefused
+from binlake.feeds.contract import (
+    FeedContext,
+    FeedTable,
+    Format,
+    SchemaChange,
+    Sink,
+    ToldPlace,
+    TransactionRefused,
+)
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.preload import Preload, begin_with_lake
@@ -250,6 +258,8 @@ class OpenFeed:
     def _new_outlet(self, careful: int = 0) -> Outlet:
         form = self._parts.make_format(self._feed, self._context)
         self._sent = self._total
+        if isinstance(self._sink, ToldPlace):
+            self._sink.stand(self._safe)
         return Outlet(form, self._sink, self._note, self._safe, self._errors, careful)
 
     def _carry_all(self, recorded_state: RecordedState, until_us: int | None) -> FeedPosition:

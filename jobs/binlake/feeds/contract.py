@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -218,4 +218,13 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close the sink, and give up what wasn't committed."""
+        ...
+
+
+@runtime_checkable
+class ToldPlace(Protocol):
+    """A sink that doesn't keep the position itself, and is told after which one the next messages come."""
+
+    def stand(self, position: FeedPosition) -> None:
+        """Take note of the position after which the next messages come."""
         ...

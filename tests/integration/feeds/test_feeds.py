@@ -18,12 +18,14 @@ from binlake.cli import command_line
 from binlake.config import feed_config
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
+from binlake.feeds.carry import Parts, carry
 from binlake.feeds.positions import TablePositions
+from binlake.feeds.registry import make_format
 from binlake.feeds.sinks.topic_files import FileSink
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
 from binlake.metadata.metadata import metadata_of
-from feeding import carried, feed, lines, plain_lines
+from feeding import Kept, carried, feed, lines, plain_lines
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -206,6 +208,29 @@ def test_a_webhook_is_told_again_what_was_cut_off_and_misses_nothing(
     ids = [json.loads(body["value"])["after"]["id"] for body in posted]
     assert list(dict.fromkeys(ids)) == list(range(5)), "in the log's order"
     assert len(ids) > 5, "what was posted, and not noted, came again"
+
+
+class ToldSink(Kept):
+    """Keeps where it was told to stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+
+    def stand(self, position: FeedPosition) -> None:
+        self.batches.append(position.batch)
+
+
+@on_mariadb
+def test_a_sink_that_keeps_no_place_is_told_it_before_each_run(mirror: Mirror) -> None:
+    config, sink = feed(mirror), ToldSink()
+    mirror.follow_from_here()
+    ends = []
+    for statement in ("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)"):
+        mirror.execute(statement)
+        mirror.sync()
+        ends.append(carry(mirror.config, config, Parts(make_format, lambda feed, source: sink)).batch)
+    assert sink.batches == [ends[0] - 1, ends[0]]
 
 
 @on_mariadb

@@ -57,15 +57,18 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
         thread.join()
 
 
-def posted(receiver: Receiver, *messages: Message, secret: bytes | None = SECRET, **settings: Any) -> list[float]:
-    """The waits between the tries."""
+def posted(
+    receiver: Receiver, *messages: Message, secret: bytes | None = SECRET, after: int = 0, **settings: Any
+) -> list[float]:
+    """The waits between the tries of a run that begins after a batch, and commits at the next one's end."""
     waits: list[float] = []
     url = f"http://127.0.0.1:{receiver.server_port}/hook?a=b"
     sink = Webhook(url, "shop/out", WebhookSettings.of(settings), secret, waits.append)
+    sink.stand(FeedPosition(after))
     try:
         sink.begin()
         sink.send(messages)
-        sink.commit(FeedPosition(1))
+        sink.commit(FeedPosition(after + 1))
     finally:
         sink.close()
     return waits
@@ -99,6 +102,19 @@ def test_what_may_pass_is_tried_again_and_waits_longer_each_time() -> None:
         assert len(set(receiver.bodies)) == 1
         assert len({headers["Binlake-Delivery"] for headers in receiver.headers}) == 1
         assert [0.5 * 2**n <= wait <= 2**n for n, wait in enumerate(waits)] == [True] * 3
+
+
+def test_equal_bodies_are_deliveries_of_their_own_unless_one_is_repeated() -> None:
+    with receiving(200, 200, 200, 200, 503, 400) as receiver:
+        posted(receiver, ONE, ONE, after=7, request_bytes=1)
+        posted(receiver, ONE, after=8)
+        posted(receiver, ONE, after=7)  # by a run after a kill
+        with pytest.raises(SinkFailed):
+            posted(receiver, ONE, after=9)
+        first, second, next_batch, again, *tries = (headers["Binlake-Delivery"] for headers in receiver.headers)
+        assert len(set(receiver.bodies)) == 1
+        assert len({first, second, next_batch}) == 3
+        assert (again, len(tries), len(set(tries))) == (first, 2, 1)
 
 
 @pytest.mark.parametrize(("statuses", "tries"), [([404], 1), ([400], 1), ([503] * 9, 3)])

@@ -2,7 +2,8 @@
 
     POST URL   Content-Type: application/x-ndjson
     one JSON object per line: {"topic": …, "key": …, "value": …}, key and value as text, or base64 if they aren't UTF-8
-    Binlake-Delivery: {feed}/{digest of the body}, the same when a request is repeated
+    Binlake-Delivery: {feed}/{digest of the feed's place, the request's number after it, and the body}, the same when a
+    request is repeated; two requests with equal bodies are told apart
     Binlake-Signature: t={seconds},v1={HMAC-SHA-256 of "{seconds}." and the body, in hexadecimal}
 
 The secret is the password of the connection that the YAML names; without one, requests aren't signed. A request has
@@ -30,6 +31,7 @@ from pydantic.dataclasses import dataclass
 
 from binlake.errors import ConfigurationError, SinkFailed
 from binlake.feeds.contract import Message
+from binlake.metadata import formats
 from binlake.metadata.feed_watermarks import FeedPosition
 
 _PASSING = {408, 425, 429, *range(500, 600)}
@@ -79,6 +81,7 @@ class Webhook:
         self._url, self._feed, self._settings, self._secret, self._wait = urlsplit(url), feed, settings, secret, wait
         self._lines: list[bytes] = []
         self._size = 0
+        self._place, self._posted = b"", 0
         self._connection: http.client.HTTPConnection | None = None
 
     def begin(self) -> None:
@@ -86,6 +89,9 @@ class Webhook:
 
     def position(self) -> FeedPosition | None:
         return None
+
+    def stand(self, position: FeedPosition) -> None:
+        self._place, self._posted = formats.written(position).encode(), 0
 
     def send(self, messages: Sequence[Message]) -> None:
         """Post messages as soon as a request is full. Raises SinkFailed."""
@@ -100,6 +106,7 @@ class Webhook:
         """Post the remaining messages. Raises SinkFailed."""
         if self._lines:
             self._post()
+        self.stand(position)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -133,6 +140,7 @@ class Webhook:
             if 200 <= status < 300:
                 self._lines.clear()
                 self._size = 0
+                self._posted += 1
                 return
             problem = f"answered {status}"
             if status not in _PASSING:
@@ -144,8 +152,7 @@ class Webhook:
         if self._connection is None:
             self._connection = self._new_connection()
         seconds = str(int(time.time()))
-        digest = hashlib.sha256(body).hexdigest()[:32]
-        headers = {"Content-Type": "application/x-ndjson", "Binlake-Delivery": f"{self._feed}/{digest}"}
+        headers = {"Content-Type": "application/x-ndjson", "Binlake-Delivery": f"{self._feed}/{self._digest(body)}"}
         if self._secret is not None:
             signed = hmac.new(self._secret, seconds.encode() + b"." + body, hashlib.sha256).hexdigest()
             headers["Binlake-Signature"] = f"t={seconds},v1={signed}"
@@ -156,6 +163,9 @@ class Webhook:
         if not answer.isclosed():
             self._drop()
         return answer.status
+
+    def _digest(self, body: bytes) -> str:
+        return hashlib.sha256(b"%b %d %b" % (self._place, self._posted, body)).hexdigest()[:32]
 
     def _new_connection(self) -> http.client.HTTPConnection:
         host, port, timeout = self._url.hostname or "", self._url.port, self._settings.timeout
