@@ -40,3 +40,14 @@ def test_a_killed_run_is_cut_off_in_a_file_that_was_taken_away_before(tmp_path: 
     run(tmp_path, "fifth", commits=False)
     run(tmp_path, "fifth")
     assert texts(tmp_path) == {"t.log": "fifth\n"}
+
+
+def test_a_topic_whose_name_ends_like_a_part_has_files_of_its_own(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, "shop/out", {"file_mb": 0.000001})
+    for topic in ("t", "t", "t.1", "t.1"):
+        sink.send([Message(topic, None, f"of {topic}".encode())])
+    sink.commit(FeedPosition(1))
+    sink.close()
+    assert texts(tmp_path) == {
+        "t.log": "of t\n", "t.1.log": "of t\n", "t~2E1.log": "of t.1\n", "t~2E1.1.log": "of t.1\n"
+    }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from binlake.feeds.sinks.position_folder import PositionFolder
 from binlake.metadata.feed_watermarks import FeedPosition
 
 _MOST_OPEN = 200
+_LIKE_A_PART = re.compile(r"\.(?=[0-9]+\Z)")
 
 
 class FileSink:
@@ -77,9 +79,14 @@ class FileSink:
         with self._kept.writing():
             for topic, parts in lines.items():
                 data = b"".join(parts)
-                name = self._name(names.folder(topic), len(data))
+                name = self._name(self._stem(topic), len(data))
                 self._file(name).write(data)
                 self._lengths[name] = self._lengths.get(name, 0) + len(data)
+
+    def _stem(self, topic: str) -> str:
+        """Return the beginning of a topic's files. One that ends like another topic's part is written differently."""
+        stem = names.folder(topic)
+        return _LIKE_A_PART.sub("~2E", stem) if self._most < math.inf else stem
 
     def _name(self, stem: str, size: int) -> str:
         """Return the name of the file for a topic's next ``size`` bytes."""
