@@ -45,6 +45,7 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	$(PYTHON) docker/local/bench_tpch.py
 	$(PYTHON) docker/local/bench_many_tables.py
 	$(PYTHON) docker/local/bench_follow.py
+	$(PYTHON) docker/local/bench_follow.py 60 1000 50 1 30000
 	$(PYTHON) docker/local/bench_feeds.py
 	$(PYTHON) docker/local/bench_modes.py
 	$(PYTHON) docker/local/bench_page.py

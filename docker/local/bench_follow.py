@@ -1,9 +1,9 @@
-"""How fresh a followed lake is: bench_follow.py [SECONDS] [CHANGES A SECOND] [TABLES] [EVERY]
+"""How fresh a followed lake is: bench_follow.py [SECONDS] [CHANGES A SECOND] [TABLES] [EVERY] [ROWS]
 
 ``binlake follow`` as a process of its own, while a writer changes rows of many tables at a steady pace. Of each
 transaction is told how long after its commit it could be read: from the commit time in the log to the write of the
-lease's row that records its batch. EVERY: seconds from one look at the log to the next. The figures are added to
-.binlake/bench.json.
+lease's row that records its batch. EVERY: seconds from one look at the log to the next. ROWS: of each table
+at first. The figures are added to .binlake/bench.json.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class Freshness:
 class Writer:
     """Changes rows of tables at a steady pace: of ten transactions six insert, three update and one deletes."""
 
-    def __init__(self, server: Server, tables: int, pace: float) -> None:
+    def __init__(self, server: Server, tables: int, pace: float, rows: int = ROWS) -> None:
         self._server, self._tables, self._pace = server, tables, pace
         self._chance = random.Random(5)
-        self._newest = [ROWS] * tables
+        self._newest = [rows] * tables
         self.changes = 0
 
     def prepare(self) -> None:
         self._server.execute("CREATE DATABASE follow")
-        rows = ", ".join(f"({row}, {row}, 'name {row}', NOW())" for row in range(1, ROWS + 1))
+        rows = ", ".join(f"({row}, {row}, 'name {row}', NOW())" for row in range(1, self._newest[0] + 1))
         for number in range(self._tables):
             self._server.execute(
                 f"CREATE TABLE follow.t{number} (id BIGINT PRIMARY KEY, v INT, name VARCHAR(40), at DATETIME)",
@@ -181,9 +181,11 @@ def measure(
     at_end: Callable[[Server, PipelineConfig], None] = lambda server, config: None,
     feeds: str = "",
     every: float = 1.0,
+    rows: int = ROWS,
 ) -> Freshness:
     """Follow for some time, and tell how fresh the lake was. at_end: is called when all is in the lake. feeds: of the
-    YAML, which are carried beside. every: seconds from one look at the log to the next."""
+    YAML, which are carried beside. every: seconds from one look at the log to the next. rows: of each table at
+    first."""
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
     os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
@@ -193,7 +195,7 @@ def measure(
     measured = Freshness()
     with Server("mysql", max_binlog_size="128M") as server:
         os.environ["AIRFLOW_CONN_FOLLOW"] = server.uri()
-        writer = Writer(server, tables, pace)
+        writer = Writer(server, tables, pace, rows)
         writer.prepare()
         run("snapshot", file)
         report.say(f"{pace:,.0f} changes a second in {tables} tables for {seconds:,.0f} s …")
@@ -243,9 +245,9 @@ def _wait_for_batches(config: PipelineConfig, writer: Writer, count: int) -> Non
             time.sleep(1)
 
 
-def figures(measured: Freshness, tables: int, seconds: float) -> list[Figure]:
+def figures(measured: Freshness, tables: int, seconds: float, rows: int = ROWS) -> list[Figure]:
     pace = measured.changes / seconds
-    what = f"followed, {tables} tables"
+    what = f"followed, {tables} tables" + (f" of {rows:,} rows" if rows != ROWS else "")
     return [
         (f"{what}: changes", pace, "/s"),
         (f"{what}: commit to readable, p50", measured.percentile(0.5), "s"),
@@ -259,8 +261,9 @@ def figures(measured: Freshness, tables: int, seconds: float) -> list[Figure]:
 
 if __name__ == "__main__":
     asked = [float(text) for text in sys.argv[1:]]
-    seconds, pace, tables, every = (*asked, *(120.0, 1000.0, 50.0, 1.0)[len(asked) :])
-    measured = figures(measure(seconds, pace, int(tables), Report(), every=every), int(tables), seconds)
+    seconds, pace, tables, every, rows = (*asked, *(120.0, 1000.0, 50.0, 1.0, float(ROWS))[len(asked) :])
+    freshness = measure(seconds, pace, int(tables), Report(), every=every, rows=int(rows))
+    measured = figures(freshness, int(tables), seconds, int(rows))
     show("following", measured)
     print("load of the machine:", " ".join(f"{load:.1f}" for load in os.getloadavg()))
     keep(measured)
