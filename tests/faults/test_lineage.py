@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from binlake import pipeline
+from binlake.binlog.integrity import format_description
 from binlake.doctor.preflight import preflight
 from binlake.errors import NoBinlog, PositionLost, UsageError
 from binlake.metadata import decisions
@@ -22,7 +23,8 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import waves
 from binlake.source import lineage
-from binlake.source.locks import CreatedOf
+from binlake.source.connection import Endpoint
+from binlake.source.locks import CreatedOf, head_position
 from binlake.source.server import Source
 from mirror import Mirror
 from replication import catch_up, replicate
@@ -141,6 +143,24 @@ def test_what_was_being_committed_when_a_snapshot_began_is_not_read_again(
     mirror.execute("INSERT INTO a VALUES (4, 'four')")
     mirror.sync()
     mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_nor_is_the_first_transaction_of_a_server(primary: Server) -> None:
+    primary.execute(
+        "CREATE DATABASE d", "RESET BINARY LOGS AND GTIDS", "SET GLOBAL binlog_group_commit_sync_delay = 1000000"
+    )
+    with Source.open(Endpoint("127.0.0.1", primary.port, "root", "")) as source:
+        transport = source.transport()
+        at_rest = source.head()
+        committing = threading.Thread(target=primary.execute, args=("CREATE TABLE d.a (id INT PRIMARY KEY)",))
+        committing.start()
+        while source.head()[:2] == at_rest[:2]:
+            time.sleep(0.01)
+        position = head_position(source, partial(format_description, transport))
+        assert position.gtid_set == ""
+        committing.join()
+        assert lineage.with_all_gtids(transport, position).gtid_set == source.head()[2]
 
 
 @pytest.mark.parametrize("paused", ["before", "since"])

@@ -124,6 +124,7 @@ class World:
         put = self.patch.setattr
         put(Source, "open", self._opened)
         put(bootstrap, "included_tables", lambda source, config: sorted(self.server.tables))
+        put(bootstrap, "with_all_gtids", lambda transport, position: position)
         put(snapshots, "refused_for_gaps", lambda source, names: {})
         put(snapshots, "refused_for_engines", lambda source, names: {})
         put(snapshots, "refused_for_cascades", lambda config, source, names: {})

@@ -131,15 +131,19 @@ def has_read_between(log: Log, transport: Transport, lake: Position, first: Posi
 def with_all_gtids(transport: Transport, position: Position) -> Position:
     """Return a position with the GTIDs of all transactions that the log has before it; as it is without GTIDs.
 
-    What a server reports beside its log's end may lack transactions that are in the log and still commit. Another
-    server's log would be read with them once more, and old values put in the place of newer ones.
+    What a server reports beside its log's end may lack transactions that are in the log and still commit, be it the
+    first one of all. Another server's log would be read with them once more, and old values put in the place of newer
+    ones.
     """
-    if not position.gtid_set:
-        return position
     told = gtid.parse(position.gtid_set, position.flavour)
     earlier = executed_before(transport, position.file, position.offset)
     part = Slice(position.file, FIRST_OFFSET, position.offset, position.created, whole=False)
-    gtids = [boundary.gtid for boundary in transaction_boundaries(transport, part) if boundary.gtid]
+    gtids: list[str] = []
+    for boundary in transaction_boundaries(transport, part):
+        if boundary.gtid:
+            gtids.append(boundary.gtid)
+        elif not position.gtid_set:
+            return position  # nothing has one: the others needn't be read
     return replace(position, gtid_set=str(told.union(earlier).adding(gtids)))  # type: ignore[arg-type]  # of one flavour
 
 
