@@ -350,6 +350,46 @@ def test_a_restored_backup(followed: Mirror, primary: Server, tmp_path: Path, wi
 
 
 @pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_purged_log_is_left_behind_by_a_table_whose_log_is_kept(followed: Mirror, primary: Server) -> None:
+    followed.modes = [{"tables": f"{DATABASE}.a", "log": {}}]
+    followed.execute("INSERT INTO a VALUES (4, 'four')")
+    followed.sync()
+    followed.execute("INSERT INTO a VALUES (5, 'never read')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    purge(primary)
+    assert "binlake snapshot" in refused(followed)
+    followed.snapshot()
+    followed.execute("INSERT INTO a VALUES (6, 'six')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
+def purge(server: Server) -> None:
+    """Remove all files of the log but the newest. One stays in use until the server notices that its reader left."""
+    newest = server.execute("SHOW BINARY LOGS")[-1][0]
+    deadline = time.monotonic() + 60
+    while server.execute("SHOW BINARY LOGS")[0][0] != newest:
+        assert time.monotonic() < deadline, "the server doesn't purge"
+        server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_clock_that_is_set_back_makes_no_other_log(followed: Mirror) -> None:
+    before = Position.parse(followed.watermark("a")["position"])
+    followed.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY)",
+        "INSERT INTO c VALUES (1)",
+        "SET timestamp = UNIX_TIMESTAMP() - 3600",
+        "FLUSH BINARY LOGS",
+    )
+    result, _ = followed.snapshot(f"{DATABASE}.a", f"{DATABASE}.b")
+    assert result.low > before
+    assert result.low.created < before.created
+    followed.sync()
+    followed.assert_equal("a", "b", "c")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
 def test_a_paused_table_does_not_go_on_over_a_part_of_the_log_that_was_never_read(followed: Mirror) -> None:
     decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
     time.sleep(1.1)  # logs are told apart by the second in which they began

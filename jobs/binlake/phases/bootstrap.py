@@ -26,7 +26,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, read_tables
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
-from binlake.source.lineage import with_all_gtids
+from binlake.source.lineage import is_lost, with_all_gtids
 from binlake.source.listed_tables import included_tables, list_tables
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source
@@ -225,10 +225,12 @@ def begin_lives(
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
     reads_all = recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
-    skips = known.issuperset(awaited) and not reads_all  # what modes keep beside mirrors wants every mutation
+    lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
+    # What modes keep beside mirrors wants every mutation that can be had.
+    skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
         low.server == here
-        and (planned_to is None or _is_of_lost_log(planned_to, low) or (skips and _is_ahead(low, control)))
+        and (planned_to is None or (lost and _is_of_other_log(planned_to, low)) or (skips and _is_ahead(low, control)))
         for low in lows
     )
     if lows and fresh:
@@ -250,26 +252,30 @@ def _is_ahead(low: Position, control: Control) -> bool:
     return control.position is None or control.position < low
 
 
-def refuse_read(read_from: Position | None, results: list[SnapshotResult]) -> None:
+def refuse_read(source: Source, read_from: Position | None, results: list[SnapshotResult]) -> None:
     """Raise LakeError if a table was copied at a position before the one from which the log is followed.
 
     This can happen without a lock: with semi-synchronous replication, a transaction may be in the log long before
     others see its rows.
     """
-    behind = [
-        r for r in results if read_from and not _is_of_lost_log(read_from, r.low) and not r.low.reaches(read_from)
-    ]
-    if behind and read_from:
+    behind = [r for r in results if not r.low.reaches(read_from)]
+    if behind and read_from and not _is_lost(source, read_from):
         raise LakeError(
             f"{behind[0].name} was copied at {behind[0].low.short}, behind {read_from.short} where the log is followed",
             remedy="run the snapshot again",
         )
 
 
-def _is_of_lost_log(position: Position, low: Position) -> bool:
-    """Tell whether ``position`` belongs to a log that the server of a snapshot at ``low`` doesn't have any more.
+def _is_lost(source: Source, position: Position | None) -> bool:
+    """Tell whether the server's log can't be read on from a position."""
+    return position is not None and is_lost(source, source.transport(), position)
 
-    It does if server or base name differ, or if the order of file numbers and file times disagree, as the numbering was
+
+def _is_of_other_log(position: Position, low: Position) -> bool:
+    """Tell whether ``position``, which the server doesn't have, is of another log than the one of a snapshot at
+    ``low``.
+
+    It is if server or base name differ, or if the order of file numbers and file times disagree, as the numbering was
     restarted.
     """
     if position.server != low.server or position.series != low.series:

@@ -89,7 +89,7 @@ def snapshot_tables(
         )  # fmt: skip
         results, failed = snapshot(asking, task, names)
         results = [replace(result, why_spark=asking.why) for result in results]
-        refuse_read(control.planned_to, results)
+        refuse_read(source, control.planned_to, results)
         note_bootstrap(metadata, run, control.batch, began_us, results)
         fault("bootstrap noted")
         held.read_under(config.reading)

@@ -56,6 +56,15 @@ def check_position(log: Log, transport: Transport, position: Position) -> None:
     _check_executed(log, position)
 
 
+def is_lost(log: Log, transport: Transport, position: Position) -> bool:
+    """Tell whether the log can't be read on from a position: the server is another, or doesn't have it any more."""
+    try:
+        check_position(log, transport, position)
+    except PositionLost:
+        return True
+    return False
+
+
 def prove(log: Log, transport: Transport, position: Position) -> str:
     """Check that the log continues from the position, for doctor. Returns what was proved. Raises PositionLost."""
     if log.is_of(position.server):
