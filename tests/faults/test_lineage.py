@@ -403,6 +403,22 @@ def test_a_paused_table_does_not_go_on_over_a_part_of_the_log_that_was_never_rea
 
 
 @pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_nor_where_the_new_log_is_followed_from_the_same_place(followed: Mirror) -> None:
+    time.sleep(1.1)  # logs are told apart by the second in which they began
+    followed.execute("RESET MASTER")
+    followed.snapshot()
+    decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
+    followed.execute("INSERT INTO b VALUES ('only in the old log')")
+    time.sleep(1.1)
+    followed.execute("RESET MASTER")
+    followed.snapshot(f"{DATABASE}.a")
+    followed.execute("INSERT INTO b VALUES ('in the new one')", "INSERT INTO a VALUES (9, 'nine')")
+    followed.sync()
+    with pytest.raises(UsageError, match="what is between was never read"):
+        resume(followed, "b")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
 def test_nor_over_what_another_server_did_before_it_was_followed(followed: Mirror, primary: Server) -> None:
     decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
     with Server(primary.kind, server_id=3) as stranger:

@@ -126,7 +126,8 @@ def _goes_on(life: Life, position: Position, start: Position) -> bool:
         return bool(start.gtid_set) and start.gtid_set == position.gtid_set
     # One that was snapshotted ahead of the others waits for them. A log that began anew is younger.
     is_ahead = position == life.low and start.created <= position.created
-    return start.order == position.order or (is_ahead and start < position)
+    is_same = (start.order, start.created) == (position.order, position.created)
+    return is_same or (is_ahead and start < position)
 
 
 def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
