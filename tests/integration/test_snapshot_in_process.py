@@ -27,7 +27,9 @@ from binlake.serialization import load
 from binlake.snapshot import few_rows, jdbc, snapshot as snapshot_room
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
+from binlake.source import locks
 from binlake.source.connection import Endpoint
+from binlake.source.locks import Busy
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import no_session
@@ -156,6 +158,22 @@ def test_killed_and_run_again(shop: Mirror, point: Any) -> None:
 
 
 @on_mariadb
+def test_without_a_lock_prepared_transactions_end_first(shop: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table wasn't read when its rows were prepared."""
+    monkeypatch.setattr(locks, "_PATIENCE", 0)
+    shop.exclude = ["*.small"]
+    snapshot_alone(shop)
+    shop.execute("XA START 'x'", "INSERT INTO small VALUES (3, NULL)", "XA END 'x'", "XA PREPARE 'x'")
+    sync_alone(shop)
+    shop.exclude = []
+    with pytest.raises(Busy, match="prepared XA"):
+        shop.snapshot("*.small", lock="none")
+    shop.execute("XA COMMIT 'x'")
+    shop.snapshot("*.small", lock="none")
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+
+
 def test_a_table_asked_for_is_copied_by_the_next_sync(shop: Mirror) -> None:
     snapshot_alone(shop)
     shop.execute("SET sql_log_bin = 0", "UPDATE big SET name = 'unlogged'")

@@ -14,7 +14,7 @@ isolation level: under READ COMMITTED no server gives a stable view. ``IS_USED_L
 where information_schema.innodb_trx needs PROCESS and is up to 100 ms old.
 
 Without a lock (``none``) the control connection reads a position before the views open, such that every transaction
-before it can be seen by them; the log replays what the views have already.
+before it can be seen by them, and waits for those that are prepared; the log replays what the views have already.
 """
 
 from __future__ import annotations
@@ -282,10 +282,18 @@ def position_before_views(source: Source, created: CreatedOf) -> Position:
 
     The head of the log may be ahead of what the engine shows, for a transaction is logged first. The position's
     ``gtid_set`` may lack transactions that are being committed; it has none too many. Raises ServerSettingError on
-    MySQL without GTID, Busy if a transaction doesn't end.
+    MySQL without GTID, AccessDenied, Busy if a transaction doesn't end.
     """
-    if source.is_mariadb:
-        return _mariadb_snapshot(source, created)
+    position = (_mariadb_snapshot if source.is_mariadb else _mysql_head)(source, created)
+    # The rows of those that are prepared lie before the position, and no view shows them.
+    prepared = prepared_xa.prepared_xids(source)
+    if prepared and (xids := prepared_xa.wait_until_ended(source, _PATIENCE, of=prepared)):
+        raise _stay_prepared(source, xids)
+    return position
+
+
+def _mysql_head(source: Source, created: CreatedOf) -> Position:
+    """Return the end of the log, once all that is committed before it can be seen."""
     if source.variables(["gtid_mode"]).get("gtid_mode", "OFF").upper() != "ON":
         raise ServerSettingError(
             "a snapshot without a lock needs GTID on MySQL",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,12 +37,19 @@ def _xid(row: dict[str, Any]) -> str:
     return f"X'{digits[:cut]}',X'{digits[cut:]}',{row['formatID']}"
 
 
-def wait_until_ended(source: Source, seconds: float) -> list[str]:
-    """Wait until no XA transaction is prepared, or so many seconds. Returns the remaining ids. Holds no lock."""
+def wait_until_ended(source: Source, seconds: float, of: Collection[str] | None = None) -> list[str]:
+    """Wait until no XA transaction is prepared, or so many seconds. Returns the remaining ids. Holds no lock.
+
+    of: only these are waited for.
+    """
     deadline = time.monotonic() + seconds
-    while (xids := prepared_xids(source)) and time.monotonic() < deadline:
+    while (xids := _prepared(source, of)) and time.monotonic() < deadline:
         time.sleep(_LOOK_AGAIN)
     return xids
+
+
+def _prepared(source: Source, of: Collection[str] | None) -> list[str]:
+    return [xid for xid in prepared_xids(source) if of is None or xid in of]
 
 
 def describe(source: Source, xids: Sequence[str]) -> str:
