@@ -18,6 +18,7 @@ from binlake.metadata.decisions import Reason
 from binlake.report import Report
 from binlake.schema.lake_columns import BATCH
 from binlake.schema.table import TableName
+from binlake.storage import files
 from mirror import WAYS, Mirror, on_mariadb, sync_alone
 from no_session import NoSession
 from servers import Server
@@ -58,6 +59,52 @@ def test_deleted_rows_stay_and_rows_tell_of_themselves(alone: Mirror) -> None:
     alone.execute("DELETE FROM t WHERE id = 2")
     sync_alone(alone)
     assert [row["id"] for row in stored(alone.path("t")) if row["_deleted"]] == [1, 2]
+
+
+XA = ("XA START 'x'", "INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (2)", "XA END 'x'", "XA PREPARE 'x'")
+
+
+@pytest.fixture
+def two(alone: Mirror) -> Mirror:
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    sync_alone(alone)
+    return alone
+
+
+def test_an_xa_transaction_over_two_of_the_batches(two: Mirror) -> None:
+    name = TableName(two.database, "t")
+    decisions.pause(two.config, name, WHY)
+    for statements in (XA, ["INSERT INTO u VALUES (3)"], ["XA COMMIT 'x'", "INSERT INTO t VALUES (4)"]):
+        two.execute(*statements)
+        sync_alone(two)
+    pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
+    two.assert_equal("t", "u")
+    assert [files.subfolders(two.config.staging_path(batch)) for batch in ("2", "3", "4")] == [[], [], []]
+
+
+@pytest.mark.parametrize("leaves_out", [True, False], ids=["left out of the YAML", "paused"])
+def test_an_xa_transaction_that_ends_later(two: Mirror, leaves_out: bool) -> None:
+    name = TableName(two.database, "t")
+    two.options["policies"] = {"on_unfollowable": "stop"}
+    if leaves_out:
+        two.exclude = [str(name)]
+    else:
+        decisions.pause(two.config, name, WHY)
+    two.execute("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
+    sync_alone(two)
+    two.execute(*XA)
+    sync_alone(two)
+    two.exclude = []
+    sync_alone(two)
+    assert two.watermark("t")["status"] == ("stopped" if leaves_out else "paused")
+    pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
+    two.execute("XA COMMIT 'x'", "INSERT INTO u VALUES (3)")
+    sync_alone(two)
+    two.assert_equal("t", "u")
+    two.execute("INSERT INTO u VALUES (4)")
+    sync_alone(two)
+    assert files.subfolders(two.config.staging_path()) == []
 
 
 @on_mariadb

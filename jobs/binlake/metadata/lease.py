@@ -218,6 +218,10 @@ class Lease(HeldRow):
         """Write the databases' default character sets at the recorded position, which nobody asked for before."""
         self.update(position=formats.written(replace(recorded_state, charsets=charsets)))
 
+    def know_prepared(self, recorded_state: RecordedState, prepared: tuple[PreparedXa, ...]) -> None:
+        """Write which rows of XA transactions wait for an outcome at the recorded position."""
+        self.update(position=formats.written(replace(recorded_state, prepared=prepared)))
+
     def compared(self, recorded_state: RecordedState, reading: str) -> RecordedState:
         """Write under which settings of the YAML all lives were compared, and return the new state. reading: empty
         where they must be compared again."""

@@ -1,25 +1,26 @@
 """Catch-up: a paused or stopped table goes through the batches that it missed, under their own numbers.
 
 Each batch's range is in metadata, so it is staged again for that one table. What was applied is recorded in the Delta
-table itself, so that nothing is applied twice after a kill.
+table itself, so that nothing is applied twice after a kill. Rows of XA transactions that are still prepared are merged
+by the batch in which these end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake import names
 from binlake.batch import epochs
 from binlake.batch.rules import Rules
-from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
+from binlake.batch.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import TableError, UsageError, resnapshot_again
 from binlake.merge.merge import apply_steps, inputs_of
 from binlake.metadata import decisions, watermarks
-from binlake.metadata.lease import OpenBatch
+from binlake.metadata.lease import Lease, OpenBatch
 from binlake.metadata.metadata import Metadata, literal
 from binlake.position import Position, Range, Slice
 from binlake.report import Report
@@ -39,7 +40,7 @@ def catch_up(
     config: PipelineConfig,
     origin: Origin,
     session: SessionFactory,
-    metadata: Metadata,
+    held: Lease,
     row: dict[str, Any],
     report: Report,
 ) -> Life:
@@ -48,18 +49,18 @@ def catch_up(
     Raises UsageError if the table has a part of the batch in which it stopped, or if a part of the log is in no batch;
     PositionLost if the log is gone; TableError if the table stops again.
     """
-    name = TableName(row["database"], row["table"])
+    name, metadata = TableName(row["database"], row["table"]), held.metadata
     life = _life_at_watermark(metadata, row)
     _refuse_partial_batch(config, life, row)
-    one_table_config = _including_only(config, name)
+    missed = _Missed(_including_only(config, name), origin, session, report, decisions.skips(metadata))
     position = Position.parse(row["position"], row["gtid_set"] or "")
-    skips = decisions.skips(metadata)
     for plan in _missed_batches(metadata, row):
         _refuse_gap(life, position, plan.range.start)
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
-        table, outcome = _stage_and_apply(one_table_config, origin, session, life, plan, report, skips)
+        table, outcome = missed.carry(life, plan)
+        _hand_over(held, name, missed.prepared)
         life = outcome.life if outcome else table.life
         reached = plan.range.start if life.status == "stopped" else plan.range.stop
         watermark = watermarks.watermark_row(
@@ -161,34 +162,69 @@ def _first_missed(row: dict[str, Any]) -> int:
     return batch if row["status"] == "stopped" else batch + 1
 
 
-def _stage_and_apply(
-    config: PipelineConfig,
-    origin: Origin,
-    session: SessionFactory,
-    life: Life,
-    plan: OpenBatch,
-    report: Report,
-    skips: Callable[[Slice], frozenset[int]],
-) -> tuple[TableSteps, TableOutcome | None]:
-    """Stage one batch again and apply it; return the table's steps, and their outcome if there were any."""
-    with opened(origin) as log:
-        check_position(log, log.transport(), plan.range.start)
-        cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
-        _refuse_cascades(cascades or (), life.name)
-        transports = readers(log, config.source)
-        lower_case_names = log.lower_case_names
-    manifest = stage_batch(session, config, transports, plan, report, skips)
-    plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
-    inputs = inputs_of(config, plan, [life])
-    rules = Rules(
-        lambda name: name == life.name,
-        excluding=config.excluding,
-        policy=config.policies.of,
-        can_snapshot=inputs.rules.can_snapshot,
-        invalid=config.invalid,
-    )
-    steps = epochs.split(manifest, replace(inputs, rules=rules))
-    table = next(table for table in steps.tables if table.life.id == life.id)
-    outcomes = apply_steps(config, session, plan, steps, report)
-    files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
-    return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)
+@dataclass
+class _Missed:
+    """The batches that a table missed. config: includes that table alone. prepared: XA transactions without an outcome
+    in those that were carried so far. staged: the folders of these, by batch."""
+
+    config: PipelineConfig
+    origin: Origin
+    session: SessionFactory
+    report: Report
+    skips: Callable[[Slice], frozenset[int]]
+    prepared: tuple[PreparedXa, ...] = ()
+    staged: dict[int, str] = field(default_factory=dict)
+
+    def carry(self, life: Life, plan: OpenBatch) -> tuple[TableSteps, TableOutcome | None]:
+        """Stage one batch again and apply it; return the table's steps, and their outcome if there were any."""
+        config = self.config
+        with opened(self.origin) as log:
+            check_position(log, log.transport(), plan.range.start)
+            cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
+            _refuse_cascades(cascades or (), life.name)
+            transports = readers(log, config.source)
+            lower_case_names = log.lower_case_names
+        manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips)
+        self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
+        plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
+        inputs = inputs_of(config, plan, [life])
+        rules = Rules(
+            lambda name: name == life.name,
+            excluding=config.excluding,
+            policy=config.policies.of,
+            can_snapshot=inputs.rules.can_snapshot,
+            invalid=config.invalid,
+        )
+        steps = epochs.split(manifest, replace(inputs, rules=rules, prepared=self.prepared))
+        table = next(table for table in steps.tables if table.life.id == life.id)
+        outcomes = apply_steps(config, self.session, plan, steps, self.report)
+        self.prepared = steps.prepared
+        self._remove_staged()
+        return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)
+
+    def _remove_staged(self) -> None:
+        """Delete the staging that no prepared transaction needs. What stays goes with the batch's own."""
+        for batch in self.staged.keys() - {transaction.batch for transaction in self.prepared}:
+            files.remove_folder(self.staged.pop(batch))
+
+
+def _hand_over(held: Lease, name: TableName, prepared: Iterable[PreparedXa]) -> None:
+    """Add the table's rows to those of XA transactions that are still prepared, where it wasn't read when their batch
+    was staged: the batch in which they end merges them."""
+    recorded_state = held.control().recorded_state
+    assert recorded_state is not None  # it has recorded batches
+    staged = {_identity(transaction): transaction.files for transaction in prepared}
+
+    def with_rows(waiting: PreparedXa) -> PreparedXa:
+        if any(file.name == name for file in waiting.files):
+            return waiting
+        missed = [file for file in staged.get(_identity(waiting), ()) if file.name == name]
+        return replace(waiting, files=(*waiting.files, *missed))
+
+    waiting = tuple(map(with_rows, recorded_state.prepared))
+    if waiting != recorded_state.prepared:
+        held.know_prepared(recorded_state, waiting)
+
+
+def _identity(transaction: PreparedXa) -> tuple[str, int, int, int]:
+    return transaction.xid, transaction.batch, transaction.file, transaction.prepared

@@ -34,7 +34,7 @@ def resume(
             raise UsageError(f"{name} isn't included", remedy="take it into tables.include in the YAML, then resume")
         began_us = now_us()
         decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
-        life = catch_up(config, origin, session, metadata, row, report)
+        life = catch_up(config, origin, session, held, row, report)
         assert control.position is not None
         held.read_under("")
         watermarks.follow_again(metadata, life.id, began_us=began_us)
