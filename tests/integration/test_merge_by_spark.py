@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
@@ -25,7 +27,7 @@ from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import staged_rows
 from binlake.position import Position
 from binlake.schema.invalid import FAIL
-from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_columns import columns_of, lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
 
 NAME, START = TableName("d", "t"), Position("s", "b.000001", 4, 1)
@@ -48,7 +50,35 @@ def staged(path: Path, columns: tuple[Column, ...], rows: Rows, xid: str | None 
     )  # fmt: skip
 
 
-def test_values_of_a_table_without_a_key_keep_the_signs_of_zeros(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path / "lake")},
+        }
+    )
+
+
+def merged_by_spark(
+    spark: SparkSession, config: PipelineConfig, schema: TableSchema, file: StagedFile, there: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of a table, with those that are there, behind the mutations of a staged file."""
+    table = LakeLog.of(config, NAME, "life")
+    lake = lake_columns(schema, FAIL)
+    fields = [(column.name, column.arrow) for column in (*lake, *columns_of(schema.kept, FAIL))]
+    write_deltalake(table.path, pa.Table.from_pylist(there, pa.schema(fields)))
+    life = Life("life", NAME, schema, START, START)
+    step = MergeStep(schema, (file,))
+    merge_by_spark(spark, LakeTable(table.path, table.app), life, step, lake, config, 1, {})
+    rows: list[dict[str, Any]] = DeltaTable(table.path).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def test_values_of_a_table_without_a_key_keep_the_signs_of_zeros(
+    tmp_path: Path, spark: SparkSession, config: PipelineConfig
+) -> None:
     columns = Column("d", "double"), Column("f", "float"), Column("v", "vector", length=2), Column("n", "int")
     schema = TableSchema(columns)
 
@@ -56,22 +86,26 @@ def test_values_of_a_table_without_a_key_keep_the_signs_of_zeros(tmp_path: Path,
         return {"d": zero, "f": zero, "v": [zero, 1.0], "n": n}
 
     changes = [(UPDATE, row(0.0), row(-0.0)), (INSERT, None, row(-0.0, 2)), (DELETE, row(-0.0, None), None)]
-    config = PipelineConfig.model_validate(
-        {
-            "source": {"name": "s", "connection": "c", "server_id": 1},
-            "tables": {"include": ["d.*"]},
-            "lake": {"path": str(tmp_path / "lake")},
-        }
-    )
-    table = LakeLog.of(config, NAME, "life")
-    lake = lake_columns(schema, FAIL)
     there = [row(0.0), row(0.0), row(-0.0, None), row(0.0, None)]
-    write_deltalake(table.path, pa.Table.from_pylist(there, pa.schema([(c.name, c.arrow) for c in lake])))
-    step = MergeStep(schema, (staged(tmp_path / "staged.parquet", columns, changes),))
-    life = Life("life", NAME, schema, START, START)
-    merge_by_spark(spark, LakeTable(table.path, table.app), life, step, lake, config, 1, {})
-    rows = map(str, DeltaTable(table.path).to_pyarrow_table().to_pylist())
-    assert sorted(rows) == sorted(map(str, [row(0.0), row(-0.0), row(-0.0, 2), row(0.0, None)]))
+    merged = merged_by_spark(spark, config, schema, staged(tmp_path / "staged.parquet", columns, changes), there)
+    assert sorted(map(str, merged)) == sorted(map(str, [row(0.0), row(-0.0), row(-0.0, 2), row(0.0, None)]))
+
+
+def test_copies_of_rows_without_a_key_keep_what_the_server_dropped(
+    tmp_path: Path, spark: SparkSession, config: PipelineConfig
+) -> None:
+    columns = (Column("n", "int"),)
+    schema = TableSchema(columns, kept=(Column("old", "int"),))
+    one, two, none = ({"n": n} for n in (1, 2, None))
+    changes = [(INSERT, None, one), (DELETE, two, None), (DELETE, none, None), (UPDATE, none, one)]
+    there = [(1, 10), (1, 11), (2, 20), (2, 21), (2, 22), (None, 30), (None, 31), (3, 40)]
+    merged = merged_by_spark(spark, config, schema, staged(tmp_path / "staged.parquet", columns, changes), [
+        {"n": n, "old": old} for n, old in there
+    ])  # fmt: skip
+    rows = [(row["n"], row["old"]) for row in merged]
+    assert Counter(n for n, _ in rows) == {1: 4, 2: 2, 3: 1}
+    assert {(1, 10), (1, 11), (3, 40)} <= set(rows)
+    assert len({(2, 20), (2, 21), (2, 22)} & set(rows)) == 2
 
 
 def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(

@@ -239,10 +239,12 @@ def _merge_by_row(
 ) -> None:
     """Merge a table without a key: rows are told apart by all their values, and identical ones are counted.
 
-    Of each row value that changed, all copies are deleted and the right number is inserted, in one MERGE.
+    Copies that come are inserted. Of each row value of which copies go, all are deleted, and those that stay inserted
+    again, with what the lake keeps of columns that the server dropped, in one MERGE.
     """
-    names = [column.name for column in columns]
-    listed = ", ".join(spark_quote(name) for name in names)
+    names, kept = [column.name for column in columns], [column.name for column in step.schema.kept]
+    listed = ", ".join(map(spark_quote, names))
+    lacking = "".join(f", NULL AS {spark_quote(name)}" for name in kept)
     before, after = (lake_image(step.schema, columns, image) for image in ("before", "after"))
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
@@ -252,21 +254,27 @@ def _merge_by_row(
             UNION ALL
             SELECT {", ".join(before)}, -1L AS `difference `
             FROM staged WHERE op IN ({UPDATE}, {DELETE})
-        ) GROUP BY {_exactly(columns)} HAVING sum(`difference `) <> 0
+        ) GROUP BY {", ".join(_exact(column) for column in columns)} HAVING sum(`difference `) <> 0
     """).createOrReplaceTempView("differences")
     same = " AND ".join(f"{_exact(column, 't.')} <=> {_exact(column, 's.')}" for column in columns)
+    there = ", ".join(f"t.{spark_quote(name)}" for name in [*names, *kept])
+    stay = ", ".join(map(spark_quote, [*names, *kept]))
+    copies = ", ".join(_exact(column, "t.") for column in columns)
     source = session.sql(f"""
-        WITH counted AS (
-            SELECT {_one_of_each(columns, "s.")}, s.`difference ` + count(t.`present `) AS `copies `
-            FROM differences s LEFT JOIN (SELECT *, 1 AS `present ` FROM target) t ON {same}
-            GROUP BY {_exactly(columns, "s.")}, s.`difference `
+        WITH fewer AS (
+            SELECT {there}, -s.`difference ` AS `going `,
+                   row_number() OVER (PARTITION BY {copies} ORDER BY {copies}) AS `number `
+            FROM target t JOIN differences s ON {same} WHERE s.`difference ` < 0
         )
-        SELECT {listed}, true AS `gone ` FROM counted
+        SELECT {listed}{lacking}, true AS `gone ` FROM differences WHERE `difference ` < 0
         UNION ALL
-        SELECT {listed}, false AS `gone `
-        FROM counted LATERAL VIEW explode(sequence(1, greatest(`copies `, 1))) AS `copy ` WHERE `copies ` > 0
+        SELECT {stay}, false AS `gone ` FROM fewer WHERE `number ` > `going `
+        UNION ALL
+        SELECT {listed}{lacking}, false AS `gone `
+        FROM differences LATERAL VIEW explode(sequence(1L, greatest(`difference `, 1L))) AS `copy `
+        WHERE `difference ` > 0
     """)
-    values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
+    values = {spark_quote(name): f"s.{spark_quote(name)}" for name in [*names, *kept]}
     (
         DeltaTable.forPath(session, table.path)
         .alias("t")
@@ -277,23 +285,18 @@ def _merge_by_row(
     )
 
 
-def _exact(column: LakeColumn, row: str) -> str:
+def _exact(column: LakeColumn, row: str = "") -> str:
     """Return a column as SQL by which its values are told apart: Spark compares and groups numbers without the sign of
     a zero, and texts with it. row: before its name."""
     value = f"{row}{spark_quote(column.name)}"
     return f"CAST({value} AS STRING)" if _FLOATING.search(column.delta) else value
 
 
-def _exactly(columns: Sequence[LakeColumn], row: str = "") -> str:
-    return ", ".join(_exact(column, row) for column in columns)
-
-
-def _one_of_each(columns: Sequence[LakeColumn], row: str = "") -> str:
-    """Return the columns as SQL over rows that are grouped by ``_exactly``: a group's rows are all the same."""
+def _one_of_each(columns: Sequence[LakeColumn]) -> str:
+    """Return the columns as SQL over rows that are grouped by ``_exact``: a group's rows are all the same."""
 
     def one(column: LakeColumn) -> str:
-        value = f"{row}{spark_quote(column.name)}"
-        one_value = f"first({value})" if _FLOATING.search(column.delta) else value
-        return f"{one_value} AS {spark_quote(column.name)}"
+        name = spark_quote(column.name)
+        return f"first({name}) AS {name}" if _FLOATING.search(column.delta) else name
 
     return ", ".join(map(one, columns))
