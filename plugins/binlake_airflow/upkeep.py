@@ -117,7 +117,9 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         """Repair tables, and tell it."""
         result = self._repaired(context, config, origin, tables)
         repaired = [table["name"] for table in result["tables"] if table["repair"]]
-        said = f"rows of {', '.join(summaries.first(repaired))} differed from the server, and were put right"
+        said = "the lake differed from the server, and no longer did when it was to be put right"
+        if repaired:
+            said = f"rows of {', '.join(summaries.first(repaired))} differed from the server, and were put right"
         remedy = "find out who changes the lake's tables, or the server's without its log"
         notices.tell(config, context, "verify_failed", said, remedy)
         return result

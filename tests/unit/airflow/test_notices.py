@@ -319,6 +319,23 @@ def test_differing_rows_are_put_right_where_that_is_wanted(
     assert len(messages) == (1 if fails or policy == "auto" else 0)
 
 
+def test_rows_that_differ_no_longer_when_they_are_to_be_put_right_are_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('verify_failed')}]")
+    file.write_text(f"{file.read_text()}verify: {{repair: auto}}\n")
+    table = TableResult(TableName("shop", "t"), "compared", False, 9, 8, 1, 1)
+    differs = VerifyReport("v", Position("s", "b.000001", 4, 1), 1, 0.5, (table,))
+    equal = replace(differs, tables=(replace(table, equal=True, lake_rows=9, differing=0),))
+    monkeypatch.setattr(pipeline, "verify", lambda *_, **__: differs)
+    monkeypatch.setattr(pipeline, "repair", lambda *_, **__: equal)
+    context: Any = {"dag_run": SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")}
+    BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute(context)
+    (message,) = messages
+    assert "no longer did when it was to be put right" in message
+    assert "were put right" not in message
+
+
 @pytest.mark.parametrize("way", ["read", "hash"])
 def test_a_verification_is_submitted_where_it_needs_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
