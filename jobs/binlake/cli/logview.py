@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import base64
-import csv
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -38,6 +38,7 @@ from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import TableName
 
 _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+_ODD_IN_CSV = re.compile(r'[",\r\n]')
 _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
 
 
@@ -192,13 +193,12 @@ class _Writer:
         if not isinstance(item, Mutations):
             return
         out, fresh = self._file(self._name(item, "csv"), _text_file)
-        write = csv.writer(out, lineterminator="\n")
         columns = item.batch.schema.field("after").type.names
         if fresh:
-            write.writerow([*_META, *columns])
+            out.write(_csv_line([*_META, *columns]))
         for row in _rows(item, self._names_of_files, _for_programs):
             image = row["before"] if row["after"] is None else row["after"]
-            write.writerow([*(row[name] for name in _META), *map(image.get, columns)])
+            out.write(_csv_line([*(row[name] for name in _META), *map(image.get, columns)]))
 
     def _parquet(self, item: Item) -> None:
         """Write the columns as the decoder returns them."""
@@ -325,6 +325,18 @@ def _other_text(item: Statement | Stopped | XaEvent | RolledBack) -> str:
     if isinstance(item, RolledBack):
         return f"{item.file}:{item.last[0]}  the rows from {item.file}:{item.first[0]} to here were rolled back\n"
     return f"{item.file}:{item.offset}  XA {item.xid} {item.what}\n"
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    """Return a line of CSV. NULL is empty; an empty text has quotes, which Python's own writer gives none."""
+    return ",".join(map(_csv_text, values)) + "\n"
+
+
+def _csv_text(value: Any) -> str:
+    if value is None:
+        return ""
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if not text or _ODD_IN_CSV.search(text) else text
 
 
 def _json_line(value: dict[str, Any]) -> str:

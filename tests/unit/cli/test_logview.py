@@ -79,6 +79,17 @@ def test_partial_images_are_told_as_far_as_they_go(partial: Mutations, tmp_path:
     assert [line.split(",")[-3:] for line in lines] == [["id", "note", "n"], ["", "", "7"], ["2", "", ""]]
 
 
+def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
+    columns = (Column("note", "varchar"), Column("n", "bigint"))
+    image = pa.struct([("note", pa.string()), ("n", pa.int64())])
+    notes = ["", None, 'a "b",\r\nc', " x"]
+    rows = batch_of(image, *({"op": INSERT, "after": {"note": note, "n": 1}} for note in notes))
+    printed("csv", Mutations(TableName("shop", "t"), columns, (), 0, rows), tmp_path)
+    text = (tmp_path / "shop.t.csv").read_bytes().decode()
+    place = "insert,binlog.000001,5,0,1970-01-01 00:00:00.000000+00:00,,,"
+    assert text.split(place)[1:] == ['"",1\n', ",1\n", '"a ""b"",\r\nc",1\n', " x,1\n"]
+
+
 @pytest.mark.parametrize("option", ["--table", "--output"])
 def test_events_are_all_listed_or_none(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["binlog", "file:///nowhere", "--events", option, "shop.t"]) == 2
