@@ -117,7 +117,7 @@ class Preload:
         """Return the names that lives had at a batch, in whose folders their rows of then are; none where that batch
         isn't known any more."""
         versions = (version for version in lake_versions(self.metadata) if version.batch == batch)
-        return {table.table_id: table.name for version in versions for table in version.contents.values()}
+        return {table.table_id: table.name for version in versions for table in version.listed}
 
     def _changes_of(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
         table = _table_of(life)

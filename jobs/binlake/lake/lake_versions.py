@@ -94,6 +94,11 @@ class LakeVersion:
         return self._rows.at(self.batch)
 
     @property
+    def listed(self) -> Sequence[VersionedTable]:
+        """The tables of the version. Two may have one ``database.table``, as the table c of a.b and b.c of a."""
+        return self._rows.listed(self.batch)
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         """The status of each table that is known but doesn't stand at the version's position, by ``database.table``."""
         return self._rows.left_out(self.batch)
@@ -342,11 +347,13 @@ class _TableRows:
             for name, version in zip(names, self._version[rows].tolist(), strict=True)
         }
 
-    def at(self, batch: int) -> dict[str, VersionedTable]:
+    def listed(self, batch: int) -> list[VersionedTable]:
         names, rows = self._at(batch)
         lives = [self._lives[life] for life in self._life[rows].tolist()]
-        tables = map(VersionedTable, names, lives, self._version[rows].tolist())
-        return {f"{table.name.database}.{table.name.table}": table for table in tables}
+        return list(map(VersionedTable, names, lives, self._version[rows].tolist()))
+
+    def at(self, batch: int) -> dict[str, VersionedTable]:
+        return {f"{table.name.database}.{table.name.table}": table for table in self.listed(batch)}
 
     def left_out(self, batch: int) -> dict[str, str]:
         rows = self._in_effect(batch)

@@ -96,7 +96,7 @@ def _databases(
     config: PipelineConfig, catalog: CatalogConfig, version: LakeVersion
 ) -> tuple[dict[str, list[tuple[str, str, int]]], list[str]]:
     by_name: dict[tuple[str, str], list[TableAt]] = defaultdict(list)
-    for table in version.contents.values():
+    for table in version.listed:
         database = catalog.database.format(source=config.source.name, database=table.name.database)
         at = TableAt.of(config.root, table.name, table.delta_version)
         by_name[plain_name(f"{database}__at_{version.name}"), plain_name(table.name.table)].append(at)

@@ -99,7 +99,7 @@ class PinnedVersions:
         versions = [version for version in lake_versions(metadata) if version.batch in batches] if pins else []
         by_path: dict[str, set[int]] = {}
         for version in versions:
-            for table in version.contents.values():
+            for table in version.listed:
                 by_path.setdefault(config.table_path(table.name), set()).add(table.delta_version)
         ended: dict[str, dict[int, float]] = {}
         for table, ended_us in versions_read(metadata) if thinning.is_thinned(metadata) else ():

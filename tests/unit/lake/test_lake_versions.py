@@ -14,9 +14,12 @@ from deltalake import write_deltalake
 
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life, Standstill, Status
+from binlake.config import PipelineConfig
 from binlake.errors import UsageError
+from binlake.lake import pins
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
 from binlake.metadata import lease, record, table_versions, watermarks
+from binlake.metadata.decisions import Reason
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.table_schemas import SCHEMAS
@@ -349,3 +352,20 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     columns |= {"committed_us": columns["at_us"], "gtid_set": [None] * count}
     schema = pa.schema(SCHEMAS["lake_versions"])
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def test_a_pin_keeps_tables_whose_names_read_alike(lake: Recorder, tmp_path: Path) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "shop", "connection": "shop", "server_id": 4001},
+            "tables": {"include": ["*.*"]},
+            "lake": {"path": str(tmp_path)},
+        }
+    )
+    names = TableName("a.b", "c"), TableName("a", "b.c")
+    lives = [replace(life(f"{name.database} {name.table}"), name=name) for name in names]
+    lake.snapshot(*lives)
+    lake.record(*(after(one, 4) for one in lives))
+    pins.pin(lake.metadata, 1, "both", Reason("me", "why"))
+    kept = pins.PinnedVersions.of(config, lake.metadata)
+    assert [kept.of_table(config.table_path(name)) for name in names] == [{4}, {4}]
