@@ -402,7 +402,7 @@ class BatchReader:
             return None
         if self._shapes is None:
             self._shapes = Shapes(self.metadata)
-        return table_of(file, self._shapes.at(file.name, (batch, *file.first[:2])))
+        return table_of(file, self._shapes.of_file(file, batch))
 
     def _statements(self, batch: int) -> dict[tuple[str, int], list[dict[str, Any]]]:
         self._shapes = None  # a batch may have brought new ones

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,12 +53,20 @@ class Shapes:
         texts = {name: shapes[-1][1] for name, shapes in self._by_name.items()}
         return {name: _schema(text) for name, text in texts.items() if text is not None}
 
-    def at(self, name: TableName, order: ShapeOrder) -> TableSchema | None:
-        """Return a table's shape at a place in the log; its first known one if all are later, None without any."""
-        known = self._by_name.get(name, [])
-        place = bisect_right(known, order, key=lambda shape: shape[0])
-        text = known[max(0, place - 1)][1] if known else None
-        return None if text is None else _schema(text)
+    def of_file(self, file: StagedFile, batch: int) -> TableSchema | None:
+        """Return the shape of a staged file's rows: the newest recorded before them that has the file's columns.
+
+        A table that was copied anew has a shape of an earlier batch that lies behind these rows in the log. Where none
+        has the columns, it is the newest one; the first known one if all are later, None without any.
+        """
+        known = self._by_name.get(file.name, [])
+        place = bisect_right(known, (batch, *file.first[:2]), key=lambda shape: shape[0])
+        texts = [text for _, text in reversed(known[: max(1, place)])]
+        names = {column.name for column in file.columns}
+        of_life = map(_schema, takewhile(lambda text: text is not None, texts))
+        fitting = (shape for shape in of_life if {column.name for column in shape.logged} == names)
+        newest = None if not texts or texts[0] is None else _schema(texts[0])
+        return next(fitting, newest)
 
 
 @cache

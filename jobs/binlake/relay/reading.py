@@ -140,7 +140,7 @@ class RecordedBatches:
             if not wants(file.name) or not self._config.included(file.name):
                 return None
             try:
-                return table_of(file, self._shapes_of(batch).at(file.name, (batch, *file.first[:2])))
+                return table_of(file, self._shapes_of(batch).of_file(file, batch))
             except FeedError:
                 partial(file.name)
                 return None

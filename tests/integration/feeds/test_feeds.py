@@ -210,6 +210,30 @@ def test_a_webhook_is_told_again_what_was_cut_off_and_misses_nothing(
     assert len(ids) > 5, "what was posted, and not noted, came again"
 
 
+@on_mariadb
+def test_rows_from_before_a_table_was_copied_anew_have_the_columns_of_then(mirror: Mirror) -> None:
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    config = feed(mirror)
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, c INT)", "CREATE TABLE u (id INT PRIMARY KEY, c INT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+    )  # fmt: skip
+    mirror.snapshot()
+    mirror.execute(
+        "INSERT INTO t VALUES (1, 5)", "ALTER TABLE t DROP c", "INSERT INTO t VALUES (2)",
+        "INSERT INTO u VALUES (1, 5)", "ALTER TABLE u ADD d INT", "INSERT INTO u VALUES (2, 5, 7)",
+    )  # fmt: skip
+    mirror.snapshot("*.t", "*.u")
+    mirror.sync()
+    carried(mirror, config)
+    assert [line for line in plain_lines(mirror) if line.startswith("insert")] == [
+        'insert t {"id": 1} {"id": 1, "c": 5}',
+        'insert t {"id": 2} {"id": 2}',
+        'insert u {"id": 1} {"id": 1, "c": 5}',
+        'insert u {"id": 2} {"id": 2, "c": 5, "d": 7}',
+    ]
+
+
 class ToldSink(Kept):
     """Keeps where it was told to stand."""
 
