@@ -31,15 +31,19 @@ from binlake.binlog.locate import executed_before, last_complete
 from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.transport import FileTransport
 from binlake.binlogfile import table_map_bytes
+from binlake.binlogfile.event_bytes import VERSIONS
 from binlake.binlogfile.row_bytes import RowImages
 from binlake.binlogfile.writer import BinlogWriter, FileEnd, Head, RowEvent
 from binlake.config.units import bytes_of_mb
 from binlake.errors import UsageError
-from binlake.position import FIRST_OFFSET, Flavour, Slice
+from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import Column, TableName
 
-_INDEX = "binlog.index"
+_INDEX, _FIRST = "binlog.index", "binlog.000001"
+_WITHOUT_TRANSACTION = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
+"""Events of a file that was begun alone."""
+_LIST_THEM = "list all files there, oldest first, one a line; or name another folder"
 
 
 @dataclass(frozen=True)
@@ -97,22 +101,24 @@ class WrittenTransaction:
 class WrittenLog:
     """A folder of binlog files that this process alone writes.
 
-    After each transaction all is on the disk. What a killed process wrote of a transaction is cut off by the next.
+    After each transaction all is on the disk. What a killed process wrote of a transaction is cut off by the next. A
+    server's files are gone on with, too, in a file of its own.
     """
 
     def __init__(self, folder: Path, flavour: Flavour, server_id: int, most: int) -> None:
         """most: bytes after which a file ends with its transaction. Raises UsageError, CorruptEvent."""
         self._folder, self._flavour, self._server_id, self._most = folder, flavour, server_id, most
         folder.mkdir(parents=True, exist_ok=True)
-        self._index = (folder / _INDEX).open("a+")
+        self._index = _index_of(folder).open("a+")
         try:
             fcntl.flock(self._index, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._index.close()
             raise UsageError(f"another process writes into {folder}", remedy="wait for it to end") from None
         self._index.seek(0)
-        self._names = [line.strip().rpartition("/")[2] for line in self._index if line.strip()]
+        self._names = [line.strip().replace("\\", "/").rpartition("/")[2] for line in self._index if line.strip()]
         self._executed = str(gtids.parse("", flavour))
+        self._closed_at = FIRST_OFFSET  # where the last file ends, while none is written to
         self._file: BinaryIO | None = None
         self._writer: BinlogWriter | None = None
         try:
@@ -132,6 +138,8 @@ class WrittenLog:
 
     def close(self) -> None:
         """Close the files. The log can be gone on with later."""
+        if self._writer is not None:
+            self._closed_at = self._writer.end.offset
         if self._file is not None:
             self._file.close()
         self._file = self._writer = None
@@ -139,8 +147,8 @@ class WrittenLog:
 
     def position(self) -> str:
         """Return ``FILE:OFFSET``, the end of the log."""
-        offset = self._writer.end.offset if self._writer else FIRST_OFFSET
-        return f"{self._names[-1] if self._names else _name(1)}:{offset}"
+        offset = self._writer.end.offset if self._writer else self._closed_at
+        return f"{self._names[-1] if self._names else _FIRST}:{offset}"
 
     @contextmanager
     def transaction(self, gtid: str | None = None, committed_us: int | None = None) -> Iterator[WrittenTransaction]:
@@ -176,16 +184,20 @@ class WrittenLog:
 
     # files ------------------------------------------------------------------------------------------------------------
     def _go_on(self, name: str) -> None:
-        """Open the last file behind its last whole transaction, unless it is closed by a ROTATE."""
+        """Open the last file behind its last whole transaction, unless it is closed by a ROTATE, or a server's."""
         transport = FileTransport(self._folder)
-        self._flavour = "mariadb" if describe_file(transport, name).mariadb else "mysql"
+        description = describe_file(transport, name)
+        self._flavour = "mariadb" if description.mariadb else "mysql"
         size = transport.whole_events(name)
         end, known = last_complete(transport, Slice(name, FIRST_OFFSET, size, 0, whole=False))
         self._executed = str(executed_before(transport, name, size).adding(known))
         whole = Slice(name, FIRST_OFFSET, end, 0, whole=False)
         kinds = [event.kind for event in list_events(transport, whole)]
         boundaries = list(transaction_boundaries(transport, whole))
-        if kinds[-1] == EventType.ROTATE:
+        self._closed_at = end
+        if description.server_version != VERSIONS[self._flavour] and end < (self._folder / name).stat().st_size:
+            raise UsageError(f"{name} ends inside a transaction", remedy="copy the whole file first")
+        if description.server_version != VERSIONS[self._flavour] or kinds[-1] == EventType.ROTATE:
             return
         self._file = (self._folder / name).open("r+b")
         os.truncate(self._file.fileno(), end)
@@ -196,15 +208,16 @@ class WrittenLog:
         )
 
     def _writer_of(self, head: Head) -> BinlogWriter:
-        """Return the writer of the present file; of a new one where that is full, or there is none."""
-        if self._writer is not None and self._writer.end.offset >= self._most:
-            self._writer.close(_name(len(self._names) + 1))
-            self._sync()
-            assert self._file is not None
-            self._file.close()
-            self._writer = None
-        if self._writer is None:
-            name = _name(len(self._names) + 1)
+        """Return the writer of the present file; of a new one where that is full, or there is none. Raises UsageError,
+        CorruptEvent."""
+        if self._writer is None or self._writer.end.offset >= self._most:
+            name = self._next()
+            if self._writer is not None:
+                self._writer.close(name)
+                self._sync()
+                assert self._file is not None
+                self._file.close()
+                self._closed_at, self._writer = self._writer.end.offset, None
             self._file = (self._folder / name).open("w+b")
             self._writer = BinlogWriter.begun(
                 self._file, self._flavour, server_id=self._server_id, created_us=head.committed_us,
@@ -216,6 +229,17 @@ class WrittenLog:
             os.fsync(self._index.fileno())
             self._names.append(name)
         return self._writer
+
+    def _next(self) -> str:
+        """Return the name of the next file. Raises UsageError where somebody else's has it, CorruptEvent."""
+        name = _after(self._names[-1]) if self._names else _FIRST
+        path, transport = self._folder / name, FileTransport(self._folder)
+        if path.exists() and path.stat().st_size:
+            there = Slice(name, FIRST_OFFSET, transport.whole_events(name), 0, whole=False)
+            if any(event.kind not in _WITHOUT_TRANSACTION for event in list_events(transport, there)):
+                unlisted = f"{self._folder} has a {name} that {Path(self._index.name).name} doesn't list"
+                raise UsageError(unlisted, remedy=_LIST_THEM)
+        return name
 
     def _take_back(self, end: FileEnd) -> None:
         assert self._file is not None
@@ -235,8 +259,20 @@ class WrittenLog:
         os.fsync(self._file.fileno())
 
 
-def _name(number: int) -> str:
-    return f"binlog.{number:06d}"
+def _index_of(folder: Path) -> Path:
+    """Return the place of a folder's index file. Raises UsageError where nothing says which files are the log's."""
+    index, others = folder / _INDEX, [*folder.glob("*.index")]
+    if index.exists() or len(others) == 1:
+        return index if index.exists() else others[0]
+    if others or any(entry.suffix[1:].isdigit() for entry in folder.iterdir()):
+        raise UsageError(f"{folder} has binlog files, and no index that lists them", remedy=f"{index}: {_LIST_THEM}")
+    return index
+
+
+def _after(name: str) -> str:
+    """Return the name of the file that follows another."""
+    stem, _, digits = name.rpartition(".")
+    return f"{stem}.{file_number(name) + 1:0{len(digits)}d}"
 
 
 def write(folder: str | Path, *, flavour: Flavour = "mysql", server_id: int = 1, file_mb: float = 256) -> WrittenLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -23,12 +24,14 @@ from binlake import binlog
 from binlake.binlog.border import Mutations, RolledBack, Statement, XaEvent
 from binlake.binlog.content_handlers import ContentHandler, HandledEvent, HandledItem
 from binlake.binlog.listing import Event
+from binlake.binlogfile.writer import Head
 from binlake.binlogfile.written_log import WrittenLog, WrittenTable
 from binlake.errors import UsageError
 from binlake.position import Flavour
 from binlake.schema.table import Column, TableName
 
 README = Path(binlog.__file__).with_name("README.md")
+LOGS = Path(__file__).parents[2] / "binlogs"
 COLUMNS = (
     Column("id", "int", nullable=False), Column("title", "varchar", length=200, charset="utf8mb4"),
     Column("body", "text", charset="utf8mb4"),
@@ -119,6 +122,64 @@ def test_what_fails_or_is_cut_off_is_not_in_the_log(tmp_path: Path) -> None:
     assert rows(tmp_path) == [*WRITTEN, (1, None, post(9))]
     kinds = [event.name for event in binlog.open(tmp_path.as_uri()).events()]
     assert kinds.count("ANONYMOUS_GTID") == 4, "none without its transaction"
+
+
+def index_of(folder: Path) -> list[str]:
+    return (folder / "binlog.index").read_text().split()
+
+
+def write_one(folder: Path, number: int, **options: Any) -> None:
+    with binlog.write(folder, **options) as log, log.transaction() as transaction:
+        transaction.insert(POSTS, [post(number)])
+
+
+def test_a_log_whose_oldest_files_were_removed_goes_on_with_the_next_number(tmp_path: Path) -> None:
+    with binlog.write(tmp_path, file_mb=0.0001) as log:
+        fill(log)
+    (tmp_path / "binlog.000001").unlink()
+    (tmp_path / "binlog.index").write_text("./binlog.000002\n./binlog.000003\n")
+    write_one(tmp_path, 3, file_mb=0.0001)
+    assert index_of(tmp_path) == ["./binlog.000002", "./binlog.000003", "./binlog.000004"]
+    assert rows(tmp_path) == [*WRITTEN, (1, None, post(3))]
+
+
+def test_files_that_the_index_does_not_list_are_not_written_over(tmp_path: Path) -> None:
+    with binlog.write(tmp_path, file_mb=0.0001) as log:
+        fill(log)
+    index = tmp_path / "binlog.index"
+    index.write_text("./binlog.000001\n./binlog.000002\n")
+    with pytest.raises(UsageError, match=r"has a binlog.000003 that binlog.index doesn't list"):
+        write_one(tmp_path, 3, file_mb=0.0001)
+    index.unlink()
+    with pytest.raises(UsageError, match="has binlog files, and no index that lists them"):
+        binlog.write(tmp_path)
+    assert rows(tmp_path) == WRITTEN, "read as before, in the order of their numbers"
+
+
+def test_a_killed_process_may_have_begun_a_file(tmp_path: Path) -> None:
+    with binlog.write(tmp_path) as log:
+        fill(log)
+    with binlog.write(tmp_path, file_mb=0.0001) as log:
+        log._writer_of(Head(SECOND))
+    (tmp_path / "binlog.index").write_text("./binlog.000001\n")
+    with binlog.write(tmp_path) as log:
+        assert log.position() == f"binlog.000001:{(tmp_path / 'binlog.000001').stat().st_size}"
+    write_one(tmp_path, 3)
+    assert index_of(tmp_path) == ["./binlog.000001", "./binlog.000002"]
+    assert rows(tmp_path) == [*WRITTEN, (1, None, post(3))]
+
+
+@pytest.mark.parametrize("name", ["mysql-plain", "mysql-checksum-none", "mariadb-plain", "mariadb-checksum-none"])
+def test_a_servers_log_is_gone_on_with_in_a_file_of_its_own(tmp_path: Path, name: str) -> None:
+    shutil.copy(LOGS / f"{name}.000001", tmp_path / f"{name}.000001")
+    (tmp_path / "server-bin.index").write_text(f"./{name}.000001\n")
+    before = list(binlog.open(tmp_path.as_uri()).events())
+    for number in (3, 4):
+        write_one(tmp_path, number)
+    assert (tmp_path / "server-bin.index").read_text() == f"./{name}.000001\n./{name}.000002\n"
+    assert (tmp_path / f"{name}.000001").read_bytes() == (LOGS / f"{name}.000001").read_bytes()
+    assert list(binlog.open(tmp_path.as_uri()).events())[: len(before)] == before
+    assert rows(tmp_path) == [(1, None, post(3)), (1, None, post(4))]
 
 
 def test_a_log_is_copied_through_handlers(tmp_path: Path) -> None:
