@@ -16,7 +16,7 @@ from binlake.binlog.listing import Event, list_events
 from binlake.binlog.locate import Place, between, place_named
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
-from binlake.errors import SourceError, UsageError
+from binlake.errors import PositionLost, SourceError, UsageError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.source.folder import Folder
@@ -152,8 +152,13 @@ class FollowedLog:
         log = self._log = self._log or open_log(self._origin)
         file, offset, _ = log.head()
         self._ended = sizes, (file, offset)
-        is_new = (file_number(file), offset) > (file_number(self._place[0]), self._place[1])
-        parts = between(self._transport, log.binary_logs(), self._place, (file, offset)) if is_new else ()
+        head, here = (file_number(file), offset), (file_number(self._place[0]), self._place[1])
+        if head < here:
+            raise PositionLost(
+                f"the log ends at {file}:{offset}, before {self.position()}: it began anew, or is another server's",
+                remedy="begin at a place that it has, or after a GTID set",
+            )
+        parts = between(self._transport, log.binary_logs(), self._place, (file, offset)) if head > here else ()
         if isinstance(self._origin, Folder):
             self._disconnect()  # an open one stays as it was listed
         return tuple(part for part in parts if part.size)

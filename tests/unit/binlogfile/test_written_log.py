@@ -26,7 +26,7 @@ from binlake.binlog.content_handlers import ContentHandler, HandledEvent, Handle
 from binlake.binlog.listing import Event
 from binlake.binlogfile.writer import Head
 from binlake.binlogfile.written_log import WrittenLog, WrittenTable
-from binlake.errors import UsageError
+from binlake.errors import PositionLost, UsageError
 from binlake.position import Flavour
 from binlake.schema.table import Column, TableName
 
@@ -253,6 +253,23 @@ def test_an_event_that_comes_later_is_waited_for(tmp_path: Path) -> None:
             followed.close()
             assert followed.next_event() is None
     assert rows(tmp_path, end) == [(1, None, post(5))]
+
+
+def test_a_place_that_the_log_does_not_reach_is_not_waited_for(tmp_path: Path) -> None:
+    with binlog.write(tmp_path) as log:
+        fill(log)
+    with binlog.open(tmp_path.as_uri(), follow=True, every=0.01) as followed:
+        closing_late = threading.Timer(10, followed.close)
+        closing_late.start()
+        for place in ("binlog.000001:99999", "binlog.000002:4"):
+            followed.set_position(place)
+            with pytest.raises(PositionLost, match=f"ends at {log.position()}, before {place}"):
+                followed.next_event()
+            with pytest.raises(PositionLost):
+                next(followed.portions())
+        followed.set_position("binlog.000001:4")
+        assert followed.next_event() is not None
+        closing_late.cancel()
 
 
 def test_portions_end_between_transactions(tmp_path: Path) -> None:
