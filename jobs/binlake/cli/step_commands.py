@@ -26,6 +26,8 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.phases.bootstrap import KeysAsked, is_short_copy
 
+    if arguments.keys is not None and arguments.begin:
+        raise UsageError("--begin begins a lake anew, and --keys copies rows into one", remedy="leave one out")
     origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
     short_lived = partial(is_short_copy, config, origin, tables)
     session = session_of("snapshot", config, report, config.snapshot.connections, short_lived)
@@ -95,6 +97,8 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.phases.verification import VerifyRequest
 
+    if arguments.by is not None and (arguments.lake or arguments.self_test):
+        raise UsageError("--by chooses how the server is compared with, and it isn't asked", remedy="leave --by out")
     if arguments.duration is not None and (arguments.lake or arguments.self_test):
         raise UsageError("--for limits the comparison with the server alone", remedy="leave it out")
     if arguments.self_test:

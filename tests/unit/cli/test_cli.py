@@ -226,3 +226,19 @@ def test_an_empty_range_of_keys_copies_no_whole_table(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_MYSQL", "mysql://u:p@127.0.0.1:1/")
     assert command_line.run(["snapshot", "--config", shop(tmp_path), "--tables", "shop.orders", "--keys", ""]) == 2
     assert "a range is asked for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("snapshot --keys 1..2 --begin", "--begin begins a lake anew"),
+        ("verify --lake --by hash", "--by chooses how the server is compared with"),
+        ("verify --self-test --by read", "--by chooses how the server is compared with"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, said: str
+) -> None:
+    name, *options = command.split()
+    assert command_line.run([name, "--config", shop(tmp_path), *options]) == 2
+    assert said in capsys.readouterr().err
