@@ -62,7 +62,9 @@ def feed(arguments: argparse.Namespace) -> None:
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
     known = understood(arguments.config)
-    chosen = _enabled(_chosen(arguments, known), report)
+    chosen = _chosen(arguments, known)
+    if not (arguments.anew and arguments.feed):  # who asks for it by name frees the feed by enabled: false
+        chosen = _enabled(chosen, report)
     if is_file_of_feeds(arguments.config):
         hold_staging(known)
     for config, settings in chosen:

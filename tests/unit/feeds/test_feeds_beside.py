@@ -4,6 +4,7 @@ to."""
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,14 +15,17 @@ from typing import Any, cast
 
 import pytest
 
+from binlake.cli import command_line
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, FeedError, FeedFollowed, LeaseHeld, SinkFailed
 from binlake.feeds import feeds_beside
 from binlake.feeds.carry import FeedRun, Parts
 from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
+from binlake.metadata import feed_watermarks, lease
+from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import metadata_of
+from binlake.position import Position
 from binlake.report import Report
 
 SECONDS = 30
@@ -195,3 +199,22 @@ def test_a_feed_that_a_process_follows_is_told_from_one_that_a_run_carries(tmp_p
         assert "as batches come" in refused().message
     with feed_watermarks.held(metadata, "a", limits):
         assert not isinstance(refused(), FeedFollowed)
+
+
+def test_a_feed_that_is_not_enabled_is_free_to_begin_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As its follower leaves it once it reads enabled: false."""
+    config = config_of(tmp_path, a=False, b=False)
+    file = tmp_path / "shop.yaml"
+    file.write_text(json.dumps(config.model_dump()))
+    metadata = metadata_of(config)
+    with lease.held(metadata) as held:
+        held.stand(RecordedState(7, Position("mysql-1-a", "b.000001", 4, 1)))
+    for name, batch in (("a", 3), ("b", 3)):
+        with feed_watermarks.held(metadata, name, FeedLimits(1, 1)) as feed:
+            feed.advance(FeedPosition(batch), 0)
+    assert command_line.run(["feed", "--config", str(file), "--feed", "a", "--anew", "now"]) == 0
+    assert capsys.readouterr().out == "feed a: 0 mutations as 0 messages, up to batch 7\n"
+    assert command_line.run(["feed", "--config", str(file), "--anew", "now"]) == 0
+    assert capsys.readouterr().err.count("stays where it stands on s: enabled: false") == 2
+    standing = {status.name: status.batch for status in feed_watermarks.statuses(config, metadata)}
+    assert standing == {"a": 7, "b": 3}
