@@ -14,7 +14,7 @@ from binlake.cli import printing
 from binlake.cli.step_commands import parse_until
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import BinlakeError, FeedFollowed, UsageError
+from binlake.errors import BinlakeError, FeedFollowed, LakeError, UsageError
 from binlake.feeds.carry import FeedRun, carry, rarely_collected
 from binlake.feeds.console import Tail, tail as print_tail
 from binlake.feeds.consume import Consuming, SchemaOf, consume
@@ -97,6 +97,11 @@ def _follow(arguments: argparse.Namespace, report: Report) -> None:
     heap.return_freed_memory()
     file, ending = FeedsOnDisk(arguments.config), Ending()
     _enabled(_chosen(arguments, file.read()), report)
+    if is_file_of_feeds(arguments.config):
+        try:
+            hold_staging(file.read())
+        except LakeError as error:  # each feed that is followed is tried again
+            report.say(f"{error.message}: staging isn't kept yet for feeds that nobody carries")
 
     def chosen() -> Feeds:
         return [(config, feed) for config, feed in file.read() if arguments.feed in (None, feed.name)]

@@ -15,12 +15,13 @@ from typing import Any, cast
 
 import pytest
 
-from binlake.cli import command_line
+from binlake.cli import command_line, feed_commands
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, FeedError, FeedFollowed, LeaseHeld, SinkFailed
 from binlake.feeds import feeds_beside
 from binlake.feeds.carry import FeedRun, Parts
-from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
+from binlake.feeds.feeds_beside import FeedsBeside, FeedsFollowed, FeedsOfSource
+from binlake.interrupts import Ending
 from binlake.metadata import feed_watermarks, lease
 from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
 from binlake.metadata.lease import RecordedState
@@ -218,3 +219,17 @@ def test_a_feed_that_is_not_enabled_is_free_to_begin_anew(tmp_path: Path, capsys
     assert capsys.readouterr().err.count("stays where it stands on s: enabled: false") == 2
     standing = {status.name: status.batch for status in feed_watermarks.statuses(config, metadata)}
     assert standing == {"a": 7, "b": 3}
+
+
+def test_who_follows_one_of_a_files_feeds_has_staging_kept_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tmp_path)
+    (tmp_path / "shop.yaml").write_text(json.dumps(config.model_dump()))
+    made = {"format": "text", "sink": f"file://{tmp_path}/out", "sources": ["shop.yaml"]}
+    file = tmp_path / "feeds.yaml"
+    file.write_text(json.dumps({"feeds": [{"name": name, **made} for name in "ab"]}))
+    monkeypatch.setattr(feed_commands, "follow_feeds", lambda *given: FeedsFollowed())
+    monkeypatch.setattr(Ending, "listen", lambda ending: None)
+    assert command_line.run(["feed", "--config", str(file), "--feed", "a", "--follow"]) == 0
+    assert {row["feed"] for row in metadata_of(config).read("feeds")} == {"a", "b"}
