@@ -37,8 +37,11 @@ class SessionOnDemand:
 
     def __call__(self, why: str) -> SparkSession:
         with self._lock:
+            died = self._built is not None and not self._lives(self._built)
+            if died:
+                self._built = None
             if self._built is None:
-                self.report.say(f"Spark is needed: {why}")
+                self.report.say(f"{'Spark ended by itself, and' if died else 'Spark'} is needed: {why}")
                 self._built = self._build()
             self._idle_since = None
             return self._built
@@ -57,6 +60,15 @@ class SessionOnDemand:
                 self._built = None
                 session.end()
                 self.report.say(f"Spark ended: nothing needed it for {seconds:,.0f} s")
+
+    @staticmethod
+    def _lives(built: SparkSession) -> bool:
+        """Tell whether the session can be worked with; what is left of one that died is ended."""
+        from binlake.spark import session
+
+        if not (lives := session.lives(built)):
+            session.end()
+        return lives
 
     def _build(self) -> SparkSession:
         from binlake.spark import session

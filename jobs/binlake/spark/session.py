@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -74,22 +75,42 @@ def build(
     return session
 
 
+def lives(built: SparkSession) -> bool:
+    """Tell whether a session can be worked with: its JVM runs, and nobody ended its application, as a cluster may.
+
+    Under spark-submit the process ends with its JVM.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    try:
+        context = built.sparkContext._jsc
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
 def stop_active() -> None:
     """End the process's session, if it has one: some settings are fixed by its first session."""
     # The active one is a thread's own, and a merge makes it in the thread that needs it first.
     if (made := SparkSession._instantiatedSession) is not None:
-        made.stop()
+        try:
+            made.stop()
+        except (Py4JError, OSError):  # its JVM died; a second stop asks it no more
+            made.sparkContext.stop()
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def end() -> None:
-    """End the process's session and its JVM, so that a later session starts another."""
+    """End the process's session and its JVM, so that a later session starts another. Both may have ended already."""
     gateway = SparkContext._gateway
     stop_active()
     if gateway is None:
         return
     SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends with it
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(OSError):
+        gateway.proc.stdin.close()  # the JVM ends with it
     gateway.proc.wait()
 
 
