@@ -46,6 +46,8 @@ _SNAPSHOT_EVERY, _MOST_SNAPSHOT_WAIT = 60.0, 3600.0
 _LOG_KEPT = 60.0
 """Seconds for which connections to the log stay open: behind the same name there may be another server by then,
 while the one before it still runs, and gets no changes any more."""
+_LEAST_REST = 1.0
+"""Seconds between two looks at a resting Spark, at least."""
 _SUMMED_EVERY = 60.0
 """Seconds for which batches are summed up in one line."""
 
@@ -185,24 +187,39 @@ class Following:
         return self._ending.asked or time.monotonic() >= self._ends
 
     def _wait(self, seconds: float) -> None:
-        self._ending.wait(min(seconds, self._ends - time.monotonic()))
+        """Wait, or until the end is asked for. Spark ends meanwhile once it has rested for long enough."""
+        until, idle = min(time.monotonic() + seconds, self._ends), self._spark_idle
+        self._session.rest(idle)
+        while not self._ending.asked and (left := until - time.monotonic()) > 0:
+            self._ending.wait(min(left, max(idle, _LEAST_REST)))
+            self._session.rest(idle)
 
     def _stand_by(self, follower: Follower) -> bool:
         """Wait until this process is the one that follows; return False where it ends before."""
         watch = Watch()
         while not self._is_over():
             try:
-                follower.begin(watch)
-            except LeaseHeld as held:
-                self._say_trouble(f"{held.message}; this process stands by")
-                control = lease.read(self._metadata)  # whoever died may hold it, too
-                self._watch.is_held(control.holder, control.token, control.expires_us)
-                self._wait(_STANDS_BY)
-            else:
-                self._trouble = ""
+                begins = self._begins(follower, watch)
+            except BinlakeError as error:
+                self._bear(error, follower)
+                continue
+            if begins:
+                self._trouble, self._failures = "", 0
                 self._say_pace()
                 return True
+            self._wait(_STANDS_BY)
         return False
+
+    def _begins(self, follower: Follower, watch: Watch) -> bool:
+        """Take the follower's row; return False where another process follows."""
+        try:
+            follower.begin(watch)
+        except LeaseHeld as held:
+            self._say_trouble(f"{held.message}; this process stands by")
+            control = lease.read(self._metadata)  # whoever died may hold it, too
+            self._watch.is_held(control.holder, control.token, control.expires_us)
+            return False
+        return True
 
     def _follow(self, follower: Follower) -> None:
         """Carry batches until the end, or until another process follows."""
@@ -224,7 +241,6 @@ class Following:
             else:
                 self._failures = 0
                 self._go_on()
-                self._session.rest(self._spark_idle)
                 self._wait(self._pause(began, has_carried))
 
     def _pause(self, began: float, has_carried: bool) -> float:

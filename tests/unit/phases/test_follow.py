@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from binlake.config import FollowConfig, PipelineConfig
-from binlake.errors import BinlakeError, LakeError, NoSnapshotYet
+from binlake.errors import BinlakeError, LakeError, LeaseHeld, NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.metadata import followers, holder, lease
 from binlake.metadata.lease import Lease
@@ -77,11 +77,12 @@ class Rig:
         pace: FollowPace = BRISK,
         settings: Callable[[], PipelineConfig] | None = None,
         origin: Origin | None = None,
+        session: NoSession | None = None,
     ) -> Followed:
         """origin: without one the folder."""
         report, log = Report(self.said), origin or Folder(self.log)
         return Following(
-            settings or (lambda: self.config), log, NoSession(), report, pace, self.ending, self.carry
+            settings or (lambda: self.config), log, session or NoSession(), report, pace, self.ending, self.carry
         ).run()
 
     def once(self, is_so: Callable[[], bool], do: Callable[[], object]) -> threading.Thread:
@@ -301,6 +302,60 @@ def test_a_silent_one_elsewhere_is_taken_over_with_the_lease_that_it_holds(
     assert rig.follow().batches == 1
     watching.join()
     assert 1 <= time.monotonic() - began < 60, "long before the lease that it held runs out"
+
+
+def test_a_lake_that_is_away_ends_no_standby(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, errors = followers.Follower.begin, [LakeError("the store is away", remedy="wait") for _ in range(3)]
+
+    def begins(follower: followers.Follower, watch: holder.Watch) -> None:
+        if errors:
+            raise errors.pop()
+        begin(follower, watch)
+
+    monkeypatch.setattr(followers.Follower, "begin", begins)
+    watching = rig.end_once(lambda: rig.batches == 1)
+    assert rig.follow().batches == 1
+    watching.join()
+    assert rig.said.getvalue().count("the store is away") == 1
+
+
+@dataclass
+class Resting(NoSession):
+    """A session that rests; ended: when it ended, by the seconds after which it was to."""
+
+    since: float | None = None
+    ended: float | None = None
+
+    def rest(self, seconds: float) -> None:
+        now = time.monotonic()
+        self.since = self.since or now
+        if self.ended is None and now - self.since >= seconds:
+            self.ended = now
+
+
+@pytest.mark.parametrize("state", ["nothing new", "the server is away", "another works", "it stands by"])
+def test_spark_ends_in_time_whatever_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    for wait in ("_WAIT", "_STANDS_BY", "_GAP"):
+        monkeypatch.setattr(follow, wait, 20.0)
+    session, metadata = Resting(), metadata_of(rig.config)
+    if state == "the server is away":
+        rig.answers = [LakeError("away", remedy="wait")]
+    if state == "another works":
+        monkeypatch.setattr(rig, "carry", refuse)
+    if state == "it stands by":
+        followers.prepare(metadata)
+        taken: dict[str, Any] = {"holder": ELSEWHERE, "token": "turn-1", "expires_us": now_us() + 60_000_000}
+        assert metadata.swap("followers", "true", {**taken, "at_us": 1, "since_us": 1, "every_ms": 1})
+    watching = rig.end_once(lambda: session.ended is not None)
+    began = time.monotonic()
+    rig.follow(FollowPace(every=20, spark_idle=0.3, duration=15), session=session)
+    watching.join()
+    assert session.ended is not None
+    assert session.ended - began < 10
+
+
+def refuse(*_: object) -> RunReport:
+    raise LeaseHeld("another works", remedy="wait")
 
 
 def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.report import Report
-from binlake.spark import on_demand, session
+from binlake.spark import session
 from binlake.spark.on_demand import SessionOnDemand
 
 
@@ -38,7 +38,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
     monkeypatch.setattr(session, "build", made.build)
     monkeypatch.setattr(session, "end", made.end)
     monkeypatch.setattr(session, "lives", lambda one: one not in made.dead)
-    monkeypatch.setattr(on_demand.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr("binlake.spark.on_demand.time.monotonic", lambda: made.now)
     return made
 
 
