@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,16 +16,18 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import Life, MergeStep, XaCommit
+from binlake.batch.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import NO_END
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog
+from binlake.merge import log_table
 from binlake.merge.arrow_mutations import ordered_mutations
 from binlake.merge.by_spark import merge_by_spark
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import staged_rows
+from binlake.merge.shared_reads import SharedReads
 from binlake.position import Position
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import columns_of, lake_columns
@@ -109,7 +112,7 @@ def test_copies_of_rows_without_a_key_keep_what_the_server_dropped(
 
 
 def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, config: PipelineConfig
 ) -> None:
     shown = Column("id", "int", nullable=False), Column("v", "int")
     hidden = tuple(Column(name, "timestamp", fraction=6) for name in ("row_start", "row_end"))
@@ -128,3 +131,7 @@ def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
     assert by_spark is not None
     numbers = [row["number"] for row in by_spark.orderBy("place", "row").select("number").collect()]
     assert numbers == ordered_mutations(life, step, FAIL, 10**9)["row"].to_pylist() == [0, 2]
+    commit: Any = SimpleNamespace(config=config, batch=7, reads=SharedReads())
+    rows, columns = RowsBeside(life, step), lake_columns(schema, FAIL)
+    logged = [row["position"] for row in log_table._rows_by_spark(spark, rows, columns, commit).collect()]
+    assert sorted(logged) == log_table._rows(rows, columns, commit)["position"].to_pylist()
