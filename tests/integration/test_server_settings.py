@@ -11,7 +11,8 @@ import pytest
 
 from binlake.doctor.preflight import preflight
 from binlake.errors import BinlakeError
-from binlake.snapshot import direct, jdbc
+from binlake.schema.table import TableName
+from binlake.snapshot import direct, jdbc, resultset
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.source.catalog import database_charsets, read_schemas
 from binlake.source.connection import Endpoint
@@ -24,7 +25,7 @@ from binlake.verify import server_side
 from binlake.verify.hashes import TableHashes
 from mirror import Mirror
 from odd_settings import OddSettings
-from servers import KINDS, Server
+from servers import KINDS, Kind, Server
 from virtual_columns import are_all_logged
 
 if TYPE_CHECKING:
@@ -121,6 +122,26 @@ def test_a_limit_of_memory(filled: Filled) -> None:
     expected = read_all(filled.endpoint)
     with filled.server.setting("max_session_mem_used", 8192):
         assert read_all(filled.endpoint) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_that_take_more_bytes_than_max_allowed_packet(new_server: type[Server], kind: Kind) -> None:
+    """In UTF-8 they are longer than stored, or in digits."""
+    with new_server(kind, max_allowed_packet=1 << 20) as server:
+        server.execute(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (l LONGTEXT CHARACTER SET latin1, u LONGTEXT CHARACTER SET ucs2, g GEOMETRY)",
+            "INSERT INTO d.t VALUES (REPEAT(_latin1 X'E9', 600000), REPEAT(_ucs2 X'4E00', 400000),"
+            " ST_GeomFromText(CONCAT('LINESTRING(0 0', REPEAT(',1 1', 40000), ')')))",
+        )
+        name = TableName("d", "t")
+        with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+            schema = read_schemas(source, [name])[name]
+            query = jdbc.chunk_query(name, schema, None, None)
+            ((latin, wide, line),) = resultset.answer(source.connection, query, 3)
+    assert latin.to_pylist() == ["é".encode() * 600_000]
+    assert wide.to_pylist() == ["一".encode() * 400_000]
+    assert len(line[0].as_py()) == 4 + 9 + 16 * 40_001
 
 
 def test_no_session_variable_changes_what_is_read(filled: Filled) -> None:

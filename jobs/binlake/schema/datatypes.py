@@ -232,8 +232,15 @@ _MAY_BE_INVALID = frozenset({"utf8mb4", "utf8mb3", *_TWO_OR_FOUR_BYTES})
 bytes (tried in tests/integration/test_invalid_text.py)."""
 
 
+def _server_bytes(text: str) -> str:
+    return f"CONVERT({text} USING binary)"
+
+
 def _utf8(column: Column) -> str:
     """Return SQL for a text's bytes in UTF-8. Drivers pass bytes on as they are; in text they replace invalid ones.
+
+    They aren't cast: MariaDB's CAST AS BINARY gives NULL for more than max_allowed_packet, which a value of other
+    character sets may take in UTF-8.
 
     Half a surrogate pair is invalid: MariaDB accepts it in most forms of Unicode, and both servers in ucs2. In utf8mb4
     and utf8mb3 its bytes are selected as they are, and aren't valid UTF-8. Text in ucs2 and utf32 is compared with its
@@ -241,11 +248,11 @@ def _utf8(column: Column) -> str:
     byte FF, which UTF-8 never contains.
     """
     name = _server(column)
-    text = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+    text = _server_bytes(f"CONVERT({name} USING utf8mb4)")
     if column.charset not in _TWO_OR_FOUR_BYTES:
         return text
-    stored = f"CAST({name} AS BINARY)"
-    valid = f"{stored} <=> CAST(CONVERT(CONVERT({name} USING utf16) USING {column.charset}) AS BINARY)"
+    stored = _server_bytes(name)
+    valid = f"{stored} <=> {_server_bytes(f'CONVERT(CONVERT({name} USING utf16) USING {column.charset})')}"
     # CONCAT gives NULL beyond max_allowed_packet.
     return f"IF({valid}, {text}, COALESCE(CONCAT(x'FF', {stored}), x'FF'))"
 
@@ -310,8 +317,9 @@ _VECTOR = DataType(
     lake_text=lambda column: f"binlake_vector_hex({_lake(column)})",
 )
 
-# HEX and back: drivers interpret geometry columns, the bytes are wanted as stored
-_GEOMETRY = _bytes_type("UNHEX(HEX({}))")
+# A part, which is all of it: drivers interpret geometry columns, the bytes are wanted as stored. By HEX and back, or by
+# a cast, they would be NULL on MariaDB where they, or their digits, are more than max_allowed_packet.
+_GEOMETRY = _bytes_type("SUBSTRING({}, 1)")
 
 REGISTRY: dict[str, DataType] = {
     "tinyint": _integer(pa.int8(), "TINYINT", pa.int16(), "SMALLINT"),

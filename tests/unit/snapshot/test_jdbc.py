@@ -18,7 +18,7 @@ HERE = Endpoint("127.0.0.1", 3306, "me", "se,cr;et'&")
 def test_names_are_quoted_and_columns_numbered() -> None:
     schema = TableSchema((Column("i d`", "int"), Column("v", "varchar", length=3)), ("i d`",), "primary")
     query = jdbc.chunk_query(TableName("a.b", "c`d"), schema, None, None)
-    values = "`i d``` + 0 AS c0, CAST(CONVERT(`v` USING utf8mb4) AS BINARY) AS c1"
+    values = "`i d``` + 0 AS c0, CONVERT(CONVERT(`v` USING utf8mb4) USING binary) AS c1"
     assert query == f"SELECT {values} FROM `a.b`.`c``d` FORCE INDEX (`PRIMARY`)"
 
 
