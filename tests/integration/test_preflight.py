@@ -31,6 +31,7 @@ def pipeline_config(lake: Path, database: str, **options: Any) -> PipelineConfig
     tables = {
         "include": options.pop("include", [f"{database}.*"]),
         "exclude_columns": options.pop("exclude_columns", []),
+        "modes": options.pop("modes", []),
     }
     source = {"name": "tests", "connection": "c", "server_id": options.pop("server_id", 7300)}
     return PipelineConfig.model_validate({"source": source, "tables": tables, "lake": {"path": str(lake)}, **options})
@@ -213,6 +214,23 @@ def test_excluded_and_masked_columns_that_no_table_has(server: Server, tables: s
         ("tables.exclude_columns", f"no included table has {tables}.t.password"),
         ("tables.exclude_columns", f"no included table has {tables}.users.pasword"),
         ("page.mask_columns", f"no included table has {tables}.users.e_mail"),
+    ]
+    assert failing(checks) == {}
+
+
+def test_modes_of_tables_and_columns_that_are_not_there(server: Server, tables: str, lake: Path) -> None:
+    server.execute("CREATE TABLE orders (id INT PRIMARY KEY, Status INT, seen DATETIME)", database=tables)
+    history = {"track": ["status", "total*"], "except": ["seen", "updated_at"]}
+    modes = [
+        {"tables": f"{tables}.order", "log": {}},
+        {"tables": f"{tables}.orders", "history": history},
+        {"tables": f"{tables}.*", "row_metadata": ["batch"]},
+    ]
+    checks = examine(server, lake, tables, modes=modes)
+    assert [check.found for check in checks if check.name == "tables.modes" and check.ok == "warn"] == [
+        f"no included table matches {tables}.order",
+        f"no table that matches {tables}.orders has a column total* (track)",
+        f"no table that matches {tables}.orders has a column updated_at (except)",
     ]
     assert failing(checks) == {}
 

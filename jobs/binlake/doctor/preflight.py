@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -254,6 +255,34 @@ def _columns_exist(subject: _Subject) -> Iterator[Check]:
                 yield Check(setting, "warn", f"no included table has {pattern}", remedy)
 
 
+def _modes_apply(subject: _Subject) -> Iterator[Check]:
+    """Yield a warning for each entry of tables.modes that names no included table, and for each column that a history
+    is to track or not and that none of its tables has: what isn't kept of the log can't be had later."""
+    for entry in subject.config.tables.modes:
+        named = [table for table in subject.tables.values() if _is_named(entry.tables, table.name)]
+        if not named:
+            remedy = "check the name; leave it where such a table is to come"
+            yield Check("tables.modes", "warn", f"no included table matches {entry.tables}", remedy)
+            continue
+        columns = [name for table in named for name in _lake_names(table)]
+        history = entry.history
+        for setting, patterns in (("track", history.track), ("except", history.except_)) if history else ():
+            for pattern in patterns:
+                if not any(fnmatchcase(name.lower(), pattern.lower()) for name in columns):
+                    found = f"no table that matches {entry.tables} has a column {pattern} ({setting})"
+                    yield Check("tables.modes", "warn", found, "check the name of the column")
+
+
+def _is_named(pattern: str, name: TableName) -> bool:
+    return names.matches(pattern, name.database, name.table)
+
+
+def _lake_names(table: SourceTable) -> Iterator[str]:
+    """Yield the names that a table's columns may have in the lake."""
+    for column in table.schema.mirrored:
+        yield from (column.name, f"{column.name}__text", f"{column.name}__bytes")
+
+
 def _each_table(subject: _Subject) -> Iterator[Check]:
     refused = refused_engines(subject.source)
     for name, table in subject.tables.items():
@@ -362,6 +391,7 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     server_checks.snapshot_grants,
     _tables_exist,
     _columns_exist,
+    _modes_apply,
     _each_table,
     _cascades,
     _position,
