@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,11 @@ from binlake import pipeline
 from binlake.binlog.integrity import format_description
 from binlake.doctor.preflight import preflight
 from binlake.errors import NoBinlog, PositionLost, UsageError
-from binlake.metadata import decisions
+from binlake.interrupts import Ending
+from binlake.metadata import decisions, lease
 from binlake.metadata.decisions import Reason
+from binlake.phases import follow
+from binlake.phases.follow import FollowPace
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -26,7 +30,9 @@ from binlake.source import lineage
 from binlake.source.connection import Endpoint
 from binlake.source.locks import CreatedOf, head_position
 from binlake.source.server import Source
+from fault_proxy import FaultProxy
 from mirror import Mirror
+from no_session import NoSession
 from replication import catch_up, replicate
 from servers import KINDS, Server
 
@@ -111,6 +117,56 @@ def test_a_promoted_replica(followed: Mirror, primary: Server, replica: Server) 
     mirror.sync()
     mirror.assert_equal("a", "b")
     assert mirror.watermark("a")["position"].startswith(mirror.watermark("b")["position"].partition("/")[0])
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_a_process_that_follows_goes_on_with_a_promoted_replica(
+    followed: Mirror, primary: Server, replica: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the same name; between both the server is away for a while."""
+    monkeypatch.setattr(follow, "_WAIT", 0.2)
+    ending, said = Ending(), io.StringIO()
+    with FaultProxy(primary.port) as proxy:
+        endpoint = replace(followed.endpoint, port=proxy.port)
+        pace = FollowPace(every=0.1, spark_idle=60, duration=60)
+
+        def run() -> None:
+            pipeline.follow(lambda: followed.config, endpoint, NoSession(), Report(said), pace, ending)
+
+        following = threading.Thread(target=run)
+        following.start()
+        try:
+            followed.execute("INSERT INTO a VALUES (8, 'by the primary')")
+            until(lambda: stands_at_head(followed))
+            catch_up(replica, primary)
+            promote(replica)
+            primary.stop()
+            until(lambda: "it is tried again after growing waits" in said.getvalue())
+            mirror = on(followed, replica)
+            mirror.execute("INSERT INTO a VALUES (9, 'by the replica')", "DELETE FROM b LIMIT 1")
+            proxy.forward_to(replica.port)
+            until(lambda: stands_at_head(mirror))
+            assert following.is_alive()
+        finally:
+            ending.ask()
+            following.join()
+    mirror.assert_equal("a", "b")
+    assert said.getvalue().endswith("going on\n")
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def stands_at_head(mirror: Mirror) -> bool:
+    position = lease.read(mirror.metadata).position
+    with Source.open(mirror.endpoint) as source:
+        return position is not None and (position.server, position.file, position.offset) == (
+            source.server_identity, *source.head()[:2]
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("primary", ["mysql"], indirect=True)

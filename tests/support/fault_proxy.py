@@ -46,6 +46,10 @@ class FaultProxy:
         for thread in self._threads:
             thread.join()
 
+    def forward_to(self, port: int) -> None:
+        """Forward what connects from now on to another server."""
+        self._target = port
+
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._threads.append(thread)
