@@ -25,7 +25,7 @@ from binlake.batch.manifest import Manifest, StagedFile
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
-from binlake.errors import BinlakeError, FeedError, NoSnapshotYet, StagingError
+from binlake.errors import BinlakeError, ConfigurationError, FeedError, NoSnapshotYet, StagingError
 from binlake.faults import fault
 from binlake.feeds import positions
 from binlake.feeds.contract import (
@@ -197,6 +197,12 @@ class OpenFeed:
         self._sent = self._total = int(row["messages"] or 0)
         self._was_stopped = row["status"] == "stopped"
         recorded_state = self._recorded_state()
+        if sink.keeps_position and self._feed.position != "metadata":
+            raise ConfigurationError(
+                f"position: {self._feed.position} would have no effect: the sink {self._feed.sink.url} keeps the"
+                " position with the messages",
+                remedy="take position away",
+            )
         self._store = positions.store_of(self._feed.position, self._feed.name, config.source.name, held)
         kept = None if anew else self._kept_position()
         self._safe = kept or begin(config, metadata, selection, recorded_state)

@@ -135,6 +135,19 @@ def test_all_three_are_made_and_used(tmp_path: Path, name: str) -> None:
     assert type(error_layers.handler_of(config.feeds[0])) is loft_of_feeds.Errors
 
 
+def test_a_position_that_a_sink_of_ones_own_would_overrule_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import loft_of_feeds
+
+    monkeypatch.setattr(loft_of_feeds.Sink, "keeps_position", True)
+    config = source(tmp_path)
+    with lease.held(metadata_of(config)) as held:
+        held.stand(RecordedState(0, Position("mysql-1-a", "b.000001", 4, 1)))
+    with pytest.raises(ConfigurationError, match="position: loft would have no effect: the sink loft://attic"):
+        carry(config, config.feeds[0], registry.PARTS)
+
+
 GROUPS = {"sink": registry.OWN_SINKS, "position": positions.STORES, "errors.handler": error_layers.HANDLERS}
 
 
