@@ -183,6 +183,8 @@ def version_at(
     """
     if not versions:
         raise UsageError("the lake has no version yet", remedy="run binlake sync: each batch that it records is one")
+    if sum(asked is not None for asked in (batch, time, name)) > 1:
+        raise UsageError("a version is found by its batch, a time or its name", remedy="give one of them")
     if batch is not None:
         return _of_batch(versions, batch)
     if name is not None:

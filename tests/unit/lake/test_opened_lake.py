@@ -63,7 +63,8 @@ def test_a_batch_is_found_by_number_and_time(lake: binlake.lake.Lake) -> None:
         assert lake.at(time=time).batch == 1
     assert first.at().batch == 2
     assert [version.batch for version in first.versions()] == [1, 2]
-    for wrong in ({"batch": 7}, {"name": "month_end"}, {"time": "1969-01-01"}, {"time": "then"}):
+    both = {"batch": 1, "time": "1970-01-01T02:30"}
+    for wrong in ({"batch": 7}, {"name": "month_end"}, {"time": "1969-01-01"}, {"time": "then"}, both):
         with pytest.raises(UsageError):
             lake.at(**wrong)
 
@@ -100,6 +101,9 @@ def test_duckdb_has_a_view_of_each_table(lake: binlake.lake.Lake) -> None:
     with lake.at(batch=1).duckdb() as connection:
         joined = "SELECT o.id FROM shop.orders AS o JOIN shop.customers AS c ON c.id = o.customer ORDER BY o.id"
         assert connection.sql(joined).fetchall() == [(1,), (2**64 - 1,)]
+        ((_, plan),) = connection.sql("EXPLAIN SELECT note FROM shop.orders WHERE customer = 10").fetchall()
+        assert "Projections: note" in plan, "other columns aren't read"
+        assert "Filters: customer=10" in plan, "nor what can't have such a row"
     with lake.duckdb("shop.c*") as connection:
         assert connection.sql("SELECT count(*) FROM shop.customers").fetchall() == [(2,)]
         assert "orders" not in str(connection.sql("SHOW ALL TABLES"))
