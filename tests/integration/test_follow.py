@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from binlake.metadata.followers import FollowerStatus
 from binlake.phases.follow import FollowPace
 from binlake.report import Report
 from binlake.source.server import Source
+from begun_alone import begin_alone
 from feeding import feed, lines
 from mirror import Mirror, in_the_soak, sync_alone
 from no_session import NoSession
@@ -161,6 +163,32 @@ def test_a_backlog_is_carried_in_batches_of_a_size(mirror: Mirror) -> None:
     )
     assert followed.batches == 5
     mirror.assert_equal("a")
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_a_table_that_stops_does_not_stop_the_others(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, day DATE)", "CREATE TABLE b (id INT PRIMARY KEY)")
+    begin_alone(mirror)
+    mirror.execute("SET sql_mode = ''", "INSERT INTO a VALUES (1, '0000-00-00')", "INSERT INTO b VALUES (1)")
+    ending, said = Ending(), io.StringIO()
+    pace = FollowPace(every=0.1, spark_idle=60, duration=SECONDS)
+    later = iter(("INSERT INTO b VALUES (2)", "INSERT INTO a VALUES (2, NULL)", "INSERT INTO b VALUES (3)"))
+
+    @dataclass
+    class Changing(EndAtHead):
+        def begin(self, config: PipelineConfig, batch: int | None) -> None:
+            if stands_at_head(mirror) and (statement := next(later, "")):
+                mirror.execute(statement)
+            else:
+                super().begin(config, batch)
+
+    followed = pipeline.follow(
+        lambda: mirror.config, mirror.origin, NoSession(), Report(said), pace, ending, [Changing(mirror, ending)]
+    )
+    assert followed.batches == 4
+    mirror.assert_equal("b")
+    assert mirror.watermark("a")["status"] == "stopped"
+    assert said.getvalue().count(f"stopped: {mirror.database}.a: ") == 1
 
 
 def assert_fed(mirror: Mirror) -> None:
