@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.config import PipelineConfig
 from binlake.interrupts import Ending
@@ -27,7 +28,6 @@ from binlake.metadata.followers import FollowerStatus
 from binlake.phases.follow import FollowPace
 from binlake.report import Report
 from binlake.source.server import Source
-from begun_alone import begin_alone
 from feeding import feed, lines
 from mirror import Mirror, in_the_soak, sync_alone
 from no_session import NoSession
