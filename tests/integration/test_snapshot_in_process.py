@@ -158,6 +158,21 @@ def test_killed_and_run_again(shop: Mirror, point: Any) -> None:
 
 
 @on_mariadb
+def test_one_that_was_committed_under_another_yaml_is_copied_anew(shop: Mirror) -> None:
+    """A column is left out between the commit and the life that would begin with it."""
+    shop.exclude = ["*.small"]
+    snapshot_alone(shop)
+    sync_alone(shop)
+    shop.exclude = []
+    with shop.cut_off_at("bootstrap noted"):
+        snapshot_alone(shop, "*.small")
+    shop.options["tables"] = {"include": [f"{shop.database}.*"], "exclude_columns": ["*.small.d"]}
+    sync_alone(shop)
+    snapshot_alone(shop, "*.small")
+    sync_alone(shop)
+    shop.assert_equal("small", without=["d"])
+
+
 def test_without_a_lock_prepared_transactions_end_first(shop: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table wasn't read when its rows were prepared."""
     monkeypatch.setattr(locks, "_PATIENCE", 0)

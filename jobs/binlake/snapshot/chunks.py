@@ -226,11 +226,7 @@ class Records:
         usable: tells whether the log can be replayed from a position.
         """
         rows = self._newest.get(table.name, [])
-        if (
-            not rows
-            or _committed(rows)
-            or not rows[0]["snapshot"].endswith(digest(table.name, table.schema, self._config.invalid))
-        ):
+        if not rows or _committed(rows) or not self._has_columns(table, rows):
             return None
         restored = _restore(table, rows)
         if restored.schema != table.schema or not all(usable(chunk.low) for chunk in restored.chunks if chunk.low):
@@ -240,9 +236,13 @@ class Records:
         return restored if restored.schema.key or not restored.pending else None
 
     def committed(self, table: SourceTable) -> TableSnapshot | None:
-        """Return a table's newest snapshot if it was committed, else None."""
+        """Return a table's newest snapshot if it was committed, with the columns that it would have now, else None."""
         rows = self._newest.get(table.name, [])
-        return _restore(table, rows) if rows and _committed(rows) else None
+        return _restore(table, rows) if rows and _committed(rows) and self._has_columns(table, rows) else None
+
+    def _has_columns(self, table: SourceTable, rows: list[dict[str, Any]]) -> bool:
+        """Tell whether a snapshot has the table's columns, as the YAML has them read."""
+        return str(rows[0]["snapshot"]).endswith(digest(table.name, table.schema, self._config.invalid))
 
     def forget(self, name: TableName, *, but: str | None = None, ending: str = "") -> None:
         """Remove a table's unfinished snapshots and their files, except ``but``. ending: only ids with this suffix."""
