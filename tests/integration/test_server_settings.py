@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlake.doctor.preflight import preflight
-from binlake.errors import BinlakeError
+from binlake.errors import BinlakeError, InvalidText
 from binlake.schema.table import TableName
 from binlake.snapshot import direct, jdbc, resultset
 from binlake.snapshot.jdbc import ChunkQuery
@@ -142,6 +142,23 @@ def test_values_that_take_more_bytes_than_max_allowed_packet(new_server: type[Se
     assert latin.to_pylist() == ["é".encode() * 600_000]
     assert wide.to_pylist() == ["一".encode() * 400_000]
     assert len(line[0].as_py()) == 4 + 9 + 16 * 40_001
+
+
+def test_json_whose_text_takes_more_than_max_allowed_packet(new_server: type[Server], lake: Path) -> None:
+    """MySQL shows an empty text for it, whatever is asked."""
+    spark: Any = None
+    with new_server("mysql", max_allowed_packet=1 << 20) as server:
+        server.execute(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY, j JSON)",
+            "INSERT INTO d.t VALUES (1, JSON_ARRAY(REPEAT('\n', 700000))), (2, NULL), (3, '\"\"')",
+        )
+        mirror = Mirror(server, "d", lake, spark, reader="direct")
+        with pytest.raises(InvalidText, match="'j' is longer, as text"):
+            mirror.snapshot()
+        with server.setting("max_allowed_packet", 1 << 30):
+            mirror.snapshot()
+            mirror.assert_equal("t")
 
 
 def test_no_session_variable_changes_what_is_read(filled: Filled) -> None:

@@ -388,3 +388,9 @@ def delta_type(column: Column) -> str:
 
 def is_text(column: Column) -> bool:
     return entry(column) is _TEXT
+
+
+def is_never_empty(column: Column) -> bool:
+    """Tell whether no value's text is empty. MySQL gives an empty one, with a warning, for a JSON value whose text is
+    longer than max_allowed_packet."""
+    return column.type == "json"

@@ -83,6 +83,8 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
             value = f"IF({is_invalid}, COALESCE({datatypes.stored_bytes(column)}, {refused}), NULL)"
         elif datatypes.is_text(column):
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
+        elif datatypes.is_never_empty(column):
+            value = f"IF({value} = '', {refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.
         selected.append(f"CAST({value} AS {lake_column.delta}) AS {spark_quote(lake_column.name)}")
     for own in own_columns(schema):
@@ -100,7 +102,18 @@ def refused_text(name: TableName, schema: TableSchema, message: str) -> InvalidT
 def not_text(name: TableName, schema: TableSchema, number: int) -> InvalidText:
     """Return the error for a text that can't be taken. number: its column's among the mirrored ones."""
     column = schema.mirrored[number]
-    return InvalidText(f"{name}: a value of column {column.name!r} isn't valid in its character set", remedy=_MEND_TEXT)
+    too_long = "SET GLOBAL max_allowed_packet = 1073741824 on the server, then run the snapshot again"
+    return InvalidText(
+        f"{name}: a value of column {column.name!r} {why_no_text(column)}",
+        remedy=too_long if datatypes.is_never_empty(column) else _MEND_TEXT,
+    )
+
+
+def why_no_text(column: Column) -> str:
+    """Return what is wrong with a value of the column that can't be taken as text."""
+    if datatypes.is_never_empty(column):
+        return "is longer, as text, than the server's max_allowed_packet"
+    return "isn't valid in its character set"
 
 
 def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]) -> None:

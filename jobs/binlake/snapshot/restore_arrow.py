@@ -28,7 +28,8 @@ _NO_TEXT = arrays.texts([None])[0]
 
 
 class NoText(Exception):
-    """A text isn't valid in its character set. number: its column's number among the mirrored ones."""
+    """A text isn't valid in its character set, or the server gave none. number: its column's number among the mirrored
+    ones."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -77,6 +78,8 @@ class Restored:
             return self._dates(column, texts.cast(pa.string()))
         if datatypes.is_text(column):
             return self._texts(number, column, texts)
+        if datatypes.is_never_empty(column) and pc.any(pc.equal(pc.binary_length(texts), 0)).as_py():
+            raise NoText(number)
         kind = datatypes.arrow_type(column)
         if pa.types.is_list(kind):
             return _vectors(texts, kind), None

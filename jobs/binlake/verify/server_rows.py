@@ -10,7 +10,7 @@ import pymysql
 
 from binlake.errors import ConnectionFailed, SourceError
 from binlake.schema.invalid import KEEP_ALL
-from binlake.snapshot import cutting, jdbc, resultset
+from binlake.snapshot import cutting, jdbc, restore, resultset
 from binlake.snapshot.restore_arrow import NoText, NoValue, Restored
 from binlake.source.catalog import SourceTable
 from binlake.source.connection import translate
@@ -78,7 +78,7 @@ def read(source: Source, table: SourceTable, query: str, pace: Pace) -> Iterator
     except (resultset.Truncated, OSError) as error:
         raise ConnectionFailed(f"{source.endpoint.address}: {error}", remedy="run verify again") from error
     except NoText as error:
-        column = table.schema.mirrored[error.number].name
-        raise Unreadable(f"column {column!r} holds text that isn't valid in its character set") from None
+        column = table.schema.mirrored[error.number]
+        raise Unreadable(f"column {column.name!r} holds text that {restore.why_no_text(column)}") from None
     except NoValue as error:
         raise SourceError(f"{table.name}: {error}", remedy="run binlake doctor") from None
