@@ -9,6 +9,8 @@ import pytest
 
 from binlake import faults
 from binlake.cli import command_line
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.spark import session
 from mirror import Mirror
 from servers import Server
@@ -90,6 +92,7 @@ def test_an_unwritable_lake(ready: Mirror, tmp_path: Path, capsys: pytest.Captur
 
 def test_a_purged_log(ready: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
     ready.sync()
+    feed_watermarks.register(ready.metadata, "out", FeedLimits(1, 1))
     ready.execute("INSERT INTO t VALUES (2, 'b')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     newest = ready.server.execute("SHOW BINARY LOGS")[-1][0]
     deadline = time.monotonic() + 60
@@ -103,6 +106,8 @@ def test_a_purged_log(ready: Mirror, capsys: pytest.CaptureFixture[str]) -> None
     assert "purged" in said
     assert "binlake snapshot" in said
     assert command(ready, "snapshot") == 0
+    (feed,) = feed_watermarks.statuses(ready.config, ready.metadata)
+    assert (feed.left_out, "the log was lost before it was read" in feed.last_left_out) == (1, True)
     good_again(ready)
 
 

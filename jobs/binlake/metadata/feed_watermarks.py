@@ -232,6 +232,12 @@ def record_omissions(metadata: Metadata, omissions: Sequence[Omission]) -> None:
     metadata.append("omissions", [{**asdict(omission), "at_us": now_us()} for omission in omissions])
 
 
+def readers(metadata: Metadata) -> list[str]:
+    """Return the feeds that read the log, and the relay, but no process that prints it."""
+    names = [str(row["feed"]) for row in metadata.read("feeds", ["feed"])]
+    return [name for name in names if not name.startswith(_TAIL)]
+
+
 def register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:
     """Keep so much staging for a feed from now on."""
     row = read(metadata, feed)

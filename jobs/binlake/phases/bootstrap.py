@@ -13,7 +13,8 @@ from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
-from binlake.metadata import decisions, lease, watermarks
+from binlake.metadata import decisions, feed_watermarks, lease, watermarks
+from binlake.metadata.feed_watermarks import Omission
 from binlake.metadata.lease import Control, Lease, RecordedState
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_run
@@ -224,9 +225,9 @@ def begin_lives(
     here = source.server_identity
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
-    reads_all = recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
+    # What modes keep beside mirrors wants every mutation that can be had, and so do feeds.
+    reads_all = _keeps_more(recorded_state) or bool(feed_watermarks.readers(metadata))
     lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
-    # What modes keep beside mirrors wants every mutation that can be had.
     skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
         low.server == here
@@ -237,9 +238,25 @@ def begin_lives(
         prepared = recorded_state.prepared if recorded_state else ()
         charsets = database_charsets(source)
         start = with_all_gtids(source.transport(), min(lows))
+        _note_unread(metadata, control.position, start)
         held.stand(RecordedState(control.batch, start, charsets, prepared, committed_us=server_us))
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
+
+
+def _keeps_more(recorded_state: RecordedState | None) -> bool:
+    """Tell whether something is kept beside mirrors."""
+    return recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
+
+
+def _note_unread(metadata: Metadata, position: Position | None, start: Position) -> None:
+    """Note for each feed that the log from a position to the new one will never be read, as it is lost."""
+    if position is None or (position.server, position.order) == (start.server, start.order):
+        return
+    place = f"{position.short} to {start.short}"
+    why = "the log was lost before it was read, and all tables were snapshotted anew behind it"
+    feeds = feed_watermarks.readers(metadata)
+    feed_watermarks.record_omissions(metadata, [Omission(feed, "log", "", place, 1, 0, why) for feed in feeds])
 
 
 def _is_ahead(low: Position, control: Control) -> bool:

@@ -234,6 +234,21 @@ def test_rows_from_before_a_table_was_copied_anew_have_the_columns_of_then(mirro
     ]
 
 
+@on_mysql
+def test_what_was_logged_before_all_tables_were_copied_anew_comes(mirror: Mirror) -> None:
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    config = feed(mirror, begin="now")
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    mirror.snapshot()
+    carried(mirror, config)
+    mirror.execute("INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("INSERT INTO t VALUES (2)")
+    mirror.sync()
+    carried(mirror, config)
+    assert plain_lines(mirror) == ['insert t {"id": 1} {"id": 1}', 'insert t {"id": 2} {"id": 2}']
+
+
 class ToldSink(Kept):
     """Keeps where it was told to stand."""
 
