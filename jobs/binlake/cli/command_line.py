@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import logging
-import math
 import os
 import select
 import socket
@@ -24,6 +23,7 @@ from typing import Any, get_args
 from binlake import config as configuration, interrupts
 from binlake.batch.steps import Status
 from binlake.cli import (
+    argument_values,
     checks,
     environment,
     help_topics,
@@ -33,11 +33,8 @@ from binlake.cli import (
     table_commands,
     version_commands,
 )
-from binlake.config.units import seconds_of
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
-
-_LAST_PORT = 65_535
 
 
 def main() -> None:
@@ -130,7 +127,11 @@ def _parser() -> argparse.ArgumentParser:
         help="also read the newest part of the server's log with mysql-replication, and compare every value",
     )
     doctor.add_argument(
-        "--minutes", type=_minutes, default=5.0, metavar="N", help="how many of the newest minutes; by default 5"
+        "--minutes",
+        type=argument_values.minutes,
+        default=5.0,
+        metavar="N",
+        help="how many of the newest minutes; by default 5",
     )
     snapshot = add("snapshot", step_commands.snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
@@ -154,16 +155,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     follow = add("follow", step_commands.follow, "keep the lake seconds behind the server, until SIGTERM", as_json=True)
     follow.add_argument(
-        "--every", type=_duration, metavar="DURATION", help="look at the log so often; by default the YAML's, or 1s"
+        "--every",
+        type=argument_values.duration,
+        metavar="DURATION",
+        help="look at the log so often; by default the YAML's, or 1s",
     )
-    follow.add_argument("--for", dest="duration", type=_duration, metavar="DURATION", help="end after 10min, 2h …")
+    follow.add_argument(
+        "--for", dest="duration", type=argument_values.duration, metavar="DURATION", help="end after 10min, 2h …"
+    )
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
     verify.add_argument(
         "--for",
         dest="duration",
-        type=_duration,
+        type=argument_values.duration,
         metavar="DURATION",
         help="end after 30m …; the next run goes on there",
     )
@@ -250,48 +256,6 @@ def _common_options() -> argparse.ArgumentParser:
     return parser
 
 
-def _duration(text: str) -> float:
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _minutes(text: str) -> float:
-    try:
-        return _positive(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5") from None
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number above 0; write one, such as 5 or 0.5")
-    return number
-
-
-def _pattern(text: str) -> str:
-    if "." not in text:
-        raise argparse.ArgumentTypeError(f"{text!r} has no dot; write database.table, such as shop.*")
-    return text
-
-
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("no reason was given; write it in a few words: it is recorded")
-    return text
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port; write a number up to {_LAST_PORT}")
-    return int(text)
-
-
 def _add_versions(subparsers: Any) -> None:
     help_ = "list the lake's versions, each of all tables at one position; keep one, or give it back"
     versions = subparsers.add_parser("versions", help=help_, description=help_, parents=[_common_options()])
@@ -349,7 +313,9 @@ def _add_table(subparsers: Any) -> None:
 
 def _add_reason(parser: argparse.ArgumentParser) -> None:
     """Add the options that record who decided, and why."""
-    parser.add_argument("--why", required=True, type=_reason, metavar="TEXT", help="the reason, which is recorded")
+    parser.add_argument(
+        "--why", required=True, type=argument_values.reason, metavar="TEXT", help="the reason, which is recorded"
+    )
     parser.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
 
 
@@ -381,7 +347,7 @@ def _add_feeds(subparsers: Any) -> None:
     tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     of = tail.add_mutually_exclusive_group()
     of.add_argument("--feed", metavar="NAME", help="as this feed sends them")
-    of.add_argument("--table", type=_pattern, metavar="DB.T", help="only of these tables, shell-style")
+    of.add_argument("--table", type=argument_values.pattern, metavar="DB.T", help="only of these tables, shell-style")
     tail.add_argument(
         "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
     )
@@ -391,7 +357,7 @@ def _add_feeds(subparsers: Any) -> None:
         "--from",
         dest="start",
         default="start",
-        type=_batch,
+        type=argument_values.batch,
         metavar="start|now|BATCH",
         help="by default the oldest staged",
     )
@@ -403,7 +369,9 @@ def _add_relay(subparsers: Any) -> None:
     help_ = "serve subscriptions to events: HTTP and the binary protocol of mysql-replication-relay"
     relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_common_options()])
     relay.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
-    relay.add_argument("--port", required=True, type=_port, metavar="N", help="for both protocols; 0: a free one")
+    relay.add_argument(
+        "--port", required=True, type=argument_values.port, metavar="N", help="for both protocols; 0: a free one"
+    )
     relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
     relay.add_argument(
         "--secret-file", required=True, metavar="FILE", help="its first line is the clients' shared secret"
@@ -413,18 +381,26 @@ def _add_relay(subparsers: Any) -> None:
     )
     relay.add_argument(
         "--monitor-port",
-        type=_port,
+        type=argument_values.port,
         metavar="N",
         help="for the monitoring page without a secret, on this machine alone",
     )
     relay.add_argument(
-        "--every", type=_positive, default=1.0, metavar="SECONDS", help="look for new batches; default 1"
+        "--every", type=argument_values.positive, default=1.0, metavar="SECONDS", help="look for new batches; default 1"
     )
     relay.add_argument(
-        "--keep-gb", type=_positive, default=50.0, metavar="GB", help="the most staging kept for the slowest client"
+        "--keep-gb",
+        type=argument_values.positive,
+        default=50.0,
+        metavar="GB",
+        help="the most staging kept for the slowest client",
     )
     relay.add_argument(
-        "--keep-hours", type=_positive, default=168.0, metavar="HOURS", help="how long staging is kept for it"
+        "--keep-hours",
+        type=argument_values.positive,
+        default=168.0,
+        metavar="HOURS",
+        help="how long staging is kept for it",
     )
     relay.set_defaults(command=_imported_when_run("binlake.relay.serve", "relay"))
 
@@ -442,12 +418,6 @@ def _add_console_consumer(subparsers: Any) -> None:
     consumer.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "console_consumer"))
 
 
-def _batch(text: str) -> str:
-    if text not in ("start", "now") and not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no batch; write start, now or a batch's number")
-    return text
-
-
 def _add_binlog(subparsers: Any) -> None:
     help_ = "read a binlog: a server's, a folder's or a file's"
     binlog = subparsers.add_parser("binlog", help=help_, description=help_, parents=[_common_options()])
@@ -458,7 +428,7 @@ def _add_binlog(subparsers: Any) -> None:
     binlog.add_argument(
         "--table",
         action="append",
-        type=_pattern,
+        type=argument_values.pattern,
         default=[],
         metavar="DB.T",
         help="only these tables, shell-style; may be repeated",
