@@ -133,7 +133,7 @@ def merge(
             paths = {add["path"] for add in anew}
             marked = _marked(look, [add for add in touched if add["path"] not in paths], log)
             changes = _Changes([*rewritten.files, *marked], _stored(rewritten.rows, stored))
-            _commit(table, log, changes, version, note)
+            _commit(look, log, changes, version, note)
 
 
 def _changed(
@@ -276,10 +276,12 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
-    rows = recent_rows.of(path)
+    columns = None if whole else [field.name for field in wanted]
+    rows = recent_rows.of(path, columns)
     if rows is None:
-        columns = None if whole else [field.name for field in wanted]
         rows = parquet_files.read_within(path, room, columns, narrow=not whole)
+        if rows is not None and not whole:
+            recent_rows.keep_columns(path, rows)
     if rows is None or rows.nbytes > room:
         raise LeftToSpark(f"data files that may hold changed rows take more than {look.room / 1e6:,.0f} MB of memory")
     for field in wanted:
@@ -311,15 +313,16 @@ def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:
     return BitMap64(matches[PLACE].to_numpy())
 
 
-def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:
+def _commit(look: _Look, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:
     """Write the data file and commit. Without its commit the file stays for VACUUM: a store may refuse a version as
     taken although the commit there is this one."""
-    operation = "MERGE" if changes.files else "WRITE"
+    table, operation = look.table, "MERGE" if changes.files else "WRITE"
     own_commit = OwnCommit(operation, version, note, {} if changes.files else {"mode": "Append"}, _metrics(changes))
     actions = list(changes.files)
     if changes.rows.num_rows:
         added = added_file(table.path, changes.rows)
-        recent_rows.keep(f"{table.path}/{added['path']}", changes.rows)
+        key = [look.stored[name].name for name in look.key]
+        recent_rows.keep(f"{table.path}/{added['path']}", changes.rows, key)
         fault("data file written")
         actions.append({"add": added})
     plain_tables.commit(table, log, own_commit, actions)

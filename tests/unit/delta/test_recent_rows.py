@@ -18,15 +18,15 @@ def rows(count: int) -> pa.Table:
 
 
 def test_rows_of_a_small_file_are_known_and_others_are_not() -> None:
-    recent_rows.keep("t/a", rows(10))
-    recent_rows.keep("t/large", rows(100_000))
-    assert recent_rows.of("t/a") == rows(10)
+    recent_rows.keep("t/a", rows(10), ["n"])
+    recent_rows.keep("t/large", rows(100_000), ["n"])
+    assert recent_rows.of("t/a") == recent_rows.of("t/a", ["n"]) == rows(10)
     assert recent_rows.of("t/large") is None
     assert recent_rows.of("t/b") is None
 
 
 def test_a_file_without_rows_is_known() -> None:
-    recent_rows.keep("t/empty", rows(0))
+    recent_rows.keep("t/empty", rows(0), ["n"])
     known = recent_rows.of("t/empty")
     assert known is not None
     assert known.num_rows == 0
@@ -35,9 +35,9 @@ def test_a_file_without_rows_is_known() -> None:
 def test_the_file_that_was_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
     for path in ("t/a", "t/b"):
-        recent_rows.keep(path, rows(10))
+        recent_rows.keep(path, rows(10), ["n"])
     assert recent_rows.of("t/a") is not None
-    recent_rows.keep("t/c", rows(10))
+    recent_rows.keep("t/c", rows(10), ["n"])
     assert recent_rows.of("t/b") is None
     assert recent_rows.of("t/a") is not None
     assert recent_rows.of("t/c") is not None
@@ -45,10 +45,30 @@ def test_the_file_that_was_used_longest_ago_makes_room(monkeypatch: pytest.Monke
 
 def test_a_file_that_is_gone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
-    recent_rows.keep("t/a", rows(10))
-    recent_rows.keep("t/b", rows(10))
+    recent_rows.keep("t/a", rows(10), ["n"])
+    recent_rows.keep("t/b", rows(10), ["n"])
     recent_rows.forget(["t/a", "t/unknown"])
-    recent_rows.keep("t/c", rows(10))
+    recent_rows.keep("t/c", rows(10), ["n"])
     assert recent_rows.of("t/a") is None
     assert recent_rows.of("t/b") is not None
     assert recent_rows.of("t/c") is not None
+
+
+def wide_rows(count: int) -> pa.Table:
+    return rows(count).append_column("text", pa.array(["x" * 100] * count))
+
+
+def test_of_a_larger_file_the_key_is_known() -> None:
+    recent_rows.keep("t/a", wide_rows(10_000), ["n"])
+    assert recent_rows.of("t/a", ["n"]) == rows(10_000)
+    assert recent_rows.of("t/a", ["n", "text"]) is None
+    assert recent_rows.of("t/a") is None
+
+
+def test_columns_that_were_read_are_known_unless_more_is() -> None:
+    recent_rows.keep_columns("t/a", rows(10))
+    assert recent_rows.of("t/a", ["n"]) == rows(10)
+    assert recent_rows.of("t/a") is None
+    recent_rows.keep("t/b", wide_rows(10), ["n"])
+    recent_rows.keep_columns("t/b", rows(10))
+    assert recent_rows.of("t/b") == recent_rows.of("t/b", ["n", "a column that came later"]) == wide_rows(10)
