@@ -94,7 +94,11 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
     copy_file = create_dir = delete_dir_contents = delete_root_dir_contents = move = open_append_stream = _unsupported
 
 
-def message(error: BaseError) -> str:
+FAILURES = (BaseError, FileNotFoundError)
+"""What obstore raises; the latter, too, where there is no bucket to write to."""
+
+
+def message(error: BaseException) -> str:
     """Return an error's message without obstore's debug dump of the request."""
     return str(error).partition("Debug source")[0].strip()
 

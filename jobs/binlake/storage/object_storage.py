@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, ObjectStore, S3Store
 from pyarrow import fs
 
 from binlake.storage import accounts, stores
 from binlake.storage.arrow_storage import ArrowStorage
-from binlake.storage.object_files import ObjectFiles, message
+from binlake.storage.object_files import FAILURES, ObjectFiles, message
 
 _SIDE_BY_SIDE = 16
 """Objects deleted at once: a store answers slowly."""
@@ -33,7 +33,7 @@ class ObjectStorage(ArrowStorage):
         has in the place of the object when it is closed."""
         try:
             obstore.put(self.objects, stores.container_and_name(path)[1], data)
-        except BaseError as error:
+        except FAILURES as error:
             raise OSError(f"writing {path} failed: {message(error)}") from error
 
     def replace(self, path: str, data: bytes) -> None:
@@ -51,7 +51,7 @@ class ObjectStorage(ArrowStorage):
                     if self._has_object(name):
                         raise FileExistsError(f"{path} is there already") from error
                 time.sleep(stores.CONFLICT_SECONDS)
-        except BaseError as error:
+        except FAILURES as error:
             raise OSError(f"writing {path} failed: {message(error)}") from error
         raise OSError(f"writing {path} failed: the store puts it off for another write of it, again and again")
 
