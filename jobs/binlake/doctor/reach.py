@@ -103,7 +103,8 @@ def by_arrow(folder: str) -> None:
     """Try the lake with pyarrow, which staged files use. Raises LakeError, ConfigurationError."""
     files.make_private_folder(folder)
     path = _probe(folder)
-    files.write_text(path, _CONTENT)
+    with files.hashing_sink(path) as sink:
+        sink.write(_CONTENT.encode())
     _compare(path, files.read_text(path))
     files.remove_file(path)
 
