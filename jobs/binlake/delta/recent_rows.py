@@ -64,21 +64,20 @@ _recent = _Recent()
 
 def keep(path: str, rows: pa.Table, key: Sequence[str]) -> None:
     """Remember the rows of a new data file as it has them, of many bytes those of the key's columns."""
-    if not _is_kept(path, rows, is_whole=True) and key:
-        _is_kept(path, rows.select(key), is_whole=False)
+    is_whole = rows.nbytes <= _MOST_OF_A_FILE
+    _keep(path, rows if is_whole else rows.select(key), is_whole=is_whole)
 
 
 def keep_columns(path: str, rows: pa.Table) -> None:
     """Remember some columns of a data file, all of whose rows these are, unless it is known by now."""
     if _recent.of(path) is None:
-        _is_kept(path, rows, is_whole=False)
+        _keep(path, rows, is_whole=False)
 
 
-def _is_kept(path: str, rows: pa.Table, *, is_whole: bool) -> bool:
+def _keep(path: str, rows: pa.Table, *, is_whole: bool) -> None:
     size = rows.nbytes
     if size <= _MOST_OF_A_FILE:
         _recent.keep(path, _Known(rows.combine_chunks(), is_whole, size))
-    return bool(size <= _MOST_OF_A_FILE)
 
 
 def forget(paths: Iterable[str]) -> None:

@@ -3,9 +3,9 @@
 Delta's statistics tell which data files may hold a changed key; in them the rows are found by the key. Few bytes are
 written anew without the changed rows. In more of them the rows are marked by deletion vectors, so that the cost grows
 with the change and not with the table; so they are in a file that is large for its age, or batches of seconds would
-write whole tables each time. The new and changed rows become a data file, together with the rows of the
-smallest files that may hold a changed key: batches of seconds would leave thousands of them, to be looked into by each
-further batch. The commit takes the version behind the one that was read, or fails; then the step begins again.
+write whole tables each time. The new and changed rows become a data file, together with the rows of the smallest files
+that may hold a changed key: batches of seconds would leave thousands of them, to be looked into by each further batch.
+The commit takes the version behind the one that was read, or fails; then the step begins again.
 
 Rows of a table without a key are found by all their values, in the files of a table up to the limit; where nothing but
 inserts was logged, no file is read.
