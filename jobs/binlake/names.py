@@ -91,6 +91,11 @@ def matches_database(pattern: str, database: str) -> bool:
     return fnmatch.fnmatchcase(database, pattern.partition(".")[0])
 
 
+def matches_any(patterns: Iterable[str], database: str, table: str) -> bool:
+    """Tell whether one of the patterns matches a table."""
+    return any(matches(pattern, database, table) for pattern in patterns)
+
+
 def unmatched(patterns: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[str]:
     """Return the patterns that match none of the tables, which are (database, table)."""
     return [pattern for pattern in patterns if not any(matches(pattern, *table) for table in tables)]

@@ -112,7 +112,7 @@ def show_mutations(log: Readable, tables: list[str], form: str, out: TextIO, fol
 def _wanted(patterns: list[str]) -> Wanted | None:
     if not patterns:
         return None
-    return lambda database, table: any(names.matches(pattern, database, table) for pattern in patterns)
+    return lambda database, table: names.matches_any(patterns, database, table)
 
 
 # events ------------------------------------------------------------------------------------------------------------

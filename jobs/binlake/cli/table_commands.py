@@ -88,7 +88,7 @@ def _chosen(tables: Sequence[TableName], patterns: Sequence[str] | None) -> set[
         return set(tables)
     if unknown := names.unmatched(patterns, [(name.database, name.table) for name in tables]):
         raise UsageError(f"no table matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
-    return {name for name in tables if any(names.matches(pattern, name.database, name.table) for pattern in patterns)}
+    return {name for name in tables if names.matches_any(patterns, name.database, name.table)}
 
 
 def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:

@@ -96,6 +96,6 @@ class TablesConfig(Section):
     def included(self, database: str, table: str) -> bool:
         if database.lower() in SYSTEM_DATABASES:
             return False
-        return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
-            names.matches(pattern, database, table) for pattern in self.exclude
-        )
+        if not names.matches_any(self.include, database, table):
+            return False
+        return not names.matches_any(self.exclude, database, table)

@@ -34,7 +34,7 @@ class Selection:
         """Tell whether a table is selected."""
 
         def named(patterns: list[str]) -> bool:
-            return any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+            return names.matches_any(patterns, name.database, name.table)
 
         return self.config.included(name) and named(self.feed.include) and not named(self.feed.exclude)
 

@@ -211,7 +211,7 @@ class Lake:
         return [
             table
             for _, table in sorted(self._tables.items())
-            if any(names.matches(pattern, table.name.database, table.name.table) for pattern in asked)
+            if names.matches_any(asked, table.name.database, table.name.table)
         ]
 
     def _table(self, name: str) -> TableAt:

@@ -387,11 +387,7 @@ def lives_asked(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life
             f"no table of the lake matches {', '.join(unknown)}",
             remedy="patterns are database.table; binlake status lists the tables",
         )
-    return [
-        life
-        for life in lives
-        if any(names.matches(pattern, life.name.database, life.name.table) for pattern in patterns)
-    ]
+    return [life for life in lives if names.matches_any(patterns, life.name.database, life.name.table)]
 
 
 def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> TableUpkeep:

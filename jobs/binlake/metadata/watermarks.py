@@ -13,7 +13,7 @@ from binlake.errors import SNAPSHOTTED_BY_ITSELF, UNMATCHED_REMEDY, UsageError, 
 from binlake.metadata import lease, table_versions
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
-from binlake.names import matches, unmatched
+from binlake.names import matches_any, unmatched
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps, loads
@@ -73,11 +73,7 @@ def following(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life]:
         raise UsageError(f"no table that follows the log matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
     if not lives:
         raise UsageError("no table follows the log", remedy="binlake status tells of each")
-    return [
-        life
-        for life in lives
-        if not patterns or any(matches(pattern, life.name.database, life.name.table) for pattern in patterns)
-    ]
+    return [life for life in lives if not patterns or matches_any(patterns, life.name.database, life.name.table)]
 
 
 def write_beside(metadata: Metadata, rows: Sequence[dict[str, Any]], *, began_us: int) -> None:

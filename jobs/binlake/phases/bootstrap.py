@@ -52,9 +52,7 @@ def names_to_snapshot(
     if patterns:
         if unknown := names.unmatched(patterns, [(name.database, name.table) for name in included]):
             raise UsageError(f"no included table matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
-        return [
-            name for name in included if any(names.matches(pattern, name.database, name.table) for pattern in patterns)
-        ]
+        return [name for name in included if names.matches_any(patterns, name.database, name.table)]
     if not included:
         raise UsageError(
             "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
@@ -226,7 +224,8 @@ def begin_lives(
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
     # What modes keep beside mirrors wants every mutation that can be had, and so do feeds.
-    reads_all = _keeps_more(recorded_state) or bool(feed_watermarks.readers(metadata))
+    feeds = feed_watermarks.readers(metadata)
+    reads_all = _keeps_more(recorded_state) or bool(feeds)
     lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
     skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
@@ -238,7 +237,7 @@ def begin_lives(
         prepared = recorded_state.prepared if recorded_state else ()
         charsets = database_charsets(source)
         start = with_all_gtids(source.transport(), min(lows))
-        _note_unread(metadata, control.position, start)
+        _note_unread(metadata, feeds, control.position, start)
         held.stand(RecordedState(control.batch, start, charsets, prepared, committed_us=server_us))
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
@@ -249,13 +248,12 @@ def _keeps_more(recorded_state: RecordedState | None) -> bool:
     return recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
 
 
-def _note_unread(metadata: Metadata, position: Position | None, start: Position) -> None:
+def _note_unread(metadata: Metadata, feeds: Sequence[str], position: Position | None, start: Position) -> None:
     """Note for each feed that the log from a position to the new one will never be read, as it is lost."""
     if position is None or (position.server, position.order) == (start.server, start.order):
         return
     place = f"{position.short} to {start.short}"
     why = "the log was lost before it was read, and all tables were snapshotted anew behind it"
-    feeds = feed_watermarks.readers(metadata)
     feed_watermarks.record_omissions(metadata, [Omission(feed, "log", "", place, 1, 0, why) for feed in feeds])
 
 

@@ -181,11 +181,7 @@ class _Selection:
         if not self.request.tables:
             raise UsageError("no table was named", remedy="name tables, such as shop.orders or shop.*")
         wanted = self.request.tables
-        return [
-            row
-            for row, name in zip(living, known, strict=True)
-            if any(names.matches(pattern, *name) for pattern in wanted)
-        ]
+        return [row for row, name in zip(living, known, strict=True) if names.matches_any(wanted, *name)]
 
 
 class _Replay:

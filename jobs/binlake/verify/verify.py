@@ -213,9 +213,7 @@ class _ChosenTables:
     def _is_chosen(self, name: TableName) -> bool:
         patterns = self._patterns
         has_rows = self._config.included(name) and self._config.mirror_modes(name).mirror
-        return has_rows and (
-            not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
-        )
+        return has_rows and (not patterns or names.matches_any(patterns, name.database, name.table))
 
     def on_server(self, source: Source) -> dict[TableName, SourceTable]:
         """Return the chosen tables that the server has and that aren't stopped. Raises UsageError if there is none, or
