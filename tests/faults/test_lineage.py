@@ -341,6 +341,20 @@ def test_a_reset_log(followed: Mirror, primary: Server) -> None:
     assert_begins_anew(followed)
 
 
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_log_that_is_reset_in_the_second_in_which_it_began(followed: Mirror) -> None:
+    """Its first file has the name and the time of the one that was read."""
+    began = Position.parse(followed.watermark("a")["position"])
+    assert began.file.endswith(".000001")
+    followed.execute("INSERT INTO a VALUES (9, 'before the reset')")
+    followed.sync()
+    followed.execute(
+        f"SET timestamp = {began.created}", "RESET MASTER", "SET timestamp = 0", "INSERT INTO a VALUES (4, 'after it')"
+    )
+    assert_begins_anew(followed)
+    assert Position.parse(followed.watermark("a")["position"]).created == began.created
+
+
 def test_log_files_of_another_name(followed: Mirror, primary: Server) -> None:
     followed.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     followed.sync()

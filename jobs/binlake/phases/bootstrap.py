@@ -220,6 +220,7 @@ def begin_lives(
     watermarks.started(metadata, lives, batch=batch, versions=versions, first=first, began_us=began_us)
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
+    copied = {result.low for result in results}
     here = source.server_identity
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
@@ -227,10 +228,17 @@ def begin_lives(
     feeds = feed_watermarks.readers(metadata)
     reads_all = _keeps_more(recorded_state) or bool(feeds)
     lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
+    # A log that began anew within the second has files of the same name and time: its server has only one of them.
+    has_other = lost and planned_to is not None and planned_to.file in dict(source.binary_logs())
     skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
         low.server == here
-        and (planned_to is None or (lost and _is_of_other_log(planned_to, low)) or (skips and _is_ahead(low, control)))
+        and (
+            planned_to is None
+            or (lost and _is_of_other_log(planned_to, low))
+            or (has_other and low in copied)
+            or (skips and _is_ahead(low, control))
+        )
         for low in lows
     )
     if lows and fresh:
