@@ -17,6 +17,7 @@ import ctypes
 import fcntl
 import getpass
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -149,9 +150,16 @@ def version(kind: Kind, release: str | None = None) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port on which nobody listens, of those that the system gives to no connection.
+
+    So it is as free when a server that starts for seconds, or starts again, takes it.
+    """
+    first_of_connections = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    others = range(max(1024, first_of_connections - 12_000), first_of_connections)
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", secrets.choice(others) if others else 0))
+            return int(probe.getsockname()[1])
 
 
 def _options(settings: dict[str, Setting]) -> list[str]:

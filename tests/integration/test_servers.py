@@ -110,13 +110,21 @@ def test_server_dies_with_its_parent(new_server: type[Server]) -> None:
         [sys.executable, "-c", program, str(Path(servers.__file__).parent)], capture_output=True, text=True
     )
     pid, datadir, socket = done.stdout.split()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_alive(int(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(int(pid))
     new_server("mariadb").close()  # whoever comes next sweeps up what the killed process left
     assert not Path(datadir).exists()
     assert not Path(socket).parent.exists()
+
+
+def test_a_free_port_stays_free_whatever_connects_meanwhile() -> None:
+    """The system gives each connection a port of its own, of a range that the servers' ports aren't of."""
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = {servers.free_port() for _ in range(50)}
+    assert not ports & set(range(first, last + 1)) or first <= 1024, "then there are no others"
+    assert len(ports) > 40, "two processes that choose at once choose others"
 
 
 def test_failed_start_shows_the_error_log(new_server: type[Server]) -> None:
