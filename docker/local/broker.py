@@ -96,6 +96,17 @@ class Broker:
         client = known.AdminClient({"bootstrap.servers": self.address})
         client.create_topics([known.NewTopic(name, num_partitions=1, config=settings)])[name].result(30)
 
+    def committed(self, topic: str) -> int:
+        """How far the topic's partitions hold nothing of transactions that are open."""
+        from confluent_kafka import IsolationLevel, TopicPartition, admin
+
+        known: Any = admin
+        client, latest = known.AdminClient({"bootstrap.servers": self.address}), known.OffsetSpec.latest()
+        partitions = client.list_topics(topic, 10).topics[topic].partitions
+        asked = {TopicPartition(topic, number): latest for number in partitions}
+        ends = client.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return sum(end.result(30).offset for end in ends.values())
+
     def read(self, topic: str, *, committed: bool = True) -> list[tuple[bytes | None, bytes | None, int]]:
         """(key, value, partition) of all messages of a topic, each partition in its order."""
         from confluent_kafka import Consumer, TopicPartition

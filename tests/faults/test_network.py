@@ -244,10 +244,18 @@ def test_a_second_replica_with_our_server_id(server: Server, long_log: Slice, mo
     reader = reader_at(server.port, server)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
     ours = begun(server, long_log, reader)
-    # MariaDB lets the younger wait until the elder is gone.
-    other = threading.Thread(target=lambda: begun(server, long_log, reader)())
+    elder, younger_reads = max(row[0] for row in readers_of(server)), threading.Event()
+
+    def read() -> None:
+        rest = begun(server, long_log, reader)
+        younger_reads.set()
+        rest()
+
+    other = threading.Thread(target=read)
     other.start()
-    time.sleep(0.5)
+    # MariaDB lets the younger wait until the elder is gone.
+    while not younger_reads.wait(0.02) and elder in [row[0] for row in readers_of(server)]:
+        continue
     with pytest.raises(ServerIdInUse, match="same server") as caught:
         ours()
     other.join()

@@ -24,6 +24,7 @@ from binlake.metadata import followers, lease
 from binlake.metadata.followers import Follower
 from binlake.metadata.holder import Watch
 from binlake.metadata.metadata import metadata_of, now_us
+from binlake.phases import follow
 from binlake.report import Report
 from binlake.source import log
 from binlake.spark.starting import no_session
@@ -114,8 +115,22 @@ def test_a_source_with_the_section_has_a_dag_that_begins_again_and_again(file: P
     assert "followed" not in dags["binlake_shop_sync"].task_ids
 
 
+@pytest.fixture
+def hour_after_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour passes for a process that follows, once it has carried a batch."""
+    carried, passed = Follower.carried, [0.0]
+
+    def carried_an_hour_ago(follower: Follower, us: int, batch: int | None) -> None:
+        carried(follower, us, batch)
+        passed[0] = 3600.0
+
+    monkeypatch.setattr(Follower, "carried", carried_an_hour_ago)
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0]))
+
+
+@pytest.mark.usefixtures("hour_after_a_batch")
 def test_the_task_follows_for_its_hours(file: Path, config: PipelineConfig) -> None:
-    task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=2 / 3600)
+    task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=1)
     assert task.execute(Task().context) == {"batches": 1, "mutations": 0}
     position = lease.read(metadata_of(config)).position
     assert position is not None
@@ -150,11 +165,12 @@ def test_the_task_ends_when_its_dag_is_paused(
         state.paused = True
 
 
+@pytest.mark.usefixtures("hour_after_a_batch")
 def test_a_dag_that_is_paused_from_the_beginning_can_be_tried(
     file: Path, config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "_LOOK_FOR_PAUSE", 0.02)
-    task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=2 / 3600)
+    task = BinlakeFollowOperator(task_id="follow", config_file=str(file), hours=1)
     assert task.execute(Task(paused=True).context)["batches"] == 1
 
 
