@@ -13,7 +13,7 @@ from binlake.merge import apply
 from mirror import Mirror, on_mysql, sync_alone
 from servers import Server
 
-MEETING = 5.0
+MEETING = 60.0
 """Seconds for which a table that is merged waits for another one."""
 
 

@@ -259,7 +259,7 @@ def test_a_place_that_the_log_does_not_reach_is_not_waited_for(tmp_path: Path) -
     with binlog.write(tmp_path) as log:
         fill(log)
     with binlog.open(tmp_path.as_uri(), follow=True, every=0.01) as followed:
-        closing_late = threading.Timer(10, followed.close)
+        closing_late = threading.Timer(120, followed.close)
         closing_late.start()
         for place in ("binlog.000001:99999", "binlog.000002:4"):
             followed.set_position(place)

@@ -123,6 +123,7 @@ def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(
 
 
 def test_commits_of_seconds_have_few_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_SECONDS", 3600)
     monkeypatch.setattr(checkpoints, "_COMMITS", 20)
     table = tmp_path / "t"
     write_deltalake(str(table), pa.table({"n": [0]}))

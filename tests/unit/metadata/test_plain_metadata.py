@@ -9,6 +9,7 @@ import pyarrow.parquet  # what is plain is so where it is imported
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from binlake.delta import checkpoints
 from binlake.errors import LakeError, WrittenMeanwhile
 from binlake.metadata import known_files, plain_conditions, plain_rows
 from binlake.metadata.metadata import Metadata
@@ -18,7 +19,8 @@ KINDS = ("sync", "it's", None)
 
 
 @pytest.fixture
-def metadata(tmp_path: Path) -> Metadata:
+def metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Metadata:
+    monkeypatch.setattr(checkpoints, "_SECONDS", 3600)  # after a minute deltalake would write one with its next commit
     return Metadata(str(tmp_path / "_binlake"))
 
 
