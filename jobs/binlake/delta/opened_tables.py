@@ -156,6 +156,10 @@ def is_table(path: str) -> bool:
     try:
         if "://" in path:
             return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+        with _keeping:
+            kept = _read_only.get((os.getpid(), path))
+        if kept and _newest_commit(path, kept.table):  # a log of thousands of commits needn't be listed
+            return True
         with os.scandir(f"{path}/_delta_log") as entries:
             return any(_COMMIT_OR_CHECKPOINT.match(entry.name) for entry in entries)
     except (FileNotFoundError, NotADirectoryError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -155,3 +156,13 @@ def test_of_many_tables_a_few_are_kept_open(tmp_path: Path, monkeypatch: pytest.
                 assert table.to_pyarrow_table()["n"].to_pylist() == [number]
             assert opened_tables.newest(path).to_pyarrow_table()["n"].to_pylist() == [number]
     assert (len(opened_tables._kept), len(opened_tables._read_only)) == (3, 3)
+
+
+def test_a_table_that_was_read_is_there_until_it_goes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_tables.newest(path)
+    write(path, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", None)
+        assert opened_tables.is_table(path), "without a list of its commits"
+    shutil.rmtree(path)
+    assert not opened_tables.is_table(path)
