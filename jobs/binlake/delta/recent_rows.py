@@ -2,32 +2,40 @@
 
 Who follows a source changes the same tables every second: what a batch writes, the next one reads to write it anew, or
 looks into it for its keys. A data file never changes, so its rows are those that were written. What is known of a file
-is dropped when others need the room.
+is dropped when others need the room: of any file, as batches use the same ones in the same order, so that the oldest is
+needed soonest.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-_MOST_OF_A_FILE, _MOST = 512_000, 32_000_000
-"""Bytes of memory, of a file's rows and of all."""
+_MOST_ROWS, _MOST_COLUMNS, _MOST = 256_000, 1_000_000, 32_000_000
+"""Bytes of memory, of a file's rows, of some of its columns and of all."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """Rows of a file. is_whole: with all of its columns. size: bytes of memory."""
+    """Rows of a file. schema: of the rows as the file has them; here whole numbers may take fewer bytes. is_whole: with
+    all of its columns. size: bytes of memory."""
 
     rows: pa.Table
+    schema: pa.Schema
     is_whole: bool
-    size: int
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.nbytes)
 
 
 class _Recent:
-    """What is known of files by their paths, the ones used last at the end."""
+    """What is known of files by their paths."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Known] = {}
@@ -40,14 +48,11 @@ class _Recent:
             self._kept[path] = known
             self._bytes += known.size
             while self._bytes > _MOST:
-                self._drop(next(iter(self._kept)))
+                self._drop(random.choice(tuple(self._kept)))
 
     def of(self, path: str) -> _Known | None:
         with self._keeping:
-            known = self._kept.pop(path, None)
-            if known is not None:
-                self._kept[path] = known
-            return known
+            return self._kept.get(path)
 
     def forget(self, paths: Iterable[str]) -> None:
         with self._keeping:
@@ -64,7 +69,7 @@ _recent = _Recent()
 
 def keep(path: str, rows: pa.Table, key: Sequence[str]) -> None:
     """Remember the rows of a new data file as it has them, of many bytes those of the key's columns."""
-    is_whole = rows.nbytes <= _MOST_OF_A_FILE
+    is_whole = rows.nbytes <= _MOST_ROWS
     _keep(path, rows if is_whole else rows.select(key), is_whole=is_whole)
 
 
@@ -75,9 +80,17 @@ def keep_columns(path: str, rows: pa.Table) -> None:
 
 
 def _keep(path: str, rows: pa.Table, *, is_whole: bool) -> None:
-    size = rows.nbytes
-    if size <= _MOST_OF_A_FILE:
-        _recent.keep(path, _Known(rows.combine_chunks(), is_whole, size))
+    kept = rows if is_whole else pa.table({name: _narrow(rows[name]) for name in rows.column_names})
+    if kept.nbytes <= (_MOST_ROWS if is_whole else _MOST_COLUMNS):
+        _recent.keep(path, _Known(kept.combine_chunks(), rows.schema, is_whole))
+
+
+def _narrow(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whole numbers of 8 bytes with 4 each, where these are enough."""
+    if values.type == pa.int64():
+        with suppress(pa.ArrowInvalid):
+            return values.cast(pa.int32())
+    return values
 
 
 def forget(paths: Iterable[str]) -> None:
@@ -94,4 +107,4 @@ def of(path: str, columns: Sequence[str] | None = None) -> pa.Table | None:
     if known is None:
         return None
     has_all = columns is not None and set(columns) <= set(known.rows.column_names)
-    return known.rows if known.is_whole or has_all else None
+    return known.rows.cast(known.schema) if known.is_whole or has_all else None
