@@ -359,7 +359,8 @@ def test_the_upkeep_puts_small_files_together(followed: Mirror) -> None:
 def test_versions_in_a_file_that_was_written_lately_are_marked_and_it_is_written_anew_later(
     followed: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "_TINY", 0)
+    for floor in ("_TINY", "_TINY_OF_MANY"):
+        monkeypatch.setattr(layout, floor, 0)
     for row, bytes_per_second, marked in ((1, 0, 1), (2, 1e9, 0)):
         monkeypatch.setattr(layout, "_PER_SECOND", bytes_per_second)
         followed.execute(f"UPDATE t SET v = 'behind' WHERE id = {row}")

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlake.delta import layout
+from binlake.errors import LeftToSpark
 from binlake.merge import in_process
 from binlake.metadata import runs
 from binlake.storage import parquet_files
@@ -238,6 +239,35 @@ def test_rows_are_marked_in_a_file_that_was_written_lately_and_it_is_written_ane
         followed.assert_equal("t")
         followed.assert_each_once("t")
         assert marked_rows(followed) == marked
+
+
+@on_mysql
+def test_very_small_files_go_with_the_rows_of_any_batch_where_there_are_many(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that only insert look into no file, and leave one each."""
+    monkeypatch.setattr(layout, "_MANY", 3)
+    files = []
+    for row in range(20, 27):
+        followed.execute(f"INSERT INTO t VALUES ({row}, 'new', 1)")
+        sync_alone(followed)
+        followed.assert_equal("t")
+        followed.assert_each_once("t")
+        files.append(len(DeltaTable(followed.path("t")).file_uris()))
+    assert max(files) <= 3
+    assert files[-4:].count(1) == 1
+
+
+@on_mysql
+@pytest.mark.usefixtures("marked")
+def test_a_very_small_file_that_isnt_read_here_stays(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_MANY", 1)
+    monkeypatch.setattr(in_process, "_read", lambda *_: (_ for _ in ()).throw(LeftToSpark("it is of another form")))
+    files = len(DeltaTable(followed.path("t")).file_uris())
+    followed.execute("INSERT INTO t VALUES (20, 'new', 1)")
+    sync_alone(followed)
+    followed.assert_equal("t")
+    assert len(DeltaTable(followed.path("t")).file_uris()) == files + 1
 
 
 @on_mysql

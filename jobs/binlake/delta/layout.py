@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from binlake.delta import key_ranges, replayed_log
@@ -30,10 +31,14 @@ FEWEST = 4
 """Fewest small files that are worth a rewrite."""
 FEW_BYTES = 16_000_000
 """Bytes of data files whose rows are soon written anew, and then read without deletion vectors."""
-_TINY = 128_000
-"""Bytes of a file that is always written anew with the rows of a batch."""
-_PER_SECOND = 30_000
-"""Bytes of a file that may be written anew for each second since it was written."""
+_TINY_OF_MANY = 128_000
+"""Bytes of a file that is always written anew with the rows of a batch, where more bytes are looked into."""
+_TINY, _PER_SECOND = 32_000, 15_000
+"""Bytes of a file that is always written anew with the rows of a batch, and that may be for each second since it was
+written, where no more are looked into."""
+_VERY_SMALL, _MANY, _AT_ONCE = 16_000, 16, 64
+"""Bytes of a file that goes with the rows of any batch, how many of them there are then, and how many go at once.
+Batches that only insert touch no file, and each leaves one."""
 _MARKED = 0.2
 """Share of deleted rows from which a file is written anew."""
 
@@ -164,11 +169,17 @@ def smallest(touched: Sequence[DeltaAction], most: int) -> list[DeltaAction]:
     chosen: list[DeltaAction] = []
     size = 0
     for add in sorted(touched, key=lambda add: int(add["size"])):
-        if add["size"] > max(_TINY, size) or size + add["size"] > most:
+        if add["size"] > max(_TINY_OF_MANY, size) or size + add["size"] > most:
             break
         chosen.append(add)
         size += add["size"]
     return chosen
+
+
+def many_small(added: pa.Table) -> list[str]:
+    """Return paths of a table's very small data files where there are many. added: deltalake's add actions."""
+    small = added.filter(pc.less_equal(added["size_bytes"], _VERY_SMALL))["path"]
+    return [] if len(small) < _MANY else list(small[:_AT_ONCE].to_pylist())
 
 
 def _is_marked(file: TableFile) -> bool:

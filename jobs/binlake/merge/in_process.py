@@ -4,7 +4,8 @@ Delta's statistics tell which data files may hold a changed key; in them the row
 written anew without the changed rows. In more of them the rows are marked by deletion vectors, so that the cost grows
 with the change and not with the table; so they are in a file that is large for its age, or batches of seconds would
 write whole tables each time. The new and changed rows become a data file, together with the rows of the smallest files
-that may hold a changed key: batches of seconds would leave thousands of them, to be looked into by each further batch.
+that may hold a changed key, and with those of all very small ones where there are many: batches of seconds would leave
+thousands of them, to be looked into by each further batch.
 The commit takes the version behind the one that was read, or fails; then the step begins again.
 
 Rows of a table without a key are found by all their values, in the files of a table up to the limit; where nothing but
@@ -27,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyroaring import BitMap64
 
@@ -40,7 +40,7 @@ from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
-from binlake.merge import casts, derived_in_process, turns
+from binlake.merge import casts, derived_in_process, key_places, turns
 from binlake.merge.newest import PLACE, check_key, newest_rows
 from binlake.merge.rows_without_key import Copies, net_rows
 from binlake.merge.shared_reads import SharedReads
@@ -114,24 +114,29 @@ def merge(
     _check_table(log, columns)
     with _memory(staged_bytes):
         changed, newest = _changed(life, step, columns, config, version, reads)
-        sizes = _touched(log, step, changed)
+        added = pa.table(log.get_add_actions())
+        sizes = _touched(log, added, step, changed)
         if len(sizes) > MOST_FILES:
             raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
         size = sum(sizes.values())
         if not step.schema.key and size > limit:
             raise LeftToSpark(f"it has no key, and {size / 1e6:,.1f} MB of data files, above merge.without_spark_mb")
-        if size > turns.QUICK_BYTES:
-            turns.leave()
         touched = plain_tables.actions_of(log, table.path, list(sizes))
         anew = _written_anew(log, touched, size, limit)
+        paths = {add["path"] for add in anew}
+        looked_into = [add for add in touched if add["path"] not in paths]
         is_widened = delta_schema.is_widened(log)
         stored = _stored_fields(log, columns)
         key = step.schema.key or [column.name for column in columns]
         look = _Look(table, columns, stored, key, changed, limit * UNPACKED, is_widened)
+        if _bytes_read(look, anew, looked_into) > turns.QUICK_BYTES:
+            turns.leave()
         with _memory(staged_bytes + sum(add["size"] for add in anew)):
             rewritten = _rewritten(look, anew, newest)
-            paths = {add["path"] for add in anew}
-            marked = _marked(look, [add for add in touched if add["path"] not in paths], log)
+            if step.schema.key:
+                small = [path for path in layout.many_small(added) if path not in sizes]
+                rewritten = _with_small(look, log, small, rewritten)
+            marked = _marked(look, looked_into, log)
             changes = _Changes([*rewritten.files, *marked], _stored(rewritten.rows, stored))
             _commit(look, log, changes, version, note)
 
@@ -198,9 +203,8 @@ def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
     return pa.Table.from_arrays(rows.columns, schema=pa.schema([fields[name] for name in rows.column_names]))
 
 
-def _touched(log: DeltaTable, step: MergeStep, changed: pa.Table | Copies) -> dict[str, int]:
+def _touched(log: DeltaTable, added: pa.Table, step: MergeStep, changed: pa.Table | Copies) -> dict[str, int]:
     """Return the data files of the table that may hold a changed row: path → bytes."""
-    added = pa.table(log.get_add_actions())
     if isinstance(changed, pa.Table):
         there = added.filter(pa.array(key_ranges.may_hold(log, added, step.schema, changed)))
     else:
@@ -214,6 +218,13 @@ def _written_anew(log: DeltaTable, touched: Sequence[DeltaAction], size: int, li
     if size > min(limit, SMALL):
         return layout.smallest(touched, SMALL // 4)
     return layout.old_enough(touched, plain_tables.now()) if _has_marks(log) else touched
+
+
+def _bytes_read(look: _Look, anew: Sequence[DeltaAction], looked_into: Sequence[DeltaAction]) -> int:
+    """Return the bytes of the data files that are written anew, and of those whose keys have to be read."""
+    key = [look.stored[name].name for name in look.key]
+    unknown = [add for add in looked_into if recent_rows.of(f"{look.table.path}/{add['path']}", key) is None]
+    return sum(int(add["size"]) for add in [*anew, *unknown])
 
 
 def _has_marks(log: DeltaTable) -> bool:
@@ -234,7 +245,17 @@ def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _
         rows.append(data_rows.without(stored, gone))
         room -= rows[-1].nbytes
         replaced.append(add)
-    return _Changes([removed(add) for add in replaced], pa.concat_tables(rows))
+    return _Changes([removed(add) for add in replaced], key_places.in_order(pa.concat_tables(rows), look.key))
+
+
+def _with_small(look: _Look, log: DeltaTable, paths: Sequence[str], changes: _Changes) -> _Changes:
+    """Put the rows of further files together with those of the new one. None has to be: those that can't be read here
+    stay."""
+    try:
+        together = _rewritten(look, plain_tables.actions_of(log, look.table.path, paths), changes.rows)
+    except LeftToSpark:
+        return changes
+    return _Changes([*changes.files, *together.files], together.rows)
 
 
 def _marked(look: _Look, files: Sequence[DeltaAction], log: DeltaTable) -> list[DeltaAction]:
@@ -306,8 +327,7 @@ def _changed_places(look: _Look, rows: pa.Table, hidden: BitMap64) -> BitMap64:
         return look.changed.met_in(rows, hidden)
     if len(look.key) == 1:
         (name,) = look.key
-        matches = pc.is_in(rows[name], value_set=look.changed[name].combine_chunks(), skip_nulls=True)
-        return BitMap64(np.flatnonzero(matches).astype(np.uint64))
+        return BitMap64(key_places.among(rows[name], look.changed[name].combine_chunks()))
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
     matches = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
     return BitMap64(matches[PLACE].to_numpy())

@@ -132,9 +132,9 @@ def test_the_smallest_files_are_written_anew_with_a_batchs_rows(sizes: list[int]
         (5_000, -60, True),
         (1_000_000, 1, False),
         (1_000_000, 30, False),
-        (1_000_000, 40, True),
+        (1_000_000, 80, True),
         (15_000_000, 60, False),
-        (15_000_000, 600, True),
+        (15_000_000, 1200, True),
         (15_000_000, -3600, False),
     ],
     ids=[
