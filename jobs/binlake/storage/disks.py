@@ -58,7 +58,11 @@ class Disks(ArrowStorage):
         try:
             with open(temporary, "xb") as handle:
                 handle.write(data)
-            os.link(temporary, f"{folder}/{name}")
+            try:
+                os.link(temporary, f"{folder}/{name}")
+            except FileExistsError:
+                if os.stat(temporary).st_nlink == 1:  # on NFS a link whose answer was lost is made a second time
+                    raise
         finally:
             with suppress(OSError):
                 os.unlink(temporary)

@@ -90,6 +90,21 @@ def test_of_two_writers_of_a_name_the_first_alone_succeeds(place: tuple[Storage,
         assert source.readall() == b"ours"
 
 
+def test_a_link_on_nfs_whose_answer_is_lost_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client asks again, and is told that the name is there."""
+    link = os.link
+
+    def linked_twice(old: str, new: str) -> None:
+        link(old, new)
+        link(old, new)
+
+    monkeypatch.setattr(os, "link", linked_twice)
+    Disks().write_if_absent(f"{tmp_path}/0.json", b"ours")
+    with pytest.raises(FileExistsError):
+        Disks().write_if_absent(f"{tmp_path}/0.json", b"theirs")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"0.json": b"ours"}
+
+
 def test_a_disk_s_private_folders_begin_at_the_last_name_with_an_underscore(tmp_path: Path) -> None:
     Disks().make_private_folder(f"{tmp_path}/source/_staging/1/attempt")
     modes = {
