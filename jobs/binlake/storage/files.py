@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -234,8 +234,8 @@ def subfolders(path: str) -> list[str]:
 
 
 def remove_file(path: str) -> None:
-    """Delete a file."""
-    with _as_lake_error(f"remove {path}"):
+    """Delete a file, unless somebody was quicker."""
+    with _as_lake_error(f"remove {path}"), suppress(FileNotFoundError):
         storage_of(path).delete(path)
 
 

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore, ObjectStore
 from pyarrow import fs
 
 from binlake.errors import LakeError
-from binlake.storage import kinds, object_files, stores
+from binlake.storage import files, kinds, object_files, stores
 from binlake.storage.disks import Disks
 from binlake.storage.object_files import ObjectFiles
 from binlake.storage.object_storage import ObjectStorage
@@ -103,6 +103,17 @@ def test_a_link_on_nfs_whose_answer_is_lost_is_ours(tmp_path: Path, monkeypatch:
     with pytest.raises(FileExistsError):
         Disks().write_if_absent(f"{tmp_path}/0.json", b"theirs")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"0.json": b"ours"}
+
+
+def test_a_file_that_another_upkeep_removes_is_removed(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    storage.make_folder(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "storage_of", lambda path: storage)
+        files.write_text(f"{folder}/old", "rows")
+        files.remove_file(f"{folder}/old")
+        files.remove_file(f"{folder}/old")
+    assert storage.list(folder).files == []
 
 
 def test_a_disk_s_private_folders_begin_at_the_last_name_with_an_underscore(tmp_path: Path) -> None:
