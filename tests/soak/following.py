@@ -1,7 +1,8 @@
-"""A source that is followed for hours: ``following.py [MINUTES] [CHANGES A SECOND] [TABLES]``.
+"""A source that is followed for hours: ``following.py [MINUTES] [CHANGES A SECOND] [TABLES] [EVERY]``.
 
-By default two hours of 1,000 changes a second in 50 tables of MySQL. In the end every table equals the server's. What
-the first minutes behind the start were is compared with the last ones: how fresh the lake was, CPU and memory.
+By default two hours of 1,000 changes a second in 50 tables of MySQL, looked at every second. In the end every table
+equals the server's. What the first minutes behind the start were is compared with the last ones: how fresh the lake
+was, CPU and memory.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ LATE = 1.2
 """How many times the early figures the late ones may be."""
 
 
-def main(minutes: float, pace: float, tables: int) -> None:
+def main(minutes: float, pace: float, tables: int, every: float) -> None:
     def equal(server: Server, config: PipelineConfig) -> None:
         for number in range(tables):
             name = TableName("follow", f"t{number}")
             comparison.assert_equal(server, name.database, name.table, config.table_path(name))
         print(f"equal: {tables} tables")
 
-    measured = measure(minutes * 60, pace, tables, Report(), equal)
+    measured = measure(minutes * 60, pace, tables, Report(), equal, every=every)
     show("following", figures(measured, tables, minutes * 60))
     assert_steady(measured)
 
@@ -55,5 +56,5 @@ def assert_steady(measured: Freshness) -> None:
 
 if __name__ == "__main__":
     asked = [float(text) for text in sys.argv[1:]]
-    minutes, pace, tables = (*asked, *(120.0, 1000.0, 50.0)[len(asked) :])
-    main(minutes, pace, int(tables))
+    minutes, pace, tables, every = (*asked, *(120.0, 1000.0, 50.0, 1.0)[len(asked) :])
+    main(minutes, pace, int(tables), every)
