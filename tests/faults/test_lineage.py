@@ -355,6 +355,19 @@ def test_a_log_that_is_reset_in_the_second_in_which_it_began(followed: Mirror) -
     assert Position.parse(followed.watermark("a")["position"]).created == began.created
 
 
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_paused_table_does_not_go_on_in_such_a_log(followed: Mirror) -> None:
+    followed.snapshot()
+    began = Position.parse(followed.watermark("b")["position"])
+    decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
+    followed.execute("INSERT INTO b VALUES ('only in the old log')")
+    followed.sync()
+    followed.execute(f"SET timestamp = {began.created}", "RESET MASTER", "SET timestamp = 0")
+    followed.snapshot(f"{DATABASE}.a")
+    followed.execute("INSERT INTO b VALUES ('in the new one')", "INSERT INTO a VALUES (9, 'nine')")
+    assert_begins_anew(followed)
+
+
 def test_log_files_of_another_name(followed: Mirror, primary: Server) -> None:
     followed.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     followed.sync()

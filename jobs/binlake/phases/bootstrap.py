@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SHORT_COPY = 128 << 20
 """Bytes of tables, by the server's estimate, that are copied before code that a JVM optimises would pay."""
+_WAITING = ("paused", "stopped", "excluded")
+"""Status of lives that may go on from the position that they have reached."""
 
 
 def names_to_snapshot(
@@ -218,7 +220,8 @@ def begin_lives(
     versions = {r.table_id: r.delta_version for r in results}
     first = control.open.batch if control.open else batch + 1
     watermarks.started(metadata, lives, batch=batch, versions=versions, first=first, began_us=began_us)
-    following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
+    all_lives = watermarks.read_lives(metadata)
+    following = [life for life in all_lives if life.status == "following"]
     lows = [life.low for life in following]
     copied = {result.low for result in results}
     here = source.server_identity
@@ -228,8 +231,10 @@ def begin_lives(
     feeds = feed_watermarks.readers(metadata)
     reads_all = _keeps_more(recorded_state) or bool(feeds)
     lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
-    # A log that began anew within the second has files of the same name and time: its server has only one of them.
-    has_other = lost and planned_to is not None and planned_to.file in dict(source.binary_logs())
+    # A log that began anew within the second has files of the same name and time: its server has only one of them. A
+    # table that waits would go on in it as in the one before.
+    waits = any(life.status in _WAITING for life in all_lives)
+    has_other = lost and not waits and planned_to is not None and planned_to.file in dict(source.binary_logs())
     skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
         low.server == here
