@@ -11,6 +11,7 @@ NULL. Text compares by code points, case-sensitively.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -338,7 +339,23 @@ def _converted(column: Value, value: pa.Scalar) -> tuple[Value, Value]:
         return _wide(column, number := pa.scalar(_number(value.as_py()))), number
     if pa.types.is_binary(kind) and pa.types.is_string(value.type):
         return column, pa.scalar(value.as_py().encode())
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return column, _moment(value, kind)
     return column, value.cast(kind)
+
+
+def _moment(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """Return a literal as a date or time.
+
+    Raises ValueError for a number, which Arrow takes for the time since 1970, and for a text without a time zone where
+    one is wanted.
+    """
+    zone = "Z" if pa.types.is_timestamp(kind) and kind.tz else ""
+    example = "2024-01-02" if pa.types.is_date(kind) else f"2024-01-02 03:04:05{zone}"
+    if pa.types.is_string(value.type):
+        with suppress(pa.ArrowInvalid):
+            return value.cast(kind)
+    raise ValueError(f"{value.as_py()!r} isn't written as '{example}'")
 
 
 def _number(value: Any) -> Decimal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ IMAGE = pa.struct(
     {"id": pa.int64(), "name": pa.string(), "price": pa.decimal128(9, 2), "flag": pa.bool_(), "raw": pa.binary()}
 )
 OLD: dict[str, Any] = {"id": 1, "name": "ann", "price": "1.50", "flag": True, "raw": b"\x00a"}
+MOMENT = datetime(2024, 1, 2, 3, 4, 5)
 NEW: dict[str, Any] = {"id": 2, "name": None, "price": "2.00", "flag": None, "raw": None}
 
 
@@ -100,6 +102,43 @@ def test_what_is_outside_of_the_closed_set_is_refused(where: str) -> None:
 def test_a_column_and_a_value_of_another_kind(where: str) -> None:
     with pytest.raises(FeedError, match=r"can't be asked of shop\.user"):
         condition.parse(where).passing(TABLE, rows())
+
+
+MOMENTS = pa.RecordBatch.from_pylist(
+    [{"op": 1, "before": None, "after": {"day": date(2024, 1, 2), "at": MOMENT, "utc": MOMENT.replace(tzinfo=UTC)}}],
+    pa.schema(
+        [
+            ("op", pa.int8()),
+            *(
+                (image, pa.struct({"day": pa.date32(), "at": pa.timestamp("us"), "utc": pa.timestamp("us", "UTC")}))
+                for image in ("before", "after")
+            ),
+        ]
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "passes"),
+    [
+        ("day = '2024-01-02'", True),
+        ("day > '2024-01-02'", False),
+        ("at = '2024-01-02 03:04:05'", True),
+        ("utc = '2024-01-02 03:04:05Z'", True),
+        ("utc = '2024-01-02 05:04:05+02:00'", True),
+        ("utc BETWEEN '2024-01-01 00:00:00Z' AND '2024-01-02 00:00:00Z'", False),
+    ],
+)
+def test_dates_and_times_are_compared_with_texts(where: str, passes: bool) -> None:
+    assert condition.parse(where).passing(TABLE, MOMENTS).to_pylist() == [passes]
+
+
+@pytest.mark.parametrize(
+    "where", ["day = 20240102", "at = 20240102030405", "utc > 1", "utc = '2024-01-02 03:04:05'", "day = 'x'"]
+)
+def test_another_text_or_a_number_is_no_date_or_time(where: str) -> None:
+    with pytest.raises(FeedError, match="isn't written as '2024-01-02"):
+        condition.parse(where).passing(TABLE, MOMENTS)
 
 
 @pytest.mark.parametrize(
