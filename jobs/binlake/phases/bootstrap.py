@@ -223,7 +223,6 @@ def begin_lives(
     all_lives = watermarks.read_lives(metadata)
     following = [life for life in all_lives if life.status == "following"]
     lows = [life.low for life in following]
-    copied = {result.low for result in results}
     here = source.server_identity
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
@@ -231,19 +230,11 @@ def begin_lives(
     feeds = feed_watermarks.readers(metadata)
     reads_all = _keeps_more(recorded_state) or bool(feeds)
     lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
-    # A log that began anew within the second has files of the same name and time: its server has only one of them. A
-    # table that waits would go on in it as in the one before.
-    waits = any(life.status in _WAITING for life in all_lives)
-    has_other = lost and not waits and planned_to is not None and planned_to.file in dict(source.binary_logs())
+    copied = {result.low for result in results}
+    in_other_log = _in_other_log(source, planned_to if lost else None, all_lives, copied)
     skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
     fresh = all(
-        low.server == here
-        and (
-            planned_to is None
-            or (lost and _is_of_other_log(planned_to, low))
-            or (has_other and low in copied)
-            or (skips and _is_ahead(low, control))
-        )
+        low.server == here and (planned_to is None or low in in_other_log or (skips and _is_ahead(low, control)))
         for low in lows
     )
     if lows and fresh:
@@ -297,6 +288,23 @@ def refuse_read(source: Source, read_from: Position | None, results: list[Snapsh
 def _is_lost(source: Source, position: Position | None) -> bool:
     """Tell whether the server's log can't be read on from a position."""
     return position is not None and is_lost(source, source.transport(), position)
+
+
+def _in_other_log(
+    source: Source, lost: Position | None, lives: Sequence[Life], copied: Collection[Position]
+) -> set[Position]:
+    """Return which lives' positions are of another log than a position that the server doesn't have.
+
+    A log that began anew within the second has files of the same name and time: its server has only one of them, and
+    those that were copied just now are of that one. A table that waits would go on in it as in the one before.
+    copied: the positions of these snapshots.
+    """
+    if lost is None:
+        return set()
+    waits = any(life.status in _WAITING for life in lives)
+    is_replaced = not waits and lost.file in dict(source.binary_logs())
+    lows = {life.low for life in lives}
+    return {low for low in lows if _is_of_other_log(lost, low) or (is_replaced and low in copied)}
 
 
 def _is_of_other_log(position: Position, low: Position) -> bool:

@@ -321,18 +321,17 @@ def test_a_version_is_found_by_its_batch_name_or_time(lake: Recorder) -> None:
 
 
 def test_a_year_of_hourly_batches_is_read_at_once(tmp_path: Path) -> None:
-    """0.2 s of CPU: ten times as many batches take ten times as long, whatever the machine."""
-    tables, changed, seconds = 1000, 50, dict[int, list[float]]()
-    for batches in (876, 8760):
-        metadata = Metadata(str(tmp_path / f"{batches}"))
-        write_deltalake(metadata.location("lake_versions"), _year(tables, batches, changed))
-        for _ in range(3):
-            began = time.process_time()
-            versions = lake_versions(metadata, 168)
-            seconds.setdefault(batches, []).append(time.process_time() - began)
-        assert len(versions) == batches
-        assert len(versions[-1].tables) == tables
-    assert min(seconds[8760]) < 30 * min(seconds[876]), seconds
+    tables, batches, changed = 1000, 8760, 50
+    metadata = Metadata(str(tmp_path))
+    write_deltalake(metadata.location("lake_versions"), _year(tables, batches, changed))
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        versions = lake_versions(metadata, 168)
+        seconds.append(time.process_time() - began)
+    assert len(versions) == batches
+    assert len(versions[-1].tables) == tables
+    assert min(seconds) < 0.6, seconds  # 0.2 on a quiet machine
 
 
 def _year(tables: int, batches: int, changed: int) -> pa.Table:
