@@ -33,6 +33,10 @@ class _Known:
     def size(self) -> int:
         return int(self.rows.nbytes)
 
+    def has(self, columns: Sequence[str] | None) -> bool:
+        """Tell whether these columns are known, or all with None."""
+        return self.is_whole or (columns is not None and set(columns) <= set(self.schema.names))
+
 
 class _Recent:
     """What is known of files by their paths."""
@@ -69,20 +73,24 @@ _recent = _Recent()
 
 def keep(path: str, rows: pa.Table, key: Sequence[str]) -> None:
     """Remember the rows of a new data file as it has them, of many bytes those of the key's columns."""
-    is_whole = rows.nbytes <= _MOST_ROWS
-    _keep(path, rows if is_whole else rows.select(key), is_whole=is_whole)
+    if rows.nbytes <= _MOST_ROWS:
+        _recent.keep(path, _Known(rows.combine_chunks(), rows.schema, is_whole=True))
+    else:
+        _keep_columns(path, rows.select(key))
 
 
 def keep_columns(path: str, rows: pa.Table) -> None:
     """Remember some columns of a data file, all of whose rows these are, unless it is known by now."""
     if _recent.of(path) is None:
-        _keep(path, rows, is_whole=False)
+        _keep_columns(path, rows)
 
 
-def _keep(path: str, rows: pa.Table, *, is_whole: bool) -> None:
-    kept = rows if is_whole else pa.table({name: _narrow(rows[name]) for name in rows.column_names})
-    if kept.nbytes <= (_MOST_ROWS if is_whole else _MOST_COLUMNS):
-        _recent.keep(path, _Known(kept.combine_chunks(), rows.schema, is_whole))
+def _keep_columns(path: str, rows: pa.Table) -> None:
+    if rows.nbytes > 2 * _MOST_COLUMNS:
+        return  # too many with half of the bytes, too
+    kept = pa.table({name: _narrow(rows[name]) for name in rows.column_names})
+    if kept.nbytes <= _MOST_COLUMNS:
+        _recent.keep(path, _Known(kept.combine_chunks(), rows.schema, is_whole=False))
 
 
 def _narrow(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -104,7 +112,10 @@ def of(path: str, columns: Sequence[str] | None = None) -> pa.Table | None:
     Of a file that is known as a whole all columns are returned, without those that it lacks.
     """
     known = _recent.of(path)
-    if known is None:
-        return None
-    has_all = columns is not None and set(columns) <= set(known.rows.column_names)
-    return known.rows.cast(known.schema) if known.is_whole or has_all else None
+    return known.rows.cast(known.schema) if known and known.has(columns) else None
+
+
+def has(path: str, columns: Sequence[str]) -> bool:
+    """Tell whether ``of`` returns these columns."""
+    known = _recent.of(path)
+    return known is not None and known.has(columns)

@@ -59,7 +59,7 @@ def placed_mutations(
         _committed(rows, file, commit) for file, rows in held for other, commit in step.xa if other.path == file.path
     ]
     rows = _behind(pa.concat_tables(parts, promote_options="default"), life.low.order)
-    return _in_order(rows, ("file", "offset", HELD, "row"))
+    return in_order(rows, ("file", "offset", HELD, "row"))
 
 
 def newest_mutations(
@@ -79,7 +79,7 @@ def newest_mutations(
     rows = pa.concat_tables(parts, promote_options="default")
     if _begins_before(step, life):
         rows = _behind(rows, life.low.order)
-    return _in_order(rows, SEQUENCE).drop_columns([name for name in SEQUENCE if name not in more])
+    return in_order(rows, SEQUENCE).drop_columns([name for name in SEQUENCE if name not in more])
 
 
 def newest_in_parts(
@@ -228,7 +228,7 @@ def _with_vectors(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows
 
 
-def _in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+def in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Return the rows in ascending order of these columns; sorting them would cost a copy of rows that are in order."""
     if _is_in_order(rows, names):
         return rows

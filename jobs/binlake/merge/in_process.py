@@ -78,6 +78,11 @@ class _Look:
     room: int
     is_widened: bool
 
+    @property
+    def stored_key(self) -> list[str]:
+        """Return the names of the key's columns in data files."""
+        return [self.stored[name].name for name in self.key]
+
 
 @dataclass(frozen=True)
 class _Changes:
@@ -137,7 +142,8 @@ def merge(
                 small = [path for path in layout.many_small(added) if path not in sizes]
                 rewritten = _with_small(look, log, small, rewritten)
             marked = _marked(look, looked_into, log)
-            changes = _Changes([*rewritten.files, *marked], _stored(rewritten.rows, stored))
+            rows = key_places.in_order(rewritten.rows, look.key)
+            changes = _Changes([*rewritten.files, *marked], _stored(rows, stored))
             _commit(look, log, changes, version, note)
 
 
@@ -222,8 +228,8 @@ def _written_anew(log: DeltaTable, touched: Sequence[DeltaAction], size: int, li
 
 def _bytes_read(look: _Look, anew: Sequence[DeltaAction], looked_into: Sequence[DeltaAction]) -> int:
     """Return the bytes of the data files that are written anew, and of those whose keys have to be read."""
-    key = [look.stored[name].name for name in look.key]
-    unknown = [add for add in looked_into if recent_rows.of(f"{look.table.path}/{add['path']}", key) is None]
+    key = look.stored_key
+    unknown = [add for add in looked_into if not recent_rows.has(f"{look.table.path}/{add['path']}", key)]
     return sum(int(add["size"]) for add in [*anew, *unknown])
 
 
@@ -245,11 +251,11 @@ def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _
         rows.append(data_rows.without(stored, gone))
         room -= rows[-1].nbytes
         replaced.append(add)
-    return _Changes([removed(add) for add in replaced], key_places.in_order(pa.concat_tables(rows), look.key))
+    return _Changes([removed(add) for add in replaced], pa.concat_tables(rows))
 
 
 def _with_small(look: _Look, log: DeltaTable, paths: Sequence[str], changes: _Changes) -> _Changes:
-    """Put the rows of further files together with those of the new one. None has to be: those that can't be read here
+    """Put the rows of further files together with those of the new one. Where these can't be read here, all of them
     stay."""
     try:
         together = _rewritten(look, plain_tables.actions_of(log, look.table.path, paths), changes.rows)
@@ -341,8 +347,7 @@ def _commit(look: _Look, log: DeltaTable, changes: _Changes, version: int, note:
     actions = list(changes.files)
     if changes.rows.num_rows:
         added = added_file(table.path, changes.rows)
-        key = [look.stored[name].name for name in look.key]
-        recent_rows.keep(f"{table.path}/{added['path']}", changes.rows, key)
+        recent_rows.keep(f"{table.path}/{added['path']}", changes.rows, look.stored_key)
         fault("data file written")
         actions.append({"add": added})
     plain_tables.commit(table, log, own_commit, actions)

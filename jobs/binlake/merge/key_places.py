@@ -14,15 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_FEW = 4096
-"""Rows that are compared one by one as quickly."""
+from binlake.merge import arrow_mutations
+
+_FEW, _MOST_BYTES = 4096, 32_000_000
+"""Rows that are compared one by one as quickly, and bytes of memory up to which rows are put in order, by a copy."""
 
 
 def in_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the rows of a new data file, of many in the order of their key where it is one whole number."""
-    if len(key) > 1 or rows.num_rows <= _FEW or not pa.types.is_integer(rows[key[0]].type):
-        return rows
-    return rows if _ascends(rows[key[0]]) is not None else rows.take(pc.sort_indices(rows[key[0]]))
+    """Return the rows of a new data file, of some thousands in the order of a key that is one whole number."""
+    is_of_number = len(key) == 1 and pa.types.is_integer(rows[key[0]].type)
+    is_worth_it = rows.num_rows > _FEW and rows.nbytes <= _MOST_BYTES
+    return arrow_mutations.in_order(rows, key) if is_of_number and is_worth_it else rows
 
 
 def among(values: pa.ChunkedArray, wanted: pa.Array) -> NDArray[np.uint64]:
