@@ -97,7 +97,7 @@ class Broker:
         client.create_topics([known.NewTopic(name, num_partitions=1, config=settings)])[name].result(30)
 
     def committed(self, topic: str) -> int:
-        """How far the topic's partitions hold nothing of transactions that are open."""
+        """Return the sum of the offsets up to which a topic's partitions hold nothing of open transactions."""
         from confluent_kafka import IsolationLevel, TopicPartition, admin
 
         known: Any = admin

@@ -261,8 +261,11 @@ def test_very_small_files_go_with_the_rows_of_any_batch_where_there_are_many(
 @on_mysql
 @pytest.mark.usefixtures("marked")
 def test_a_very_small_file_that_isnt_read_here_stays(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise LeftToSpark("it is of another form")
+
     monkeypatch.setattr(layout, "_MANY", 1)
-    monkeypatch.setattr(in_process, "_read", lambda *_: (_ for _ in ()).throw(LeftToSpark("it is of another form")))
+    monkeypatch.setattr(in_process, "_read", refused)
     files = len(DeltaTable(followed.path("t")).file_uris())
     followed.execute("INSERT INTO t VALUES (20, 'new', 1)")
     sync_alone(followed)

@@ -113,7 +113,7 @@ def test_one_wave_is_one_moment(mirror: Mirror) -> None:
         first, second = mirror.snapshot()
     assert first.low == first.high == second.low == second.high
     assert total(mirror, "a", "b") == 2 * ROWS * 100
-    assert max(first.lock_ms, second.lock_ms) < 10_000
+    assert max(first.lock_ms, second.lock_ms) < 5000
     mirror.sync()
     mirror.assert_equal("a", "b")
 

@@ -57,7 +57,7 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     mirror.sync()
     lag = watch(mirror.config, mirror.origin).lag_seconds  # MariaDB writes to a new file by and by
     assert lag is not None
-    assert lag < 100
+    assert lag < 30
     recorded_state = lease.read(mirror.metadata).position
     assert recorded_state is not None
     with Source.open(mirror.endpoint) as source:

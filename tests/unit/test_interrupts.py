@@ -48,6 +48,6 @@ def test_it_ends(number: signal.Signals, work: str, said: str, least: float) -> 
     assert process.stdout.readline() == "listens\n"
     began = time.monotonic()
     process.send_signal(number)
-    assert process.communicate(timeout=50)[0] == said  # before its minute is over
+    assert process.communicate(timeout=30)[0] == said
     assert process.returncode == 0
-    assert time.monotonic() - began >= least
+    assert least <= time.monotonic() - began < least + 5

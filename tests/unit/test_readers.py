@@ -32,13 +32,16 @@ def test_a_long_piece_lets_no_other_reader_idle() -> None:
 
 def test_a_reader_has_one_piece_at_a_time() -> None:
     busy: set[str] = set()
+    most = 0
     all_at_work = threading.Barrier(3)
     lock = threading.Lock()
 
     def work(piece: int, reader: str) -> int:
+        nonlocal most
         with lock:
             assert reader not in busy
             busy.add(reader)
+            most = max(most, len(busy))
         if piece < 3:
             all_at_work.wait(SECONDS)
         threading.Event().wait(0.001)
@@ -47,6 +50,7 @@ def test_a_reader_has_one_piece_at_a_time() -> None:
         return piece
 
     assert share_out(range(60), ["a", "b", "c"], work) == list(range(60))
+    assert most == 3
 
 
 @pytest.mark.parametrize("where", ["work", "ended"])

@@ -127,7 +127,7 @@ def test_a_batch_is_carried_when_the_log_has_grown_and_at_no_other_time(rig: Rig
 def test_it_ends_after_its_time(rig: Rig) -> None:
     began = time.monotonic()
     rig.follow(FollowPace(0.02, 60, 0.3))
-    assert 0.3 <= time.monotonic() - began < 30
+    assert 0.3 <= time.monotonic() - began < 5
 
 
 def test_nothing_new_is_no_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_others_get_the_lease_between_two_batches(rig: Rig) -> None:
             while rig.batches == before and time.monotonic() - began < 30:
                 time.sleep(0.01)
             with lease.held(metadata_of(rig.config)):
-                assert time.monotonic() - began < 60, "long before the lease that it holds runs out"
+                assert time.monotonic() - began < 10
     finally:
         rig.ending.ask()
         following.join()
