@@ -111,3 +111,24 @@ def test_a_column_that_comes_again_has_none_of_its_former_values(followed: Mirro
     sync_alone(followed)
     assert [row[:-1] for row in versions(followed, "id", "v") if row[-1]] == [(2, None), (3, None), (1, 9)]
     followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_column_of_the_key_is_dropped_and_another_of_its_name_comes(followed: Mirror) -> None:
+    """The new column is in the key: by it the row goes on with its default."""
+    followed.execute(
+        "DROP TABLE t",
+        "CREATE TABLE t (id INT NOT NULL, k INT NOT NULL, v INT, UNIQUE (id, k))",
+        "INSERT INTO t VALUES (1, 1, 1)",
+        "ALTER TABLE t DROP k, ADD k INT NOT NULL DEFAULT 5",
+        "INSERT INTO t (id, k, v) VALUES (1, 6, 2)",
+        "UPDATE t SET v = 3 WHERE k = 5",
+    )
+    sync_alone(followed)
+    assert versions(followed, "id", "k", "v")[3:] == [
+        (1, 1, 1, False),
+        (1, 5, 1, False),
+        (1, 6, 2, True),
+        (1, 5, 3, True),
+    ]
+    followed.assert_equal("t")

@@ -271,7 +271,7 @@ class _Evolving:
         """Return the columns of the primary key, and the other indexes, under the new names of the columns."""
         dropped = {clause.name.lower() for clause in self._all(DropKey)}
         primary = self.before.key if self.before.key_kind == "primary" and "primary" not in dropped else ()
-        names = {entry.origin.name: entry.column for entry in self.entries if entry.origin}
+        names = self._columns_of_parts()
         kept = [
             index
             for old in self.before.indexes
@@ -286,6 +286,19 @@ class _Evolving:
         ]
         constraints = added(self.before, constraints)
         return new_keys([names[name].name for name in primary if name in names], kept, constraints)
+
+    def _columns_of_parts(self) -> dict[str, Column]:
+        """Return the columns of which the parts of the old keys consist now, by the names that they had.
+
+        The servers look for the first column that has this name, or that had it before the statement: an added column
+        takes the place of one that is dropped, and of one that gets another name where it stands before that
+        (mysql_prepare_alter_table in sql_table.cc).
+        """
+        by_name: dict[str, Column] = {}
+        for entry in self.entries:
+            by_name.setdefault((entry.origin or entry.column).name.lower(), entry.column)
+        names = (column.name for column in self.before.columns)
+        return {name: by_name[name.lower()] for name in names if name.lower() in by_name}
 
     # -- values -------------------------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ def test_if_not_exists_leaves_what_is_there() -> None:
 
 
 NAMED_AS_COLUMN = created("CREATE TABLE t (b INT, a INT NOT NULL, KEY a (b))")
+TOGETHER = created("CREATE TABLE t (n INT NOT NULL, x INT NOT NULL, UNIQUE u (n, x))")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ NAMED_AS_COLUMN = created("CREATE TABLE t (b INT, a INT NOT NULL, KEY a (b))")
         ("ALTER TABLE t MODIFY n INT", UNIQUE, ()),
         ("ALTER TABLE t RENAME COLUMN n TO m", UNIQUE, ("m",)),
         ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (Id), ADD UNIQUE (n)", UNIQUE, ("Id",)),
+        ("ALTER TABLE t DROP x, ADD x INT NOT NULL DEFAULT 5", TOGETHER, ("n", "x")),
         ("ALTER TABLE t RENAME INDEX u TO v, ADD UNIQUE u (Id)", UNIQUE, ("n",)),
         ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS u (Id), DROP n", UNIQUE, ()),
         ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (a)", NAMED_AS_COLUMN, ("a",)),
