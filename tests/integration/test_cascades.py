@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -88,6 +89,34 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     mirror.sync()
     assert mirror.watermark("late")["status"] == "stopped"
     assert "on_unlogged_cascade" in mirror.watermark("late")["remedy"]
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+@pytest.mark.parametrize(("action", "status"), [("CASCADE", "stopped"), ("RESTRICT", "following")])
+def test_a_key_that_came_and_went_before_its_batches_were_planned_stops_its_table(
+    mirror: Mirror, action: str, status: str
+) -> None:
+    mirror.execute(
+        "CREATE TABLE up (id INT PRIMARY KEY)",
+        "CREATE TABLE down (id INT PRIMARY KEY, u INT)",
+        "INSERT INTO up VALUES (1), (2)",
+        "INSERT INTO down VALUES (10, NULL), (20, 2)",
+    )
+    mirror.snapshot()
+    mirror.execute(
+        "SET timestamp = UNIX_TIMESTAMP() - 3600",
+        f"ALTER TABLE down ADD CONSTRAINT refers FOREIGN KEY (u) REFERENCES up (id) ON DELETE {action}",
+        f"DELETE FROM up WHERE id = {2 if action == 'CASCADE' else 1}",
+        "SET timestamp = DEFAULT",
+        "ALTER TABLE down DROP FOREIGN KEY refers",
+    )
+    mirror.sync(until=datetime.now(UTC) - timedelta(minutes=1))
+    mirror.sync()
+    assert mirror.watermark("down")["status"] == status
+    assert ("foreign key went" in (mirror.watermark("down")["reason"] or "")) == (status == "stopped")
+    mirror.snapshot(f"{mirror.database}.down")
+    mirror.sync()
+    mirror.assert_equal("up", "down")
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)

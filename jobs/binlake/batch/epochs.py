@@ -7,11 +7,10 @@ name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from binlake.batch import foreign_keys
 from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
 from binlake.batch.manifest import Manifest, StagedSlice
@@ -20,11 +19,7 @@ from binlake.batch.steps import BatchSteps, MergeStep, Standstill
 from binlake.batch.walk import IGNORED, NOT_APPLIED, BatchInputs, Walk
 from binlake.position import Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
-from binlake.schema.lexer import Cursor, Lexer
 from binlake.schema.table import TableName
-
-_DECLARES_KEY = re.compile(r"\bREFERENCES\b.*\bON (DELETE|UPDATE) (CASCADE|SET)\b")
-_DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b")
 
 
 def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: StagedSlice) -> None:
@@ -107,30 +102,22 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
     It may have changed rows until then, and the server can't be asked about it.
     """
     lost: set[TableName] = set()
+    flavour = walk.stop.flavour
+    declaring = walk.declaring | {
+        row["table_id"] for row in walk.history if foreign_keys.declares_cascade(row, flavour)
+    }
     for row in walk.history:
         table = walk.tables.get(row["table_id"])  # which may have another name by now
-        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(_words(walk, row)):
+        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not foreign_keys.drops_key(row, flavour):
             continue
         lost.add(table.life.name)
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
         if walk.rules.policy(table.life.name).on_unlogged_cascade != "stop":
             walk.ask_snapshot(table, standstill)
-        elif _declares_key(walk, table.life.id):
-            walk.stop_table(table, standstill)  # a key from before the batch has stopped the table already
+        elif table.life.id in declaring:
+            walk.stop_table(table, standstill)  # a key from before its snapshot has stopped the table already
     return lost
-
-
-def _declares_key(walk: Walk, life_id: str) -> bool:
-    """Tell whether a statement of this batch gave the table a foreign key that cascades."""
-    rows = (row for row in walk.history if row["table_id"] == life_id)
-    return any(_DECLARES_KEY.search(_words(walk, row)) for row in rows)
-
-
-def _words(walk: Walk, row: dict[str, Any]) -> str:
-    """Return the words of a statement of the DDL history, without comments, names in quotes, and strings."""
-    cursor = Cursor(Lexer(row["statement"], row["sql_mode"], walk.stop.flavour), row["database"])
-    return " ".join(token.key for token in cursor.all_tokens() if token.key)
 
 
 def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:

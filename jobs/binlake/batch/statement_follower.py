@@ -19,7 +19,7 @@ from binlake.batch.steps import (
     TableSteps,
     TruncateStep,
 )
-from binlake.batch.walk import FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
+from binlake.batch.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
 from binlake.binlog.border import Statement
 from binlake.ddl import statements
 from binlake.ddl.evolve import with_comments
@@ -161,7 +161,7 @@ class StatementFollower:
     def _change(self, here: _PlacedStatement, name: TableName, change: statements.Change) -> None:
         table = self.walk.at(name)
         if table is not None and here.order < table.life.low.order:
-            self._note(here, name, table, NOT_APPLIED, "before the snapshot")
+            self._note(here, name, table, NOT_APPLIED, BEFORE_SNAPSHOT)
             return
         before = self._server_shape(table)
         action, reason = self._follow(here, name, change, table)

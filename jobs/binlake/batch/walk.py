@@ -24,6 +24,8 @@ FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "
 NOT_APPLIED = "not applied"
 """The same, where a statement changed the server's table and not the lake's, which stands still or is at a later
 position."""
+BEFORE_SNAPSHOT = "before the snapshot"
+"""The reason why a statement wasn't applied that the table's snapshot has behind it already."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class BatchInputs:
     unsnapshotted: included tables without a life: missing, or to be snapshotted. charsets: the databases' default
     character sets at the batch's start; utf8mb4 for databases that it lacks. lower_case_names: the server stores
     table names in lower case, however a statement writes them. server_shapes: by life id, the server's shape of
-    tables that don't follow and were altered since; None for a shape that isn't known.
+    tables that don't follow and were altered since; None for a shape that isn't known. declaring: ids of lives to
+    which an earlier batch's statements gave foreign keys that cascade; asked where a statement may drop one.
     """
 
     source: str
@@ -48,6 +51,7 @@ class BatchInputs:
     charsets: Mapping[str, str] = field(default_factory=dict)
     lower_case_names: bool = False
     server_shapes: Mapping[str, TableSchema | None] = field(default_factory=dict)
+    declaring: Collection[str] = ()
 
 
 class Walk:
@@ -70,6 +74,7 @@ class Walk:
         self.missing: set[TableName] = set()
         self.asked: dict[TableName, str] = {}
         self.gone: set[TableName] = set()
+        self.declaring = frozenset(inputs.declaring)
         self.turn = 0
         self.beside = BesideCollector(inputs.range.start, inputs.rules.beside)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlake.batch import epochs
+from binlake.batch import epochs, foreign_keys
 from binlake.batch.manifest import Manifest
 from binlake.batch.outcome import outcome_of
 from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.batch.walk import BatchInputs
+from binlake.batch.walk import BEFORE_SNAPSHOT, IGNORED, BatchInputs
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
 from binlake.merge.beside import BatchTimes, beginning, outcomes_beside, with_mirrors
@@ -45,7 +45,7 @@ def merge_batch(
         held.read_under(config.reading)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
         recorded_state = held.control().recorded_state
-        steps = epochs.split(manifest, _inputs(config, staged, recorded_state, metadata, lives))
+        steps = epochs.split(manifest, _inputs(config, staged, manifest, recorded_state, metadata, lives))
         before = recorded_state.tables if recorded_state else None
         steps = beginning(config, before, steps, staged.range.start, report)
         start_us = recorded_state.committed_us if recorded_state else None
@@ -94,6 +94,7 @@ def inputs_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
 def _inputs(
     config: PipelineConfig,
     batch: OpenBatch,
+    manifest: Manifest,
     recorded_state: RecordedState | None,
     metadata: Metadata,
     lives: Sequence[Life],
@@ -107,6 +108,24 @@ def _inputs(
         unsnapshotted=watermarks.unsnapshotted(metadata),
         charsets=recorded_state.charsets or {},
         server_shapes=history.shapes_at_server(metadata, not_following),
+        declaring=declaring(metadata, batch, manifest, {life.id for life in lives}),
+    )
+
+
+def declaring(metadata: Metadata, batch: OpenBatch, manifest: Manifest, lives: Collection[str]) -> frozenset[str]:
+    """Return ``BatchInputs.declaring`` for these lives. The DDL history is read where a statement may drop a key."""
+    statements = (statement.text for part in manifest.slices for statement in part.statements)
+    if batch.cascades is None or not any(map(foreign_keys.may_drop_key, statements)):
+        return frozenset()
+    columns = ["table_id", "database", "sql_mode", "statement", "action", "reason"]
+    rows = metadata.read("ddl_history", columns, where=f"batch < {batch.batch}")
+    return frozenset(
+        row["table_id"]
+        for row in rows
+        if row["table_id"] in lives
+        and row["action"] != IGNORED
+        and row["reason"] != BEFORE_SNAPSHOT
+        and foreign_keys.declares_cascade(row, batch.range.stop.flavour)
     )
 
 

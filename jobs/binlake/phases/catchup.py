@@ -18,7 +18,7 @@ from binlake.batch.steps import Life, PreparedXa, TableOutcome, TableSteps, reba
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import TableError, UsageError, resnapshot_again
-from binlake.merge.merge import apply_steps, inputs_of
+from binlake.merge.merge import apply_steps, declaring, inputs_of
 from binlake.metadata import decisions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
 from binlake.metadata.metadata import Metadata, literal
@@ -52,7 +52,8 @@ def catch_up(
     name, metadata = TableName(row["database"], row["table"]), held.metadata
     life = _life_at_watermark(metadata, row)
     _refuse_partial_batch(config, life, row)
-    missed = _Missed(_including_only(config, name), origin, session, report, decisions.skips(metadata))
+    only = _including_only(config, name)
+    missed = _Missed(only, metadata, origin, session, report, decisions.skips(metadata))
     position = Position.parse(row["position"], row["gtid_set"] or "")
     for plan in _missed_batches(metadata, row):
         _refuse_gap(life, position, plan.range.start)
@@ -168,6 +169,7 @@ class _Missed:
     in those that were carried so far. staged: the folders of these, by batch."""
 
     config: PipelineConfig
+    metadata: Metadata
     origin: Origin
     session: SessionFactory
     report: Report
@@ -187,7 +189,10 @@ class _Missed:
         manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips)
         self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
-        inputs = inputs_of(config, plan, [life])
+        inputs = replace(
+            inputs_of(config, plan, [life]),
+            declaring=declaring(self.metadata, plan, manifest, {life.id}),
+        )
         rules = Rules(
             lambda name: name == life.name,
             excluding=config.excluding,

@@ -70,6 +70,7 @@ def steps_of(
     histories: Sequence[TableName] = (),
     keeping: Sequence[TableName] = (),
     cascades: Sequence[Cascade] | None = None,
+    declaring: Sequence[str] = (),
 ) -> BatchSteps:
     def modes(name: TableName) -> tuple[BesideMode, ...]:
         return ("history",) if name in histories else ("log",) if name in beside else ()
@@ -86,7 +87,7 @@ def steps_of(
         soft_delete=lambda name: name in keeping,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
-    inputs = BatchInputs("s", rules, read, lives, unsnapshotted=without_life, cascades=cascades)
+    inputs = BatchInputs("s", rules, read, lives, unsnapshotted=without_life, cascades=cascades, declaring=declaring)
     return split(Manifest(7, "a", slices), inputs)
 
 
@@ -523,6 +524,19 @@ def test_a_foreign_key_that_came_and_went_in_one_batch_stops_the_table_where_it_
         ),
         policy=Policy(on_unlogged_cascade="stop"),
         cascades=(),
+    )
+    assert table_of(steps).life.status == status
+
+
+@pytest.mark.parametrize(("declaring", "status"), [([life().id], "stopped"), ([], "following")])
+def test_a_foreign_key_that_an_earlier_batch_brought_stops_the_table_when_it_goes(
+    declaring: list[str], status: Status
+) -> None:
+    steps = steps_of(
+        a_slice(statement(50, 0, "ALTER TABLE t DROP FOREIGN KEY f")),
+        policy=Policy(on_unlogged_cascade="stop"),
+        cascades=(),
+        declaring=declaring,
     )
     assert table_of(steps).life.status == status
 
