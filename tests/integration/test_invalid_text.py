@@ -157,6 +157,28 @@ def test_the_bytes_follow_their_column(mirror: Mirror) -> None:
     assert {row["action"] for row in mirror.history()} == {"followed"}
 
 
+def test_a_character_set_that_lets_them_in_brings_the_column_of_their_bytes(mirror: Mirror) -> None:
+    mirror.options = KEEP
+    half, wide = ("x'61EDA08062'", "utf8mb4") if mirror.server.kind == "mariadb" else ("x'0061D800'", "ucs2")
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET latin1, w VARCHAR(9) CHARACTER SET latin1)",
+        "INSERT INTO t VALUES (1, 'é', 'é'), (2, NULL, NULL)",
+    )
+    mirror.snapshot()
+    mirror.execute(
+        f"ALTER TABLE t MODIFY v VARCHAR(9) CHARACTER SET {wide}",
+        f"INSERT INTO t VALUES (3, {half}, 'new')",
+        f"ALTER TABLE t CONVERT TO CHARACTER SET {wide}",
+        f"INSERT INTO t VALUES (4, 'fine', {half})",
+        "UPDATE t SET v = 'é' WHERE id = 2",
+    )
+    mirror.sync()
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+    assert fields(mirror, "t") == ["id", "v", "v__bytes", "w", "w__bytes"]
+    assert {row["action"] for row in mirror.history()} == {"followed"}
+
+
 @on_mysql
 @pytest.mark.parametrize("other", ["VARCHAR(9) CHARACTER SET utf16", "VARBINARY(18)"])
 def test_what_another_character_set_made_of_them_is_asked_of_the_server(mirror: Mirror, other: str) -> None:

@@ -26,8 +26,8 @@ from binlake.ddl.evolve import with_comments
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.position import Position, file_number
-from binlake.schema import datatypes
-from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, generated_columns
 from binlake.serialization import dumps
@@ -279,7 +279,7 @@ class StatementFollower:
             return self._ask_snapshot(table, here.standstill("; ".join(unprovable)))
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
         reshape = None
-        if fills or _reshapes(before, after, evolution.origins):
+        if fills or _reshapes(before, after, evolution.origins, self.rules.invalid):
             reshape = ReshapeStep(before, after, evolution.origins, kept_origins, fills)
             table.add(reshape, self.walk.turn)
         self.walk.beside.altered(table.life, reshape, self.walk.turn)
@@ -476,14 +476,15 @@ def _has_another_key(before: TableSchema, after: TableSchema, origins: Sequence[
     return [named[after.column(name).name] for name in after.key] != [before.column(name).name for name in before.key]
 
 
-def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
-    """Tell whether a change concerns the lake's table: names, order or types of columns, not lengths and defaults."""
+def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues) -> bool:
+    """Tell whether a change concerns the lake's table: names, order or types of columns, not lengths and defaults. A
+    side column comes with a type or a character set whose values may be invalid."""
 
-    def lake_columns(schema: TableSchema) -> list[tuple[str, str, int]]:
-        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
+    def shape(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, column.delta, column.source.fraction) for column in lake_columns(schema, invalid)]
 
     moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
-    return moved or lake_columns(before) != lake_columns(after)
+    return moved or shape(before) != shape(after)
 
 
 def _why_left_out(before: TableSchema | None, after: TableSchema) -> str:
