@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
 from binlake.errors import CorruptEvent
-from binlake.metadata import decisions
+from binlake.metadata import decisions, history
 from binlake.metadata.decisions import Reason
 from binlake.report import Report
 from binlake.schema.lake_columns import BATCH
@@ -150,3 +150,18 @@ def test_a_table_that_was_paused_ahead_of_the_others(alone: Mirror) -> None:
     sync_alone(alone)
     pipeline.resume(alone.config, alone.origin, NoSession(), Report(), name, WHY)
     alone.assert_equal("t", "u")
+
+
+@on_mariadb
+def test_the_default_character_set_is_the_databases(alone: Mirror) -> None:
+    alone.execute(f"ALTER DATABASE {alone.database} CHARACTER SET latin1")
+    alone.follow_from_here()
+    alone.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9)) CHARACTER SET utf8mb4",
+        "INSERT INTO t VALUES (1, 'é')",
+    )
+    paused_for(alone, "ALTER TABLE t CONVERT TO CHARACTER SET DEFAULT", "INSERT INTO t VALUES (2, 'ü')")
+    assert [row["v"] for row in stored(alone.path("t"))] == ["é", "ü"]
+    schema = history.schema_now(alone.metadata, alone.watermark("t")["table_id"])
+    assert schema
+    assert schema.column("v").charset == "latin1"

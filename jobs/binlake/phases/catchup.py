@@ -7,7 +7,7 @@ by the batch in which these end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,8 +52,10 @@ def catch_up(
     name, metadata = TableName(row["database"], row["table"]), held.metadata
     life = _life_at_watermark(metadata, row)
     _refuse_partial_batch(config, life, row)
+    recorded_state = held.control().recorded_state
+    charsets = (recorded_state and recorded_state.charsets) or {}
     only = _including_only(config, name)
-    missed = _Missed(only, metadata, origin, session, report, decisions.skips(metadata))
+    missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata))
     position = Position.parse(row["position"], row["gtid_set"] or "")
     for plan in _missed_batches(metadata, row):
         _refuse_gap(life, position, plan.range.start)
@@ -165,11 +167,13 @@ def _first_missed(row: dict[str, Any]) -> int:
 
 @dataclass
 class _Missed:
-    """The batches that a table missed. config: includes that table alone. prepared: XA transactions without an outcome
+    """The batches that a table missed. config: includes that table alone. charsets: the databases' default character
+    sets after the newest batch, as those of older ones aren't kept. prepared: XA transactions without an outcome
     in those that were carried so far. staged: the folders of these, by batch."""
 
     config: PipelineConfig
     metadata: Metadata
+    charsets: Mapping[str, str]
     origin: Origin
     session: SessionFactory
     report: Report
@@ -191,6 +195,7 @@ class _Missed:
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
         inputs = replace(
             inputs_of(config, plan, [life]),
+            charsets=self.charsets,
             declaring=declaring(self.metadata, plan, manifest, {life.id}),
         )
         rules = Rules(

@@ -156,6 +156,9 @@ class _Selection:
         self.metadata = metadata
         self.request = request
         self.recorded = replayable.recorded(metadata)
+        recorded_state = lease.read(metadata).recorded_state
+        # Those of the newest batch: what they were before isn't kept.
+        self.charsets = (recorded_state and recorded_state.charsets) or {}
         self.batch = self._batch()
         beside = LakeConfig(path=f"{config.root}/_replayed/{self.batch}")
         self.beside = config.model_copy(update={"lake": beside})
@@ -360,7 +363,8 @@ class _Replay:
         if plan is None or manifest is None:
             plan, manifest = self._stage_again(number)
         life = rebased(life, life.high, plan.range.start)
-        inputs = replace(inputs_of(as_staged(self._selection.config, manifest), plan, [life]), prepared=prepared)
+        inputs = inputs_of(as_staged(self._selection.config, manifest), plan, [life])
+        inputs = replace(inputs, prepared=prepared, charsets=self._selection.charsets)
         steps = epochs.split(manifest, inputs)
         (table,) = [table for table in steps.tables if table.life.id == life.id]
         self._refuse_stop(table.life)
