@@ -45,6 +45,7 @@ _SYNONYMS = {
 _AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 BY_TRANSACTION = "its rows are versioned by transactions, and their changes are logged as statements"
 _TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
+_BYTES_TO_TEXT = {as_bytes: as_text for as_text, as_bytes in TEXT_TO_BYTES.items()}
 # REAL_AS_FLOAT, ORACLE and MAXDB give these words another meaning.
 _BY_SQL_MODE = ("REAL", "DATE", "BLOB", "TIMESTAMP")
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
@@ -63,7 +64,10 @@ def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
         flavour=dialect.flavour,
         session=dialect.session,
     )
-    return _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
+    definition = _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
+    if definition.type == "json" and dialect.flavour == "mariadb":
+        return replace(definition, type="longtext", charset=definition.charset or "utf8mb4")
+    return definition
 
 
 def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
@@ -118,8 +122,6 @@ def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition
     if type_ == "float" and len(definition.arguments) == 1:
         # FLOAT(p) only chooses between FLOAT and DOUBLE.
         definition = replace(definition, type="float" if definition.arguments[0] <= 24 else "double", arguments=())
-    if type_ == "json" and dialect.flavour == "mariadb":
-        definition = replace(definition, type="longtext", charset="utf8mb4")
     while sign := cursor.accept_any("UNSIGNED", "SIGNED", "ZEROFILL"):
         definition = replace(
             definition,
@@ -244,9 +246,7 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         _skip_reference(cursor)
         return {"references": True}
     if cursor.at("COLLATE"):
-        charset = collation_clause(cursor)
-        textual = definition.type in _TEXTUAL
-        return {"charset": definition.charset or charset} if textual else {}
+        return _collated(definition, collation_clause(cursor))
     if cursor.at_any("CHARSET", "CHARACTER") and definition.type in _TEXTUAL:
         return {"charset": charset_clause(cursor)}
     if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
@@ -264,6 +264,17 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):
         return {}
     raise cursor.not_understood(f"an attribute of column {definition.name!r}")
+
+
+def _collated(definition: ColumnDefinition, charset: str | None) -> dict[str, Any]:
+    """Return the fields that COLLATE sets. charset: the collation's; None if its name doesn't tell it.
+
+    MariaDB makes text of bytes that have a collation of text, so ``BLOB COLLATE latin1_bin`` is a TEXT.
+    """
+    if definition.type in _BYTES_TO_TEXT and definition.flavour == "mariadb" and charset not in (None, "binary"):
+        return {"type": _BYTES_TO_TEXT[definition.type], "charset": charset}
+    textual = definition.type in _TEXTUAL or definition.type == "json"
+    return {"charset": definition.charset or charset} if textual else {}
 
 
 def _row_time(cursor: Cursor, definition: ColumnDefinition) -> dict[str, Any]:

@@ -33,9 +33,9 @@ from binlake.ddl.alterations import (
 from binlake.ddl.changes import AlterTable
 from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import ImpossibleDate, NotConstant
-from binlake.ddl.definition import ColumnDefinition, converted, converted_definition
+from binlake.ddl.definition import ColumnDefinition, converted, converted_definition, keeps_members
 from binlake.ddl.dependents import Altered, computed_anew
-from binlake.ddl.keys import Constraint, added, new_keys, with_key
+from binlake.ddl.keys import CAN_HAVE_PREFIX, Constraint, added, new_keys, with_key
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
 from binlake.schema import datatypes
@@ -94,7 +94,11 @@ class _Evolving:
         self.before = schema
         self.change = change
         self.flavour = flavour
-        self.charset = self._new_charset()
+        table_charsets = [clause.charset for clause in self._all(TableCharset)]
+        converting = [clause.charset for clause in self._all(ConvertCharset)]
+        # On MariaDB a table's default may differ from what its columns are converted to; MySQL refuses that.
+        self.charset = (converting or table_charsets or [schema.charset])[-1]
+        self.table_charset = (table_charsets or [self.charset])[-1]
         self.entries: list[_Entry] = []
 
     def _all(self, kind: type[_A]) -> list[_A]:
@@ -103,13 +107,6 @@ class _Evolving:
     def _mismatch(self, why: str) -> SchemaMismatch:
         name = self.change.name
         return SchemaMismatch(f"{name}: {why}", remedy=snapshot_again(name))
-
-    def _new_charset(self) -> str:
-        charset = self.before.charset
-        for clause in self.change.alterations:
-            if isinstance(clause, TableCharset | ConvertCharset):
-                charset = clause.charset
-        return charset
 
     def result(self) -> Evolution:
         self._check_names()
@@ -122,7 +119,7 @@ class _Evolving:
         schema = replace(
             self.before,
             columns=tuple(entry.column for entry in self.entries),
-            charset=self.charset,
+            charset=self.table_charset,
             versioned=next((clause.on for clause in self._all(SystemVersioning)), self.before.versioned),
         )
         schema = with_comments(schema, self.change.alterations)
@@ -143,7 +140,13 @@ class _Evolving:
     # -- columns ------------------------------------------------------------------------------------
 
     def _check_names(self) -> None:
-        """Check that the columns exist that clauses alter. Raises SchemaMismatch."""
+        """Check that the columns exist that clauses alter. Raises SchemaMismatch.
+
+        What MariaDB makes of a column that is dropped and altered, or added once more under that name, isn't followed;
+        MySQL refuses it.
+        """
+        dropped = {clause.name.lower() for clause in self._all(DropColumn)}
+        added = {clause.definition.name.lower() for clause in self._all(AddColumn) if not clause.if_not_exists}
         for clause in self.change.alterations:
             match clause:
                 case DropColumn(name) | AlterDefault(name) | AlterVisibility(name) | ChangeColumn(name):
@@ -154,6 +157,10 @@ class _Evolving:
                     continue
             if not self.before.has(name) and not getattr(clause, "if_exists", False):
                 raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
+            if name.lower() in dropped and not isinstance(clause, DropColumn):
+                raise self._mismatch(f"the column {name!r} is dropped and altered in one statement")
+            if name.lower() in added and isinstance(clause, AlterDefault):
+                raise self._mismatch(f"which of two columns {name!r} gets another default isn't followed")
 
     def _alter_existing_columns(self) -> dict[str, _Entry]:
         """Fill ``entries`` in the old order. Returns the columns that are to be moved, by their old names."""
@@ -228,6 +235,9 @@ class _Evolving:
 
     def _convert(self) -> None:
         for entry in self.entries:
+            if entry.definition is None and not keeps_members(entry.column, self.charset):
+                why = f"CONVERT TO CHARACTER SET gives members of the column {entry.column.name!r} other characters"
+                raise self._mismatch(why)
             if entry.definition is None:
                 entry.column = converted(entry.column, self.charset, self.flavour)
             else:
@@ -387,9 +397,6 @@ def _typed(column: Column) -> Column:
     return replace(column, name="", default=None, default_is_expression=False, invisible=False, auto_increment=False)
 
 
-_CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
-
-
 def _remaining_index(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
     """Return an index without the parts whose columns were dropped; None if no part is left."""
     parts = [
@@ -404,7 +411,7 @@ def _remaining_index(index: Index, columns: dict[str, Column], before: TableSche
 
 def _prefix(prefix: int | None, old: Column, new: Column) -> int | None:
     """Return an index part's prefix after its column changed: it stays if both types allow it and the new is longer."""
-    can = old.type.endswith(_CAN_HAVE_PREFIX) and new.type.endswith(_CAN_HAVE_PREFIX)
+    can = old.type.endswith(CAN_HAVE_PREFIX) and new.type.endswith(CAN_HAVE_PREFIX)
     if prefix is None or not can or (new.length is not None and new.length < prefix):
         return None
     return prefix

@@ -21,7 +21,8 @@ _LARGEST_NUMBER = 30
 """Bytes of a DECIMAL(65,30). No number or time takes more."""
 _PRIMARY = "primary"
 """The primary key's name, in lower case; no other has it."""
-_SPATIAL = ("geom", "point", "line", "poly", "multi")
+CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
+"""How the names of types end of which a prefix can be indexed."""
 
 
 def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Index]) -> TableSchema:
@@ -201,5 +202,6 @@ def _spelled(schema: TableSchema, index: Index) -> Index:
 
 
 def is_whole(column: Column, prefix: int | None) -> bool:
-    """Tell whether an index over this prefix holds all of the column. For a geometry: its bounding box, so always."""
-    return prefix in (None, column.length) or column.type.startswith(_SPATIAL)
+    """Tell whether an index over this prefix holds all of the column. The servers ignore a prefix of numbers, dates and
+    the like."""
+    return prefix in (None, column.length) or not column.type.endswith(CAN_HAVE_PREFIX)

@@ -421,3 +421,44 @@ def test_times_that_old_rows_get_are_not_told() -> None:
     assert (shown.after.row_end, shown.after.hidden, shown.after.key) == ("e", (), ("Id",))
     hidden = evolution("ALTER TABLE t DROP s, DROP e, MODIFY n BIGINT NOT NULL", shown.after, flavour="mariadb")
     assert (hidden.after.row_end, hidden.unprovable) == ("row_end", ())
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "DROP x, ADD x INT, MODIFY x BIGINT FIRST",
+        "DROP x, ADD x INT DEFAULT 1, ALTER x SET DEFAULT 2",
+        "ADD y INT, DROP x, CHANGE x y BIGINT",
+        "RENAME COLUMN x TO y, ADD x INT DEFAULT 1, ALTER x SET DEFAULT 2",
+    ],
+)
+def test_a_column_altered_beside_another_of_its_name_is_not_followed(clauses: str) -> None:
+    with pytest.raises(SchemaMismatch):
+        after(f"ALTER TABLE t {clauses}", flavour="mariadb")
+
+
+MEMBERS = "CREATE TABLE t (e ENUM('x', '{member}')) CHARACTER SET {old}"
+
+
+@pytest.mark.parametrize(
+    ("member", "old", "new"),
+    [("é", "latin1", "cp1251"), ("é", "latin1", "utf8mb4"), ("y", "latin1", "utf16"), ("y", "ucs2", "latin1")],
+)
+def test_the_servers_read_the_bytes_of_members_in_another_character_set(member: str, old: str, new: str) -> None:
+    with pytest.raises(SchemaMismatch, match="gives members of the column 'e' other characters"):
+        after(f"ALTER TABLE t CONVERT TO CHARACTER SET {new}", created(MEMBERS.format(member=member, old=old)))
+
+
+@pytest.mark.parametrize(("member", "old", "new"), [("é", "utf8mb3", "utf8mb4"), ("y", "latin1", "utf8mb4")])
+def test_members_that_have_the_same_bytes_stay(member: str, old: str, new: str) -> None:
+    (column,) = after(
+        f"ALTER TABLE t CONVERT TO CHARACTER SET {new}", created(MEMBERS.format(member=member, old=old))
+    ).columns
+    assert (column.values, column.charset) == (("x", member), new)
+
+
+@pytest.mark.parametrize(("member", "charset"), [("é", "ascii"), ("é", "cp1251"), ("\U0001f600", "utf8mb3")])
+def test_members_that_become_question_marks_are_not_followed(member: str, charset: str) -> None:
+    text = f"CREATE TABLE t (e ENUM('{member}') CHARACTER SET {charset})"
+    [change] = statements.parse(text, database="shop", sql_mode=0, flavour="mysql").changes
+    assert isinstance(change, statements.Unfollowed)
