@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 import pytest
@@ -12,11 +13,13 @@ from binlake.doctor import beforehand
 from binlake.errors import LakeTableChanged, LeaseHeld, TableError, UsageError
 from binlake.faults import FaultPoint
 from binlake.merge import exchange
+from binlake.merge.position_texts import boundary_text
 from binlake.metadata import decisions, lease, record, status
 from binlake.metadata.decisions import Reason
 from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.replay import ReplayRequest
 from binlake.report import Report
+from binlake.schema.lake_columns import BATCH, COMMITTED, POSITION
 from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
 from binlake.storage import files
@@ -322,3 +325,25 @@ def test_a_table_whose_columns_are_others_is_refused(t: Mirror) -> None:
 def test_the_lease_is_free_afterwards(t: Mirror) -> None:
     anew(t, "t", "1..2")
     assert lease.read(t.metadata).holder is None
+
+
+def test_rows_that_are_read_anew_tell_when_and_where_they_were_read(mirror: Mirror) -> None:
+    mirror.modes = [{"tables": "*.t", "row_metadata": ["batch", "committed", "position"]}]
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a')")
+    mirror.snapshot()
+    mirror.execute("INSERT INTO t VALUES (2, 'b'), (3, 'c')")
+    mirror.sync()
+
+    def told() -> dict[int, tuple[Any, ...]]:
+        rows = mirror.spark.read.format("delta").load(mirror.path("t")).collect()
+        return {row["id"]: (row[BATCH], row[COMMITTED], row[POSITION]) for row in rows}
+
+    before = told()
+    behind_the_log(mirror, "UPDATE t SET v = 'X' WHERE id = 3", "INSERT INTO t VALUES (4, 'd')")
+    began = datetime.now()
+    result = anew(mirror, "t", "3..9")
+    after = told()
+    assert (after[1], after[2], after.keys()) == (before[1], before[2], {1, 2, 3, 4})
+    for batch, committed, position in (after[3], after[4]):
+        assert (batch, position) == (0, boundary_text(*result.low.order))
+        assert began <= committed <= datetime.now()
