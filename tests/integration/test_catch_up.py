@@ -165,3 +165,24 @@ def test_the_default_character_set_is_the_databases(alone: Mirror) -> None:
     schema = history.schema_now(alone.metadata, alone.watermark("t")["table_id"])
     assert schema
     assert schema.column("v").charset == "latin1"
+
+
+@on_mariadb
+def test_a_stopped_table_that_is_cut_off_on_its_way(alone: Mirror) -> None:
+    name = TableName(alone.database, "t")
+    alone.options |= {"policies": {"on_truncate": "stop"}}
+    alone.follow_from_here()
+    alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    sync_alone(alone)
+    alone.execute(
+        "TRUNCATE t", "INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD w INT", "INSERT INTO t VALUES (3, 3, 3)"
+    )
+    sync_alone(alone)
+    assert alone.watermark("t")["status"] == "stopped"
+    alone.options |= {"policies": {"on_truncate": "follow"}}
+    staged = files.subfolders(alone.config.staging_path("2"))
+    with alone.cut_off_at("epoch committed"):
+        pipeline.resume(alone.config, alone.origin, NoSession(), Report(), name, WHY)
+    assert files.subfolders(alone.config.staging_path("2")) == staged
+    pipeline.resume(alone.config, alone.origin, NoSession(), Report(), name, WHY)
+    alone.assert_equal("t")

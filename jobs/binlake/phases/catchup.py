@@ -8,7 +8,9 @@ by the batch in which these end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from binlake import names
@@ -17,7 +19,7 @@ from binlake.batch.rules import Rules
 from binlake.batch.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
-from binlake.errors import TableError, UsageError, resnapshot_again
+from binlake.errors import LakeError, TableError, UsageError, resnapshot_again
 from binlake.merge.merge import apply_steps, declaring, inputs_of
 from binlake.metadata import decisions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
@@ -62,7 +64,12 @@ def catch_up(
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
-        table, outcome = missed.carry(life, plan)
+        try:
+            table, outcome = missed.carry(life, plan, partial(_note_begun, metadata, row, plan.batch))
+        except BaseException:
+            with suppress(LakeError):
+                missed.remove_staged()  # a feed takes a batch for staged that has a folder there
+            raise
         _hand_over(held, name, missed.prepared)
         life = outcome.life if outcome else table.life
         reached = plan.range.start if life.status == "stopped" else plan.range.stop
@@ -111,6 +118,13 @@ def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any
             f"{life.name} has a part of batch {row['batch']}, in which it stopped",
             remedy=resnapshot_again(life.name),
         )
+
+
+def _note_begun(metadata: Metadata, row: dict[str, Any], batch: int) -> None:
+    """Note that a stopped table has a part of the batch in which it stopped from now on: a resume that is cut off is
+    gone on with there."""
+    if row["status"] == "stopped" and batch == row["batch"]:
+        watermarks.write(metadata, [{**row, "status": "paused", "batch": batch - 1}])
 
 
 def _refuse_gap(life: Life, position: Position, start: Position) -> None:
@@ -181,8 +195,11 @@ class _Missed:
     prepared: tuple[PreparedXa, ...] = ()
     staged: dict[int, str] = field(default_factory=dict)
 
-    def carry(self, life: Life, plan: OpenBatch) -> tuple[TableSteps, TableOutcome | None]:
-        """Stage one batch again and apply it; return the table's steps, and their outcome if there were any."""
+    def carry(self, life: Life, plan: OpenBatch, begin: Callable[[], None]) -> tuple[TableSteps, TableOutcome | None]:
+        """Stage one batch again and apply it; return the table's steps, and their outcome if there were any.
+
+        begin: is called before the first commit.
+        """
         config = self.config
         with opened(self.origin) as log:
             check_position(log, log.transport(), plan.range.start)
@@ -207,12 +224,13 @@ class _Missed:
         )
         steps = epochs.split(manifest, replace(inputs, rules=rules, prepared=self.prepared))
         table = next(table for table in steps.tables if table.life.id == life.id)
+        begin()
         outcomes = apply_steps(config, self.session, plan, steps, self.report)
         self.prepared = steps.prepared
-        self._remove_staged()
+        self.remove_staged()
         return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)
 
-    def _remove_staged(self) -> None:
+    def remove_staged(self) -> None:
         """Delete the staging that no prepared transaction needs. What stays goes with the batch's own."""
         for batch in self.staged.keys() - {transaction.batch for transaction in self.prepared}:
             files.remove_folder(self.staged.pop(batch))
