@@ -164,6 +164,8 @@ class ColumnDefinition:
             return self._time(column)
         default = defaults.kept(column, self.default, self.flavour)
         if default is not None and not column.default_is_expression:
+            if column.type.endswith("blob") and default.kind == "string" and table_charset in charsets.NOT_ASCII:
+                raise NotConstant(f"MariaDB writes the default of column {self.name!r} in {table_charset}")
             column = replace(column, default=defaults.server_text(column, default, self.flavour))
             if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, default):
                 raise NotConstant(f"the default of column {self.name!r} has zero bytes")
