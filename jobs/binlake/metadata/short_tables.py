@@ -22,9 +22,11 @@ from binlake.storage import files, storage_errors
 
 _LOG_MINUTES, _FEWEST_COMMITS = 5, 200
 """Age in minutes of the commits that go, and how many a log must have."""
-_FEWEST_FILES, _SMALL = 32, 4 << 20
-"""Fewest small files that are put together, and bytes of those that aren't small: each row is written anew a few times,
-not every minute."""
+_FEWEST_FILES = 32
+"""Fewest small files that are put together."""
+_TARGETS = (256 << 10, 1 << 20)
+"""Bytes of the files that are made of those that are less than half as large, smaller ones first: a row is written anew
+a few times, not every minute. A file of 3 MB takes 165 MB of memory while it is written."""
 
 
 def shorten(metadata: Metadata) -> int:
@@ -67,12 +69,14 @@ def _put_together(metadata: Metadata, name: str) -> int:
             if current != (wanted := interval(TOMBSTONE_SECONDS / HOUR_SECONDS)):  # an older binlake made the table
                 metadata.check()
                 table.alter.set_table_properties({TOMBSTONES: wanted})
-            small = int(sum(size < _SMALL for size in table.get_add_actions()["size_bytes"].to_pylist()))
-            if small < _FEWEST_FILES or name in ("lease", *OTHERS_WRITE):
+            sizes = [int(size) for size in table.get_add_actions()["size_bytes"].to_pylist()]
+            small = {target: len([size for size in sizes if size < target / 2]) for target in _TARGETS}
+            target = next((target for target, count in small.items() if count >= _FEWEST_FILES), None)
+            if target is None or name in ("lease", *OTHERS_WRITE):
                 return 0
             metadata.check()
-            table.optimize.compact(target_size=_SMALL)
-            return small
+            table.optimize.compact(target_size=target, max_concurrent_tasks=1)
+            return small[target]
     except CommitFailedError:
         return 0
     except (DeltaError, OSError) as error:

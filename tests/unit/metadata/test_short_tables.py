@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from secrets import token_urlsafe
 
 import pyarrow.parquet as pq
 import pytest
@@ -59,6 +60,28 @@ def test_small_files_are_put_together_under_the_lease(metadata: Metadata) -> Non
     assert len(DeltaTable(metadata.location("runs")).file_uris()) == 1
     metadata.append("runs", [run(40)])
     assert {row["run"] for row in metadata.read("runs")} == {f"{number}" for number in range(41)}
+
+
+def test_files_that_were_put_together_wait_for_others_of_their_size(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sizes() -> list[int]:
+        return sorted(metadata.table("runs").get_add_actions()["size_bytes"].to_pylist())
+
+    def minute(number: int) -> int:
+        for place in range(4):
+            metadata.append("runs", [{**run(4 * number + place), "message": token_urlsafe(6_000)}])
+        with lease.held(metadata) as held:
+            return short_tables.put_together(held.metadata)
+
+    monkeypatch.setattr(short_tables, "_FEWEST_FILES", 4)
+    monkeypatch.setattr(short_tables, "_TARGETS", (50_000, 1 << 20))
+    assert [minute(number) for number in range(4)] == [4, 4, 4, 4]
+    assert len(sizes()) == 4
+    with lease.held(metadata) as held:
+        assert short_tables.put_together(held.metadata) == 4
+    assert len(sizes()) == 1
+    assert len(metadata.read("runs")) == 16
 
 
 def test_checkpoints_don_t_tell_for_a_week_what_was_replaced(metadata: Metadata) -> None:
