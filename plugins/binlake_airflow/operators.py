@@ -486,15 +486,15 @@ class BinlakeRecordOperator(SourceOperator):
         self.plan = plan
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from binlake import pipeline
-
         if self.plan is None:
             raise AirflowSkipException("nothing was planned")
+        if self.plan["empty"]:
+            self.log.info("%s", self.plan["message"])
+            return {**self.plan, "tables": 0}
+        from binlake import pipeline  # it takes long to import
+
         with airflow_errors():
             config = load(self.config_file)
-            if self.plan["empty"]:
-                self.log.info("%s", self.plan["message"])
-                return {**self.plan, "tables": 0}
             report = pipeline.record(config, self.plan["batch"], run_key(context))
         tell(context, config, report)
         assets.announce(context, config, assets.changes(report))

@@ -145,7 +145,7 @@ print("imported:", sorted({"argcomplete", "numba", "numpy", "pandas", "pyarrow",
 
 def test_the_pipeline_imports_nothing_that_takes_long() -> None:
     """A sync that finds nothing new needs no more than this; who looks for an unfinished batch doesn't read the log."""
-    packages = {"numba", "pandas", "pyarrow", "pyspark"}
+    packages = {"numba", "pandas", "pyarrow", "pyroaring", "pyspark"}
     own = {f"binlake.{name}" for name in ("merge.merge", "snapshot.snapshot", "phases.bootstrap", "source.catalog")}
     for module, more in (("pipeline", own), ("phases.begun_before", own | {"numpy"})):
         program = f"import binlake.{module}\nprint(sorted({packages | more} & sys.modules.keys()))"

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-from binlake.delta import deletion_vectors
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
 
@@ -155,5 +154,7 @@ def _key(action: dict[str, Any]) -> tuple[str, str]:
 def _names(action: dict[str, Any]) -> set[str]:
     """Return the names of a data file and of its deletion vector's file."""
     vector = action.get("deletionVector")
+    from binlake.delta import deletion_vectors  # it imports pyroaring
+
     own = deletion_vectors.file_name(vector) if vector and vector.get("storageType") else None
     return {unquote(action["path"]).rpartition("/")[2], *([own] if own else [])}
