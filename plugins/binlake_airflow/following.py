@@ -74,13 +74,14 @@ class BinlakeFollowOperator(SourceOperator):
         return {"batches": followed.batches, "mutations": followed.mutations}
 
     def _follow(self, ending: Ending) -> Followed:
+        from binlake.kernels import heap
+
+        heap.return_freed_memory()  # before the others import pyarrow
         from binlake import pipeline
         from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
         from binlake.feeds.registry import PARTS
-        from binlake.kernels import heap
         from binlake.phases.follow import FollowPace
 
-        heap.return_freed_memory()
         config = load(self.config_file)
         report, file = TaskReport(self.log), YamlOnDisk(self.config_file, config)
         return pipeline.follow(

@@ -71,14 +71,15 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.kernels import heap
+
+    heap.return_freed_memory()  # before the others import pyarrow
     from binlake import pipeline
     from binlake.feeds.feeds_beside import FeedsBeside, FeedsOfSource
     from binlake.feeds.registry import PARTS
     from binlake.interrupts import Ending
-    from binlake.kernels import heap
     from binlake.phases.follow import FollowPace
 
-    heap.return_freed_memory()
     report, ending = report_of(arguments), Ending()
     ending.listen()
     pace = FollowPace(arguments.every, None, arguments.duration or math.inf)
