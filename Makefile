@@ -55,7 +55,7 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories of 100,000 events, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories of 100,000 events, 40,000 random ALTERs, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
 	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/soak/big_transaction.py mysql 3
@@ -66,6 +66,8 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	$(PYTHON) tests/soak/pinned_versions.py mysql 200
 	$(PYTHON) tests/soak/random_history.py mysql 100000
 	$(PYTHON) tests/soak/random_history.py mariadb 20000
+	$(PYTHON) tests/soak/random_shapes.py mysql 20000
+	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)

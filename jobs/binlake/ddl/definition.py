@@ -323,7 +323,8 @@ def keeps_members(column: Column, charset: str) -> bool:
         return True
     if {column.charset, charset} <= {"utf8mb3", "utf8mb4"}:
         return True
-    are_ascii = all(value.isascii() for value in column.values)
+    # A question mark may stand for bytes that are no character.
+    are_ascii = all(value.isascii() and value.isprintable() and "?" not in value for value in column.values)
     return are_ascii and not {column.charset, charset} & charsets.NOT_ASCII
 
 

@@ -110,6 +110,10 @@ class _Evolving:
 
     def result(self) -> Evolution:
         self._check_names()
+        if self.table_charset != self.charset and self._all(AddColumn) + self._all(ChangeColumn):
+            raise self._mismatch(
+                f"columns are defined beside two character sets, {self.charset} and {self.table_charset}"
+            )
         self._add_and_move_columns(self._alter_existing_columns())
         self._check_twice()
         self._settle_timestamps()

@@ -437,12 +437,25 @@ def test_a_column_altered_beside_another_of_its_name_is_not_followed(clauses: st
         after(f"ALTER TABLE t {clauses}", flavour="mariadb")
 
 
+def test_columns_defined_beside_two_character_sets_are_not_followed() -> None:
+    both = "CONVERT TO CHARACTER SET utf8mb4, CHARSET latin1"
+    assert after(f"ALTER TABLE t {both}", flavour="mariadb").charset == "latin1"
+    with pytest.raises(SchemaMismatch, match="beside two character sets, utf8mb4 and latin1"):
+        after(f"ALTER TABLE t {both}, ADD v VARCHAR(9) BINARY", flavour="mariadb")
+
+
 MEMBERS = "CREATE TABLE t (e ENUM('x', '{member}')) CHARACTER SET {old}"
 
 
 @pytest.mark.parametrize(
     ("member", "old", "new"),
-    [("é", "latin1", "cp1251"), ("é", "latin1", "utf8mb4"), ("y", "latin1", "utf16"), ("y", "ucs2", "latin1")],
+    [
+        ("é", "latin1", "cp1251"),
+        ("é", "latin1", "utf8mb4"),
+        ("y", "latin1", "utf16"),
+        ("y", "ucs2", "latin1"),
+        ("?", "ascii", "latin1"),
+    ],
 )
 def test_the_servers_read_the_bytes_of_members_in_another_character_set(member: str, old: str, new: str) -> None:
     with pytest.raises(SchemaMismatch, match="gives members of the column 'e' other characters"):
