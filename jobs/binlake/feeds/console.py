@@ -172,4 +172,9 @@ def _first(config: PipelineConfig, asked: Tail, recorded_state: RecordedState) -
             f"batch {asked.start} isn't staged any more; the oldest that is, is {oldest}",
             remedy="staging is kept for feeds, up to their keep_gb and keep_hours: begin with --from start",
         )
+    if asked.start > recorded_state.batch and not asked.follow:
+        raise UsageError(
+            f"batch {asked.start} isn't recorded yet; the newest that is, is {recorded_state.batch}",
+            remedy="add --follow to wait for it, or begin with an earlier one",
+        )
     return max(asked.start, oldest)

@@ -348,6 +348,8 @@ def test_the_command_line(mirror: Mirror, capsys: pytest.CaptureFixture[str]) ->
     capsys.readouterr()
     assert command_line.run(["tail", "--config", yaml, "--table", "*.a"]) == 0
     assert f'insert {mirror.database}.a {{"id": 1}} {{"id": 1, "v": "x\\ny"}}' in capsys.readouterr().out
+    assert command_line.run(["tail", "--config", yaml, "--from", "9"]) == 2
+    assert "batch 9 isn't recorded yet; the newest that is, is 1" in capsys.readouterr().err
     assert command_line.run(["feed", "--config", yaml, "--feed", "out", "--json", "--quiet"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
     assert (run["feed"], run["batch"], run["mutations"], run["messages"]) == ("out", 1, 1, 2)
