@@ -102,22 +102,26 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
     It may have changed rows until then, and the server can't be asked about it.
     """
     lost: set[TableName] = set()
-    flavour = walk.stop.flavour
-    declaring = walk.declaring | {
-        row["table_id"] for row in walk.history if foreign_keys.declares_cascade(row, flavour)
-    }
     for row in walk.history:
         table = walk.tables.get(row["table_id"])  # which may have another name by now
-        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not foreign_keys.drops_key(row, flavour):
+        if table is None or row["action"] in (IGNORED, NOT_APPLIED):
+            continue
+        if not foreign_keys.drops_key(row, walk.stop.flavour):
             continue
         lost.add(table.life.name)
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
         if walk.rules.policy(table.life.name).on_unlogged_cascade != "stop":
             walk.ask_snapshot(table, standstill)
-        elif table.life.id in declaring:
+        elif _declares_cascade(walk, table.life.id):
             walk.stop_table(table, standstill)  # a key from before its snapshot has stopped the table already
     return lost
+
+
+def _declares_cascade(walk: Walk, life_id: str) -> bool:
+    """Tell whether a statement of this batch, or of an earlier one, gave the table a foreign key that cascades."""
+    rows = (row for row in walk.history if row["table_id"] == life_id)
+    return life_id in walk.declaring or any(foreign_keys.declares_cascade(row, walk.stop.flavour) for row in rows)
 
 
 def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
