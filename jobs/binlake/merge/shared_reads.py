@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import MergeStep
+from binlake.staging.staged_rows import staged_rows
 from binlake.storage import parquet_files
 
 COLUMNS = ("op", "before", "after", "file", "offset", "row", "xid", "committed_us", "gtid")
@@ -40,7 +41,7 @@ class SharedReads:
         ``xid`` may be left out of a file without XA transactions. Raises OSError and ArrowException.
         """
         self._left[file.path] -= 1
-        rows = self._kept.pop(file.path, None)
+        rows = self._kept.pop(file.path) if file.path in self._kept else staged_rows.take(file.path)
         if self._left[file.path] > 0:
             if rows is None:
                 wanted = [name for name in COLUMNS if file.xids or name != "xid"]
@@ -49,8 +50,16 @@ class SharedReads:
                 self._kept[file.path] = rows
         if rows is None:
             return parquet_files.read_within(file.path, most, columns, repeating=REPEATING)
-        chosen = rows.select([name for name in rows.column_names if name in columns])
+        chosen = _repeating(rows.select([name for name in rows.column_names if name in columns]))
         return chosen if chosen.nbytes <= most else None
 
     def _room(self) -> int:
         return _HELD - sum(int(rows.nbytes) for rows in self._kept.values())
+
+
+def _repeating(rows: pa.Table) -> pa.Table:
+    """Return rows with REPEATING columns as dictionary arrays, as they are read from a file."""
+    for place, name in enumerate(rows.column_names):
+        if name in REPEATING and pa.types.is_string(rows[name].type):
+            rows = rows.set_column(place, name, rows[name].dictionary_encode())
+    return rows

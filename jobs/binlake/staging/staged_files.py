@@ -35,6 +35,7 @@ from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import LakeError, StagingError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import InvalidValues
+from binlake.staging.staged_rows import MOST_OF_A_FILE, staged_rows
 from binlake.storage import files
 
 OPEN_FILES = 64
@@ -89,15 +90,26 @@ class _OpenFile:
     unknown: set[str] = field(default_factory=set)
     xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.writer.write_batch(batch)
+        self._keep(batch)
         self._count(batch)
         if self.first is None:
             self.first = _sequence(batch, 0)
         self.last = _sequence(batch, batch.num_rows - 1)
         for name in self.mutations.key:
             self._widen(name, batch)
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        """Hold the rows of a small file for who merges them."""
+        self.size += batch.nbytes
+        if self.size <= MOST_OF_A_FILE:
+            self.rows.append(batch)
+        else:
+            self.rows.clear()
 
     def _count(self, batch: pa.RecordBatch) -> None:
         if batch.column("xid").null_count == batch.num_rows:
@@ -132,6 +144,8 @@ class _OpenFile:
         self.writer.close()
         self.stack.close()
         assert self.first is not None
+        if self.rows:
+            staged_rows.keep(self.path, self.rows, self.size)
         return StagedFile(
             path=self.path,
             name=self.mutations.name,
