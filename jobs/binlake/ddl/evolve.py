@@ -150,7 +150,7 @@ class _Evolving:
         MySQL refuses it.
         """
         dropped = {clause.name.lower() for clause in self._all(DropColumn)}
-        added = {clause.definition.name.lower() for clause in self._all(AddColumn) if not clause.if_not_exists}
+        new_names = {clause.definition.name.lower() for clause in self._all(AddColumn) if not clause.if_not_exists}
         for clause in self.change.alterations:
             match clause:
                 case DropColumn(name) | AlterDefault(name) | AlterVisibility(name) | ChangeColumn(name):
@@ -163,7 +163,7 @@ class _Evolving:
                 raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
             if name.lower() in dropped and not isinstance(clause, DropColumn):
                 raise self._mismatch(f"the column {name!r} is dropped and altered in one statement")
-            if name.lower() in added and isinstance(clause, AlterDefault):
+            if name.lower() in new_names and isinstance(clause, AlterDefault):
                 raise self._mismatch(f"which of two columns {name!r} gets another default isn't followed")
 
     def _alter_existing_columns(self) -> dict[str, _Entry]:
@@ -224,8 +224,8 @@ class _Evolving:
 
     def _is_there(self, name: str) -> bool:
         """Tell whether ADD … IF NOT EXISTS adds nothing: the column was there, or the statement has added it before."""
-        added = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
-        return self.before.has(name) or name in added
+        new_names = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
+        return self.before.has(name) or name in new_names
 
     def _index(self, place: ColumnPlace) -> int:
         if place.first:
