@@ -21,7 +21,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlog_slices import from_server, written
 from servers import Server
-from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD, are_all_logged
+from virtual_columns import COLUMNS, COMPUTED, OFFSETS, REFUSED, are_all_logged
 
 SESSIONS = (
     "time_zone = '-03:00', lc_time_names = 'de_DE', default_week_format = 3",
@@ -70,7 +70,7 @@ def declared(server: Server, database: str) -> Declared:
 def _fill(server: Server, database: str) -> dict[str, str]:
     columns = PLAIN if server.kind == "mysql" else COLUMNS
     taken: dict[str, str] = {}
-    for number, declaration in enumerate((*TOLD, *(declaration for declaration, _ in UNTOLD), *OFFSETS)):
+    for number, declaration in enumerate((*COMPUTED, *(declaration for declaration, _ in REFUSED), *OFFSETS)):
         table = f"t{number}"
         try:
             server.execute(f"CREATE TABLE {table} ({columns}, v {declaration})", database=database)
@@ -95,7 +95,7 @@ def _fill(server: Server, database: str) -> dict[str, str]:
 def test_what_is_told_is_what_the_server_shows_in_utc(declared: Declared) -> None:
     in_the_log = {table for table, shape in declared.shapes().items() if not shape.untold}
     if are_all_logged(declared.server):
-        assert len(in_the_log) > len(TOLD) - 3
+        assert len(in_the_log) > len(COMPUTED) - 3
     values = {declared.declarations[table]: declared.values(table) for table in in_the_log}
     assert not {declaration: both for declaration, both in values.items() if both[0] != both[1]}
 

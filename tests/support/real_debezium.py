@@ -26,7 +26,7 @@ WAIT_SECONDS = 90
 
 
 @dataclass(frozen=True)
-class Told:
+class Message:
     """One message. value: None is a tombstone."""
 
     topic: str
@@ -74,15 +74,15 @@ class RealDebezium:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def until(self, last: Callable[[Told], bool]) -> list[Told]:
+    def until(self, last: Callable[[Message], bool]) -> list[Message]:
         """Its next messages, with the last of them."""
-        messages: list[Told] = []
+        messages: list[Message] = []
         deadline = time.monotonic() + WAIT_SECONDS
         while not (messages and last(messages[-1])):
             line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
             assert line, f"Debezium ended:\n{self._errors.read_text()[-3000:]}"
             if line.startswith(b'{"topic"'):
-                messages.append(Told(**json.loads(line)))
+                messages.append(Message(**json.loads(line)))
         return messages
 
     def __exit__(

@@ -11,7 +11,7 @@ COLUMNS = """
     dt DATETIME(6), ts TIMESTAMP NULL, j JSON, `odd ``name` INT
 """
 
-TOLD = (
+COMPUTED = (
     "INT AS (n + 1)",
     "INT AS (n DIV 2 MOD 3 & 7 | 1 << 2)",
     "VARCHAR(50) AS (CONCAT(s, '-', e))",
@@ -32,7 +32,7 @@ TOLD = (
     "VARCHAR(60) AS (CONCAT(s, YEAR(d)))",
     "VARCHAR(60) AS (SHA2(s, 256))",
 )
-UNTOLD = (
+REFUSED = (
     ("DATETIME AS (FROM_UNIXTIME(n))", "FROM_UNIXTIME"),
     ("DATE AS (DATE(ts))", "TIMESTAMP 'ts'"),
     ("INT AS (ts > '2020-01-01')", "TIMESTAMP 'ts'"),

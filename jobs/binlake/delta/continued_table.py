@@ -8,7 +8,7 @@ their actions alone. Source: Delta's protocol, "Action Reconciliation" and "Per-
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Metadata, Schema
 from deltalake.table import ProtocolVersions
 
-from binlake.delta import delta_actions, opened_tables
+from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
 
-_TOLD = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
+_COLUMNS = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
 """Columns of deltalake's add actions that are continued here: a table with partitions has more."""
+OpenAt = Callable[[str, int], DeltaTable]
+"""Opens the table at a path, at a version."""
 _STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
 
 
@@ -31,15 +33,16 @@ class ContinuedTable(DeltaTable):
     """A table at a version, to be read only. Its log is read anew where something else is asked than what is told here.
 
     base: the table at an older version, of the same schema, settings and protocol. added: deltalake's add actions.
+    open_at: reads its log.
     """
 
-    def __init__(self, path: str, base: DeltaTable, version: int, added: pa.Table) -> None:
-        self._path, self._base, self._version, self._added = path, base, version, added
+    def __init__(self, path: str, base: DeltaTable, version: int, added: pa.Table, open_at: OpenAt) -> None:
+        self._path, self._base, self._version, self._added, self._open_at = path, base, version, added, open_at
         self._storage_options = None  # a table in a store isn't continued
 
     @cached_property
     def _table(self) -> Any:  # type: ignore[override]
-        return opened_tables.opened(self._path, self._version)._table
+        return self._open_at(self._path, self._version)._table
 
     def version(self) -> int:
         return self._version
@@ -57,10 +60,13 @@ class ContinuedTable(DeltaTable):
         return super().get_add_actions(flatten=True) if flatten else self._added
 
 
-def continued(path: str, table: DeltaTable) -> DeltaTable | None:
-    """Return a table at the newest version of its log; None where deltalake has to read what came, or nothing came."""
+def continued(path: str, table: DeltaTable, open_at: OpenAt) -> DeltaTable | None:
+    """Return a table at the newest version of its log; None where deltalake has to read what came, or nothing came.
+
+    open_at: reads the log of the table that is returned, where it is asked for more than is told here.
+    """
     base, added = table._base if isinstance(table, ContinuedTable) else table, pa.table(table.get_add_actions())
-    if tuple(added.column_names) != _TOLD:
+    if tuple(added.column_names) != _COLUMNS:
         return None
     version = table.version()
     commits = delta_actions.commits_of_files(path, version)
@@ -68,7 +74,7 @@ def continued(path: str, table: DeltaTable) -> DeltaTable | None:
         return None
     for actions in commits:
         added = _behind(added, actions)
-    return ContinuedTable(path, base, version + len(commits), added)
+    return ContinuedTable(path, base, version + len(commits), added, open_at)
 
 
 def _behind(added: pa.Table, actions: Sequence[DeltaAction]) -> pa.Table:
@@ -76,15 +82,15 @@ def _behind(added: pa.Table, actions: Sequence[DeltaAction]) -> pa.Table:
     gone = [action[kind]["path"] for action in actions for kind in ("add", "remove") if kind in action]
     if gone:
         added = added.filter(pc.invert(pc.is_in(added["path"], pa.array(gone, pa.string()))))
-    if came := [_told(action["add"], added.schema) for action in actions if "add" in action]:
+    if came := [_added_row(action["add"], added.schema) for action in actions if "add" in action]:
         added = pa.concat_tables([added, pa.Table.from_pylist(came, added.schema)]).combine_chunks()
     return added
 
 
-def _told(add: DeltaAction, schema: pa.Schema) -> dict[str, Any]:
+def _added_row(add: DeltaAction, schema: pa.Schema) -> dict[str, Any]:
     """Return a row of deltalake's add actions. Statistics that can't be told with their column's type are left out."""
     statistics = json.loads(add.get("stats") or "{}", parse_float=Decimal)
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "path": add["path"],
         "size_bytes": add["size"],
         "modification_time": add["modificationTime"],
@@ -92,8 +98,8 @@ def _told(add: DeltaAction, schema: pa.Schema) -> dict[str, Any]:
     }
     for column, name in _STATISTICS.items():
         values = statistics.get(name) or {}
-        told[column] = {field.name: _typed(values.get(field.name), field.type) for field in schema.field(column).type}
-    return told
+        row[column] = {field.name: _typed(values.get(field.name), field.type) for field in schema.field(column).type}
+    return row
 
 
 def _typed(value: Any, kind: pa.DataType) -> Any:

@@ -106,7 +106,7 @@ def _continued(path: str, kept: _Kept) -> DeltaTable | None:
     """Return a table with the commits that came; None where it has to be opened anew."""
     from binlake.delta import continued_table  # imports pyarrow, which a status doesn't need
 
-    table = continued_table.continued(path, kept.table)
+    table = continued_table.continued(path, kept.table, opened)
     return table if kept.commit == _newest_commit(path, kept.table) else None
 
 

@@ -249,8 +249,8 @@ def _columns_exist(subject: _Subject) -> Iterator[Check]:
                 (column,),
             )
             same = (TableName(row["d"], row["t"]) for row in there if row["c"].lower() == column.lower())
-            found = (name for name in same if names.matches(tables, name.database, name.table))
-            if not any(map(config.included, found)):
+            matching = (name for name in same if names.matches(tables, name.database, name.table))
+            if not any(map(config.included, matching)):
                 remedy = "check the names of table and column; leave it where such a table is to come"
                 yield Check(setting, "warn", f"no included table has {pattern}", remedy)
 
@@ -269,8 +269,8 @@ def _modes_apply(subject: _Subject) -> Iterator[Check]:
         for setting, patterns in (("track", history.track), ("except", history.except_)) if history else ():
             for pattern in patterns:
                 if not any(fnmatchcase(name.lower(), pattern.lower()) for name in columns):
-                    found = f"no table that matches {entry.tables} has a column {pattern} ({setting})"
-                    yield Check("tables.modes", "warn", found, "check the name of the column")
+                    missing = f"no table that matches {entry.tables} has a column {pattern} ({setting})"
+                    yield Check("tables.modes", "warn", missing, "check the name of the column")
 
 
 def _is_named(pattern: str, name: TableName) -> bool:

@@ -295,8 +295,8 @@ def _exact(column: LakeColumn, row: str = "") -> str:
 def _one_of_each(columns: Sequence[LakeColumn]) -> str:
     """Return the columns as SQL over rows that are grouped by ``_exact``: a group's rows are all the same."""
 
-    def one(column: LakeColumn) -> str:
+    def first_of(column: LakeColumn) -> str:
         name = spark_quote(column.name)
         return f"first({name}) AS {name}" if _FLOATING.search(column.delta) else name
 
-    return ", ".join(map(one, columns))
+    return ", ".join(map(first_of, columns))

@@ -92,9 +92,9 @@ def _compared(open_rows: pa.Table, rows: pa.Table, against: Compared, rules: Ver
     another key, or their key's column has another type now and begins anew."""
     _, number, count = np.unique(key_codes(open_rows.select(rules.key)), return_inverse=True, return_counts=True)
     alone = count[number] == 1
-    found, others = open_rows.filter(pa.array(alone)), open_rows.filter(pa.array(~alone))
-    changes = pa.concat_tables([_gone(found, rows, against), _changes(rows, against, gone=False)])
-    changed = changed_versions(found, changes, rules)
+    matched, others = open_rows.filter(pa.array(alone)), open_rows.filter(pa.array(~alone))
+    changes = pa.concat_tables([_gone(matched, rows, against), _changes(rows, against, gone=False)])
+    changed = changed_versions(matched, changes, rules)
     replaced = ~alone
     replaced[alone] = changed.replaced
     ended = closed_rows(others, against.position, against.committed_us)
@@ -172,8 +172,8 @@ def _compared_rows(
     to = spark_quote(history.mode.own.to_position)
     closed, current = there.where(f"{to} IS NOT NULL"), there.where(f"{to} IS NULL")
     key = " AND ".join(f"o.{spark_quote(name)} <=> m.{spark_quote(name)}" for name in against.schema.key)
-    one = ", ".join(map(spark_quote, against.schema.key))
-    current.selectExpr("struct(*) AS o", f"count(*) OVER (PARTITION BY {one}) AS copies").createOrReplaceTempView(
+    same_key = ", ".join(map(spark_quote, against.schema.key))
+    current.selectExpr("struct(*) AS o", f"count(*) OVER (PARTITION BY {same_key}) AS copies").createOrReplaceTempView(
         "history_open"
     )
     mirror.selectExpr("struct(*) AS m").createOrReplaceTempView("history_mirror")

@@ -159,9 +159,9 @@ def _forget_shapes(metadata: Metadata, old: int) -> int:
     time: others leave the shape as it is."""
     rows = [row for row in history.statements(metadata) if row["committed_us"] < old]
     last = {
-        (row["database"], row["table"], told): number
+        (row["database"], row["table"], with_shape): number
         for number, row in enumerate(rows)
-        for told in {False, bool(row["before"] or row["after"])}
+        for with_shape in {False, bool(row["before"] or row["after"])}
     }
     kept = sorted(set(last.values()))
     if gone := len(rows) - len(kept):

@@ -96,7 +96,7 @@ def _files(table: DeltaTable) -> dict[str, MetadataFile]:
     added = table.get_add_actions()
     columns = {name: added[name].to_pylist() for name in added.column_names if name != "null_count"}
     nothing: Sequence[None] = [None] * added.num_rows
-    told = zip(
+    files = zip(
         columns["path"],
         columns["size_bytes"],
         columns.get("num_records", nothing),
@@ -104,7 +104,7 @@ def _files(table: DeltaTable) -> dict[str, MetadataFile]:
         columns.get("max", nothing),
         strict=True,
     )
-    return {path: MetadataFile(path, size, rows, least or {}, most or {}) for path, size, rows, least, most in told}
+    return {path: MetadataFile(path, size, rows, least or {}, most or {}) for path, size, rows, least, most in files}
 
 
 def _continued(location: str, before: KnownFiles) -> KnownFiles | None:

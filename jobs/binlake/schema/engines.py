@@ -18,7 +18,7 @@ from binlake.schema.table import TableName
 
 ENGINE_REMEDY = "ALTER TABLE … ENGINE=InnoDB, then binlake snapshot, or exclude the table in the YAML"
 MERGE_ENGINES = frozenset({"merge", "mrg_myisam"})
-_TOLD = frozenset({"innodb", "innobase", "myisam", "aria", "maria", "rocksdb", "tokudb", "archive", "csv"})
+_LOGGED = frozenset({"innodb", "innobase", "myisam", "aria", "maria", "rocksdb", "tokudb", "archive", "csv"})
 _IN_MEMORY = frozenset({"memory", "heap"})
 _ELSEWHERE = frozenset({"federated", "federatedx", "connect", "spider"})
 
@@ -26,7 +26,7 @@ _ELSEWHERE = frozenset({"federated", "federatedx", "connect", "spider"})
 def why_refused(engine: str, flavour: Flavour) -> str:
     """Return why a table of this engine isn't mirrored; empty if it is."""
     name = engine.lower()
-    if name in _TOLD or (name in _IN_MEMORY and flavour == "mariadb"):
+    if name in _LOGGED or (name in _IN_MEMORY and flavour == "mariadb"):
         return ""
     if name in _IN_MEMORY:
         return f"the engine {engine} loses its rows when the server ends, which MySQL may leave out of its log"

@@ -27,7 +27,7 @@ from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
 
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
-_OPTIONS_TOLD = "Picked up "
+_OPTIONS_SHOWN = "Picked up "
 """What Java says first where JAVA_TOOL_OPTIONS is set, which may hold a password."""
 _SAID = 30
 """How many last lines of a failed program are reported."""
@@ -53,7 +53,7 @@ def java() -> Java | None:
     except OSError as error:
         return Java(program, 0, f"no program that runs: {error.strerror}")
     match = re.search(r'version "(\d+)', said)
-    lines = [line for line in said.splitlines() if not line.startswith(_OPTIONS_TOLD)]
+    lines = [line for line in said.splitlines() if not line.startswith(_OPTIONS_SHOWN)]
     return Java(program, int(match[1]) if match else 0, lines[0] if lines else "no answer")
 
 

@@ -144,7 +144,7 @@ def with_all_gtids(transport: Transport, position: Position) -> Position:
     first one of all. Another server's log would be read with them once more, and old values put in the place of newer
     ones.
     """
-    told = gtid.parse(position.gtid_set, position.flavour)
+    known = gtid.parse(position.gtid_set, position.flavour)
     earlier = executed_before(transport, position.file, position.offset)
     part = Slice(position.file, FIRST_OFFSET, position.offset, position.created, whole=False)
     gtids: list[str] = []
@@ -153,7 +153,7 @@ def with_all_gtids(transport: Transport, position: Position) -> Position:
             gtids.append(boundary.gtid)
         elif not position.gtid_set:
             return position  # nothing has one: the others needn't be read
-    return replace(position, gtid_set=str(told.union(earlier).adding(gtids)))  # type: ignore[arg-type]  # of one flavour
+    return replace(position, gtid_set=str(known.union(earlier).adding(gtids)))  # type: ignore[arg-type]  # of one flavour
 
 
 def _check_purged(log: Log, executed: Executed, purged: Executed) -> None:

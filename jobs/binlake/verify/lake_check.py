@@ -87,8 +87,8 @@ def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: Tab
             blank, state="compared", equal=False, source_rows=known.rows, lake_rows=0, chunks=known.cells.chunks,
             differing=known.cells.chunks, reason=reason, remedy=snapshot_command(life.name),
         )  # fmt: skip
-    is_told = len(behind) >= newest.version - since  # else upkeep removed commits, which may have changed rows
-    lake = LakeRows(path, since) if changing or not is_told else newest
+    is_complete = len(behind) >= newest.version - since  # else upkeep removed commits, which may have changed rows
+    lake = LakeRows(path, since) if changing or not is_complete else newest
     lake.refuse_unknown()
     compared, sums = ComparedColumns(life.schema), Sums.empty(known.cells.count)
     for file in lake.files(compared):

@@ -251,12 +251,12 @@ class Repairs:
         """Return the actions that hide the rows which go."""
         left = Counter(correction.gone)
         places: dict[str, list[int]] = defaultdict(list)
-        for path, number, checksum in _found(compared, lake, left, data_rows.counting(compared.schema)):
+        for path, number, checksum in _rows_with(compared, lake, left, data_rows.counting(compared.schema)):
             if left[checksum] > 0:
                 left[checksum] -= 1
                 places[path].append(number)
         if correction.put:
-            for path, number, _ in _found(compared, lake, correction.put, "deleted"):
+            for path, number, _ in _rows_with(compared, lake, correction.put, "deleted"):
                 places[path].append(number)
         actions: list[DeltaAction] = []
         marks: list[tuple[DeltaAction, BitMap64]] = []
@@ -281,7 +281,7 @@ class Repairs:
         self._held.metadata.replace("repairs", where, [])
 
 
-def _found(
+def _rows_with(
     compared: ComparedColumns, lake: LakeRows, wanted: Collection[Checksum], counts: Counts
 ) -> Iterator[tuple[str, int, Checksum]]:
     """Yield the rows of these checksums: the data file, the number in it, and the checksum."""

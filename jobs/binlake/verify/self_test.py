@@ -127,12 +127,12 @@ def self_test(name: TableName, compared: ComparedColumns, rows: pa.RecordBatch) 
     missed: list[str] = []
     for fault in planted(compared, sample):
         counted[fault.kind] += 1
-        if not _is_found(compared, sample, fault):
+        if not _is_noticed(compared, sample, fault):
             missed.append(f"{fault.kind}{' in ' + fault.column if fault.column else ''}")
     return SelfTested(name, sample.num_rows, dict(counted), tuple(missed))
 
 
-def _is_found(compared: ComparedColumns, rows: pa.RecordBatch, fault: PlantedFault) -> bool:
+def _is_noticed(compared: ComparedColumns, rows: pa.RecordBatch, fault: PlantedFault) -> bool:
     """Tell whether a comparison finds exactly what was planted."""
     cells = KeyCells(shares=2)
     sides = [compared.measured(side, cells) for side in (rows, fault.rows)]

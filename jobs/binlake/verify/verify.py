@@ -225,8 +225,8 @@ class _ChosenTables:
             names.unmatched(self._patterns or (), known) if known else self._patterns or self._config.tables.include
         )
         if unknown:
-            found = f"no included table that has a mirror matches {', '.join(unknown)}"
-            raise UsageError(found, remedy=UNMATCHED_REMEDY)
+            unmatched = f"no included table that has a mirror matches {', '.join(unknown)}"
+            raise UsageError(unmatched, remedy=UNMATCHED_REMEDY)
         # Stopped tables aren't compared: the server needn't hash them.
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
         recorded = {name: life.schema for name, life in self.lives().items()}

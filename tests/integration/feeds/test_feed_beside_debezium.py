@@ -17,7 +17,7 @@ import peers
 from feeding import feed, kept
 from mirror import Mirror, on_mysql
 from odd_values import LENIENT, SampleTable
-from real_debezium import RealDebezium, Told, build
+from real_debezium import Message, RealDebezium, build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,7 +212,7 @@ def declared(name: str, kind: Kind) -> str:
     return SAMPLES[kind].samples[int(name[1:])].declared if re.fullmatch(r"c\d+", name) else name
 
 
-def without_what_only_theirs_tell(topic: str, messages: Sequence[Told]) -> Iterator[Told]:
+def without_what_only_theirs_tell(topic: str, messages: Sequence[Message]) -> Iterator[Message]:
     values = [(message.value or {}).get("payload", message.value) for message in messages]
     ended = {value["id"] for value in values if value and value.get("status") == "END"}
     for message, value in zip(messages, values, strict=True):
@@ -228,10 +228,10 @@ def without_what_only_theirs_tell(topic: str, messages: Sequence[Told]) -> Itera
 
 
 def compared(
-    theirs: Iterable[Told], ours: Iterable[Told], kind: Kind, list_: Sequence[Listed] = LISTED
+    theirs: Iterable[Message], ours: Iterable[Message], kind: Kind, list_: Sequence[Listed] = LISTED
 ) -> tuple[list[str], set[Listed]]:
     """What differs and isn't listed, and what of the list was seen."""
-    topics: dict[str, tuple[list[Told], list[Told]]] = defaultdict(lambda: ([], []))
+    topics: dict[str, tuple[list[Message], list[Message]]] = defaultdict(lambda: ([], []))
     for side, messages in enumerate((theirs, ours)):
         for message in messages:
             topics[message.topic][side].append(message)
@@ -271,11 +271,11 @@ def following(mirror: Mirror) -> Mirror:
     return mirror
 
 
-def by_the_feed(mirror: Mirror, **settings: Any) -> list[Told]:
+def by_the_feed(mirror: Mirror, **settings: Any) -> list[Message]:
     """By the feed."""
     messages = kept(mirror, feed(mirror, **{**settings, "format": {"type": "debezium", **settings["format"]}}))
     return [
-        Told(
+        Message(
             message.topic,
             *(text and json.loads(text) for text in message[1:3]),
             {name: json.loads(text) for name, text in message.headers},
@@ -284,11 +284,11 @@ def by_the_feed(mirror: Mirror, **settings: Any) -> list[Told]:
     ]
 
 
-def is_the_end(message: Told) -> bool:
+def is_the_end(message: Message) -> bool:
     return message.topic.endswith(".the_end") and message.key is not None
 
 
-def is_the_end_of_all(message: Told) -> bool:
+def is_the_end_of_all(message: Message) -> bool:
     body = (message.value or {}).get("payload", {})
     return any(collection["data_collection"].endswith(".the_end") for collection in body.get("data_collections") or ())
 

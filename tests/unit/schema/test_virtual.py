@@ -10,7 +10,7 @@ from binlake.schema import arithmetic
 from binlake.schema.table import TableSchema, Virtual
 from binlake.schema.virtual import generated_columns, leaving_out, renamed
 from binlake.serialization import dumps, loads
-from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD
+from virtual_columns import COLUMNS, COMPUTED, OFFSETS, REFUSED
 
 
 def shape(declared: str, flavour: Flavour = "mariadb", columns: str = COLUMNS) -> TableSchema:
@@ -21,7 +21,7 @@ def shape(declared: str, flavour: Flavour = "mariadb", columns: str = COLUMNS) -
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-@pytest.mark.parametrize("declared", TOLD)
+@pytest.mark.parametrize("declared", COMPUTED)
 def test_told(declared: str, flavour: Flavour) -> None:
     schema = shape(declared, flavour)
     assert schema.untold == ()
@@ -30,7 +30,7 @@ def test_told(declared: str, flavour: Flavour) -> None:
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-@pytest.mark.parametrize(("declared", "why"), UNTOLD)
+@pytest.mark.parametrize(("declared", "why"), REFUSED)
 def test_untold(declared: str, why: str, flavour: Flavour) -> None:
     schema = shape(declared, flavour)
     assert schema.untold == ("v",)
