@@ -47,7 +47,7 @@ class StagedRows:
 
 
 def _as_read(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose missing images have missing values: the decoder leaves others there, a file does not."""
+    """Return rows whose missing images have missing values: the decoder may leave others there, a file has none."""
     columns = {
         name: _without_images(values) if pa.types.is_struct(values.type) and values.null_count else values
         for name, values in zip(batch.schema.names, batch.columns, strict=True)
