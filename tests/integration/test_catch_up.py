@@ -13,6 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
 from binlake.errors import CorruptEvent
+from binlake.lake.opened_lake import open_lake
 from binlake.metadata import decisions, history
 from binlake.metadata.decisions import Reason
 from binlake.report import Report
@@ -114,6 +115,7 @@ def test_a_mirror_without_rows_has_none(alone: Mirror) -> None:
     alone.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     paused_for(alone, "INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD w INT")
     assert stored(alone.path("t")) == []
+    assert f"{alone.database}.t" not in open_lake(alone.config).tables
     assert [field.name for field in DeltaTable(alone.path("t")).schema().fields] == ["id", "v", "w"]
 
 

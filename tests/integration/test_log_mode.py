@@ -118,6 +118,9 @@ def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     assert rows_of(DeltaTable(mirror.path("t"))) == []
     names = {f"{mirror.database}.beside", f"{mirror.database}.t__log"}
     assert set(open_lake(mirror.config).tables) == names
+    mirror.options["maintain"] = {"history_hours": 24}  # commits the retention to the mirror, too
+    mirror.maintain()
+    assert set(open_lake(mirror.config).tables) == names
     assert [str(table.name) for table in mirror.verify().tables] == [f"{mirror.database}.beside"]
     with pytest.raises(UsageError, match="t has no mirror") as refused:
         pipeline.replay(mirror.config, lambda _: mirror.spark, Report(), ReplayRequest([f"{mirror.database}.t"]))
@@ -137,6 +140,17 @@ def test_a_log_without_a_mirror(mirror: Mirror, way: dict[str, int]) -> None:
     assert rows_of(DeltaTable(mirror.path("t"))) == []
     assert set(open_lake(mirror.config).tables) == names
     assert logged(mirror, "t", "id", "v")[-1] == ("insert", None, None, 8, "y")
+
+
+@on_mysql
+def test_logs_are_all_that_a_snapshot_brings(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    mirror.modes = [{"tables": f"{mirror.database}.t", "log": {}, "mirror": False}]
+    mirror.snapshot()
+    mirror.execute(*EVERY_WAY)
+    mirror.sync()
+    assert logged(mirror, "t", "id", "v") == MUTATIONS
+    assert set(open_lake(mirror.config).tables) == {f"{mirror.database}.t__log"}
 
 
 @on_mysql

@@ -204,8 +204,7 @@ class TablesUpkeep:
             for row in held.metadata.read("watermarks")
             if row["table_id"] in newest
         ]
-        listed = [row for row in rows if not self._config.ghost(TableName(row["database"], row["table"]))]
-        table_versions.note_beside(held.metadata, listed, began_us=began_us)
+        table_versions.note_beside(held.metadata, rows, self._config.is_read, began_us=began_us)
         watermarks.write(held.metadata, rows)
 
     def _kept(self, table: Table) -> TableUpkeep:

@@ -50,7 +50,7 @@ def note_batch(
     """Write the rows of a merged batch in one commit, which can be repeated.
 
     rows: the watermarks after the batch, by life. listed: tells whether a table belongs to the lake's versions, which
-    ghost tables don't.
+    ghost tables and mirrors without rows don't.
     """
     kind: RowKind = "batch" if plan.batch == 1 or _is_noted(metadata, plan.batch - 1) else "base"
     changed = {life.id: life for life in plan.outcome.lives if listed(life.name)}
@@ -95,6 +95,8 @@ def note_snapshot(
     ]
     begun = [_row(life.id, life.name, "following", versions.get(life.id), str(life.high)) for life in lives]
     rows = [*begun, *gone]
+    if not rows:
+        return
     metadata.replace(
         TABLE,
         f"batch = {batch} AND kind = 'snapshot' AND table_id IN ({_listed(row['table_id'] for row in rows)})",
@@ -102,12 +104,18 @@ def note_snapshot(
     )
 
 
-def note_beside(metadata: Metadata, watermarks: Iterable[MetadataRow], *, began_us: int) -> None:
+def note_beside(
+    metadata: Metadata,
+    watermarks: Iterable[MetadataRow],
+    listed: Callable[[TableName], bool],
+    *,
+    began_us: int,
+) -> None:
     """Write rows of lives whose Delta tables were changed beside the log; those that don't follow it are left out.
 
-    began_us: before the commits that changed them. No batch may be open.
+    listed: see ``note_batch``. began_us: before the commits that changed them. No batch may be open.
     """
-    rows = {row["table_id"]: row for row in watermarks if row["status"] == "following"}
+    rows = {row["table_id"]: row for row in watermarks if row["status"] == "following" and listed(_name(row))}
     recorded = lease.read(metadata).recorded_state
     if not rows or recorded is None:
         return

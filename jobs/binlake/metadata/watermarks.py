@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,12 +76,14 @@ def following(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life]:
     return [life for life in lives if not patterns or matches_any(patterns, life.name.database, life.name.table)]
 
 
-def write_beside(metadata: Metadata, rows: Sequence[dict[str, Any]], *, began_us: int) -> None:
+def write_beside(
+    metadata: Metadata, rows: Sequence[dict[str, Any]], listed: Callable[[TableName], bool], *, began_us: int
+) -> None:
     """Write rows of lives whose Delta tables were changed beside the log, after the lake's version has them.
 
-    began_us: before the commits that changed them.
+    listed: tells whether a table belongs to the lake's versions. began_us: before the commits that changed them.
     """
-    table_versions.note_beside(metadata, rows, began_us=began_us)
+    table_versions.note_beside(metadata, rows, listed, began_us=began_us)
     write(metadata, rows)
 
 
@@ -199,17 +201,21 @@ def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:
     return frozenset(name for key, name in names if key == unsnapshotted_id(name))
 
 
-def follow_again(metadata: Metadata, life: str, *, began_us: int) -> None:
-    """Mark a life as following that has caught up with the others. began_us: before it began to catch up."""
+def follow_again(metadata: Metadata, life: str, listed: Callable[[TableName], bool], *, began_us: int) -> None:
+    """Mark a life as following that has caught up with the others. listed: see ``write_beside``. began_us: before it
+    began to catch up."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
     caught_up = {**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}
-    write_beside(metadata, [caught_up], began_us=began_us)
+    write_beside(metadata, [caught_up], listed, began_us=began_us)
 
 
-def at_version(metadata: Metadata, life: str, version: int, *, began_us: int) -> None:
-    """Write the Delta version of a life whose rows came into the lake beside the log, since ``began_us``."""
+def at_version(
+    metadata: Metadata, life: str, version: int, listed: Callable[[TableName], bool], *, began_us: int
+) -> None:
+    """Write the Delta version of a life whose rows came into the lake beside the log, since ``began_us``. listed: see
+    ``write_beside``."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
-    write_beside(metadata, [{**row, "delta_version": version, "updated_us": now_us()}], began_us=began_us)
+    write_beside(metadata, [{**row, "delta_version": version, "updated_us": now_us()}], listed, began_us=began_us)
 
 
 def forget_unsnapshotted(metadata: Metadata, names: list[TableName]) -> None:

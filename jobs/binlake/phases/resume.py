@@ -37,7 +37,7 @@ def resume(
         life = catch_up(config, origin, session, held, row, report)
         assert control.position is not None
         held.read_under("")
-        watermarks.follow_again(metadata, life.id, began_us=began_us)
+        watermarks.follow_again(metadata, life.id, config.is_read, began_us=began_us)
     return f"{name} follows again, at {control.position.short}"
 
 

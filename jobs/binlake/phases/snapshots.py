@@ -158,6 +158,6 @@ def copy_keys(
         spark = asking("rows of a key range are put in place by Delta's own writer")
         result = key_range.put(spark, config, copied, life, held.control().batch)
         result = replace(result, why_spark=asking.why)
-        watermarks.at_version(metadata, life.id, result.delta_version, began_us=began_us)
+        watermarks.at_version(metadata, life.id, result.delta_version, config.is_read, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]

@@ -243,7 +243,7 @@ class Repairs:
             raise
         fault("rows committed")
         with self._writing:
-            watermarks.at_version(self._held.metadata, life.id, version, began_us=began_us)
+            watermarks.at_version(self._held.metadata, life.id, version, self._config.is_read, began_us=began_us)
             beside.end(version, correction.repaired, began_us)
         return version
 

@@ -125,7 +125,7 @@ def test_a_table_that_stands_elsewhere_is_no_part_of_a_version(lake: Recorder) -
     watermarks.write(lake.metadata, [{**paused, "status": "paused"}])
     lake.record()
     lake.record()
-    watermarks.follow_again(lake.metadata, waits.id, began_us=0)
+    watermarks.follow_again(lake.metadata, waits.id, lambda name: True, began_us=0)
     lake.record()
     assert lake.tables() == {
         1: {"orders": 1, "stops": 1, "waits": 0},
@@ -211,7 +211,7 @@ def test_upkeep_and_repairs_give_the_newest_batch_another_version(lake: Recorder
     lake.record(after(orders, 1))
     lake.snapshot(fresh, version=3)
     for life_of_table, version in ((orders, 2), (fresh, 4)):
-        watermarks.at_version(lake.metadata, life_of_table.id, version, began_us=0)
+        watermarks.at_version(lake.metadata, life_of_table.id, version, lambda name: True, began_us=0)
     assert lake.tables() == {1: {"orders": 2}}
     lake.record()
     assert lake.tables() == {1: {"orders": 2}, 2: {"orders": 2, "fresh": 4}}
