@@ -17,6 +17,7 @@ from binlake.errors import BinlakeError, InvalidDate, LakeError, LeftToSpark, Sp
 from binlake.faults import fault
 from binlake.merge import begin_in_process
 from binlake.position import Position
+from binlake.schema.lake_columns import DELETED
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
@@ -100,7 +101,7 @@ class _Commit:
         delta_schema = self.records.delta_schema(self.table)
         if schema.row_metadata and not all(chunk.has_row_metadata for chunk in copied):
             raise LeftToSpark("its rows tell what wrote them, and those that Spark copied are written anew")
-        if schema.soft_delete and self.log.exists():
+        if schema.soft_delete and self._keeps_deleted():
             raise LeftToSpark("deleted rows may stay of those that it has")
         begin_in_process.check(self.log, delta_schema, self.config)
         attempts.give()
@@ -110,6 +111,10 @@ class _Commit:
             self.log, delta_schema, data, self.config, batch=self.batch, note=self.note, is_ours=self.check,
         )  # fmt: skip
         return _Begun([chunk.attempt for chunk in self.table.chunks])
+
+    def _keeps_deleted(self) -> bool:
+        """Tell whether the table that is there may have deleted rows."""
+        return self.log.exists() and any(field.name == DELETED for field in self.log.log().schema().fields)
 
     def by_spark(self, session: SparkSession) -> _Begun:
         """session: used for no other table at the same time."""
