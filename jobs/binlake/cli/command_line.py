@@ -463,7 +463,9 @@ def _add_grants(subparsers: Any) -> None:
     grants = subparsers.add_parser("grants", help=help_, description=help_, parents=[_common_options()])
     grants.add_argument("--server", required=True, choices=("mysql", "mariadb"))
     grants.add_argument("--for", dest="account", required=True, metavar="ACCOUNT", help="NAME, or NAME@HOST")
-    grants.add_argument("--config", metavar="FILE", help="for the databases of this source's YAML; else for shop")
+    databases = grants.add_mutually_exclusive_group()
+    databases.add_argument("--databases", nargs="+", default=[], metavar="NAME", help="to be mirrored; shop by default")
+    databases.add_argument("--config", metavar="FILE", help="for the databases of this source's YAML")
     grants.set_defaults(command=_imported_when_run("binlake.cli.grants", "print_grants"))
 
 

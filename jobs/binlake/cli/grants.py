@@ -21,7 +21,8 @@ _IN_THE_FILES, _DATABASE_IN_THE_FILES = "'binlake'@'%'", "`shop`.*"
 
 def print_grants(arguments: argparse.Namespace) -> None:
     """Print the statements for a server's administrator. Raises UsageError, ConfigurationError."""
-    databases = databases_of(configuration.load(arguments.config)) if arguments.config else []
+    config = configuration.load(arguments.config) if arguments.config else None
+    databases = databases_of(config) if config else _as_granted(arguments.databases)
     text = installed_text(f"sql/grants_{arguments.server}.sql")
     print(grants(text, account_of(arguments.account), databases), end="")
 
@@ -36,8 +37,12 @@ def account_of(text: str) -> str:
 
 def databases_of(config: PipelineConfig) -> list[str]:
     """Return what the YAML's patterns include, as GRANT names databases; ``*.*`` where a pattern needs all."""
-    patterns = dict.fromkeys(pattern.partition(".")[0] for pattern in config.tables.include)
-    named = [_granted(pattern) for pattern in patterns]
+    return _as_granted(pattern.partition(".")[0] for pattern in config.tables.include)
+
+
+def _as_granted(patterns: Iterable[str]) -> list[str]:
+    """Return patterns of databases as GRANT names them, each once; ``*.*`` where one needs all."""
+    named = [_granted(pattern) for pattern in dict.fromkeys(patterns)]
     return ["*.*"] if "*.*" in named else named
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,17 @@ def test_databases_are_those_of_the_yaml(
     file = tmp_path / "shop.yaml"
     file.write_text(YAML.replace("INCLUDE", include))
     said = printed(capsys, "--server", "mysql", "--for", "binlake", "--config", str(file))
-    granted = [line for line in said.splitlines() if line.startswith("GRANT SELECT")]
-    assert granted == [f"GRANT SELECT, LOCK TABLES ON {name} TO 'binlake'@'%';" for name in databases]
+    assert granted_on(said) == databases
+
+
+def granted_on(said: str) -> list[str]:
+    pattern = r"^GRANT SELECT, LOCK TABLES ON (.*) TO 'binlake'@'%';$"
+    return re.findall(pattern, said, re.MULTILINE)
+
+
+def test_databases_are_named_before_there_is_a_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, "--server", "mysql", "--for", "binlake", "--databases", "shop", "my_shop", "a.b", "shop")
+    assert granted_on(said) == ["`shop`.*", r"`my\_shop`.*", "`a.b`.*"]
 
 
 @pytest.mark.parametrize("account", ["a'b", "`a", "a\\", "'a`"])
