@@ -361,7 +361,7 @@ def _add_feeds(subparsers: Any) -> None:
         metavar="start|now|BATCH",
         help="by default the oldest staged",
     )
-    tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until Ctrl-C")
+    tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until SIGTERM")
     tail.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "tail"))
 
 

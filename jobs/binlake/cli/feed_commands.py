@@ -131,9 +131,12 @@ def _forget(path: str, name: str, report: Report) -> None:
 
 def tail(arguments: argparse.Namespace) -> None:
     start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
+    feeds, report, ending = _tailed(arguments), Report(quiet=arguments.quiet), Ending()
     if arguments.follow:
         heap.return_freed_memory()
-    print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout, Report(quiet=arguments.quiet))
+        ending.listen()
+    print_tail(feeds, Tail(start, arguments.follow), PARTS, sys.stdout, report, ending)
+    ending.over()
 
 
 def console_consumer(arguments: argparse.Namespace) -> None:

@@ -1,12 +1,11 @@
 """``binlake tail``: print staged mutations.
 
 No position is kept. While it follows, a row among the feeds keeps the staging that it hasn't printed; it goes when the
-process ends, and that of one that was killed with the next one's start.
+process ends, and that of one that was killed with the next one's start, or with the lake's upkeep.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from binlake.feeds.error_layers import FeedErrors
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
+from binlake.interrupts import Ending
 from binlake.metadata import feed_watermarks, lease
 from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition, Omission
 from binlake.metadata.lease import RecordedState
@@ -64,7 +64,7 @@ class ConsoleSink:
 
 @dataclass(frozen=True)
 class Tail:
-    """Options. start: the first batch, None for those recorded from now on. follow: go on until interrupted."""
+    """Options. start: the first batch, None for those recorded from now on. follow: go on until asked to end."""
 
     start: int | None
     follow: bool = False
@@ -86,10 +86,10 @@ class _Tailed:
         self._outlet = Outlet(parts.make_format(feed, context), sink, _keep_no_position, self._place, errors)
         self._keep_staging()
 
-    def print(self) -> None:
-        """Print the batches recorded since the last call."""
+    def print(self, ending: Ending) -> None:
+        """Print the batches recorded since the last call, or until the end is asked for."""
         recorded_state = _recorded_state(self._config)
-        while self._place.batch < recorded_state.batch:
+        while self._place.batch < recorded_state.batch and not ending.asked:
             self._place = self._reader.carry(self._place, self._outlet, None).position
             self._keep_staging()
 
@@ -100,27 +100,36 @@ class _Tailed:
 
 
 def tail(
-    feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts: Parts, out: TextIO, report: Report
+    feeds: Sequence[tuple[PipelineConfig, FeedConfig]],
+    asked: Tail,
+    parts: Parts,
+    out: TextIO,
+    report: Report,
+    ending: Ending,
 ) -> None:
     """Print staged mutations, source by source. Raises UsageError if the batch to start with isn't staged any more."""
     with ExitStack() as keeping:
-        tailed = [
-            _Tailed(
-                config,
-                feed,
-                asked,
-                parts,
-                out,
-                keeping.enter_context(_staging(config, report)) if asked.follow else None,
-            )
-            for config, feed in feeds
-        ]
-        while True:
-            for source in tailed:
-                source.print()
-            if not asked.follow:
-                return
-            time.sleep(_LOOK_AGAIN)
+        try:
+            tailed = [
+                _Tailed(
+                    config,
+                    feed,
+                    asked,
+                    parts,
+                    out,
+                    keeping.enter_context(_staging(config, report)) if asked.follow else None,
+                )
+                for config, feed in feeds
+            ]
+            while not ending.asked:
+                for source in tailed:
+                    source.print(ending)
+                if not asked.follow:
+                    return
+                ending.wait(_LOOK_AGAIN)
+        except KeyboardInterrupt:  # a large batch, or a reader that pauses, went on for longer than an end may wait
+            if not ending.asked:
+                raise
 
 
 @contextmanager

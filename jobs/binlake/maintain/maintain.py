@@ -65,7 +65,7 @@ from binlake.maintain.table_upkeep import (
     tables_being_copied,
     tables_beside,
 )
-from binlake.metadata import expiry, leftovers, watermarks
+from binlake.metadata import expiry, feed_watermarks, leftovers, watermarks
 from binlake.metadata.expiry import MetadataUpkeep
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, now_us
@@ -141,6 +141,7 @@ def maintain(
     asking = SessionAsked(session)
     work = TablesUpkeep(config, asking, metadata, report, patience)
     done = work.tables(tables)
+    feed_watermarks.forget_dead_tails(metadata)  # staging is kept for them otherwise
     with held_between_batches(metadata, patience) as held:
         work.note_sizes(held)
         ours = expiry.keep_metadata(held.metadata, config.maintain)

@@ -15,7 +15,7 @@ from typing import Any
 from binlake.batch.steps import PreparedXa
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_US, bytes_of_gb, gb_of_bytes
-from binlake.errors import FeedFollowed, LeaseHeld, UsageError
+from binlake.errors import FeedFollowed, LeaseHeld, UsageError, WrittenMeanwhile
 from binlake.metadata import formats, lease
 from binlake.metadata.held_row import HeldRow, SharedRow
 from binlake.metadata.holder import died
@@ -223,7 +223,7 @@ def forget_dead_tails(metadata: Metadata) -> None:
     for row in metadata.read("feeds"):
         is_dead = died(row["holder"], row["token"]) if row["token"] else row["updated_us"] < before
         if row["feed"].startswith(_TAIL) and is_dead:
-            with suppress(LeaseHeld):
+            with suppress(LeaseHeld, WrittenMeanwhile):  # the next one to look tries again
                 forget(metadata, row["feed"])
 
 

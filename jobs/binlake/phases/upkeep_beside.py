@@ -61,14 +61,13 @@ class UpkeepBeside:
 
     def _keep(self, config: PipelineConfig) -> None:
         from binlake.maintain.table_upkeep import TablesUpkeep
-        from binlake.metadata import expiry
+        from binlake.metadata import expiry, feed_watermarks
 
-        quiet = Report(quiet=True)
-        upkeep = TablesUpkeep(
-            _with_small_files(config), no_session, metadata_of(config), quiet, _PATIENCE, self._refuse_ended
-        )
+        quiet, metadata = Report(quiet=True), metadata_of(config)
+        upkeep = TablesUpkeep(_with_small_files(config), no_session, metadata, quiet, _PATIENCE, self._refuse_ended)
         try:
             self._note_files(max((table.rewritten_files for table in upkeep.tables(None)), default=0))
+            feed_watermarks.forget_dead_tails(metadata)  # staging is kept for them otherwise
             with upkeep.held() as held:
                 upkeep.note_sizes(held)
                 expiry.expire(held.metadata, config.maintain)  # nobody needs to run maintain besides

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
@@ -15,7 +21,10 @@ from binlake.feeds import consume
 from binlake.feeds.console import ConsoleSink
 from binlake.feeds.contract import Message
 from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.metadata.metadata import Metadata
 from fake_registry import FakeRegistry
+from recorded_lake import record_lake
+from servers import die_with_parent
 
 SCHEMA: dict[str, Any] = {
     "type": "record", "name": "user_insert", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": "string"}]
@@ -70,3 +79,22 @@ def test_an_error_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
         consume.consume("b:1", asked, io.StringIO())
     monkeypatch.setattr(consume, "consumer_of", lambda *_: Consumer(KafkaError._PARTITION_EOF))
     consume.consume("b:1", asked, io.StringIO())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_tail_that_is_ended_keeps_no_staging_any_more(tmp_path: Path, number: signal.Signals) -> None:
+    record_lake(tmp_path / "shop", {"shop.t": pa.table({"id": [1]})})
+    yaml, metadata = tmp_path / "shop.yaml", Metadata(f"{tmp_path}/shop/_binlake")
+    yaml.write_text(
+        "source: {name: shop, connection: c, server_id: 4001}\n"
+        f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}}}\n"
+    )
+    command = [sys.executable, "-m", "binlake.cli.command_line", "tail", "--follow", "--config", str(yaml)]
+    with subprocess.Popen(command, preexec_fn=die_with_parent) as process:
+        until = time.monotonic() + 60
+        while not any(row["batch"] == 0 for row in metadata.read("feeds")) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert metadata.read("feeds"), "staging is kept for it"
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    assert metadata.read("feeds") == []

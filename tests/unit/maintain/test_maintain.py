@@ -21,7 +21,8 @@ from binlake.config.table_modes import TableModes
 from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.lake.lake_versions import lake_versions
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
-from binlake.metadata import lease, table_versions, watermarks
+from binlake.metadata import feed_watermarks, lease, table_versions, watermarks
+from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.phases import upkeep_beside
@@ -131,6 +132,26 @@ def test_upkeep_beside_batches_does_what_needs_no_spark(
     assert len(DeltaTable(path).file_uris()) == 1
     watermark = next(row for row in metadata_of(config).read("watermarks") if row["table"] == "b")
     assert watermark["delta_version"] == DeltaTable(path).version() == 8
+
+
+def kept_beside(config: PipelineConfig) -> None:
+    upkeep = UpkeepBeside(Report(quiet=True))
+    upkeep.begin(config, None)
+    assert upkeep._thread is not None
+    upkeep._thread.join()
+
+
+@pytest.mark.parametrize("keep", [kept, kept_beside])
+def test_no_staging_is_kept_for_a_killed_process_that_printed_it(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch, keep: Callable[[PipelineConfig], object]
+) -> None:
+    monkeypatch.setattr(upkeep_beside, "_FIRST", 0.0)
+    metadata, dead, begun = metadata_of(config), feed_watermarks.new_tail(), feed_watermarks.new_tail()
+    for name in (dead, begun, "out"):
+        feed_watermarks.register(metadata, name, FeedLimits(1, 1))
+    assert metadata.swap("feeds", f"feed <> '{begun}'", {"updated_us": 0})
+    keep(config)
+    assert sorted(row["feed"] for row in metadata.read("feeds")) == sorted([begun, "out"])
 
 
 @pytest.mark.parametrize("damaged", ["a", "a__log"])
