@@ -367,8 +367,10 @@ class BatchReader:
             place = f"{event.file}:{event.offset}, an event of {event.name}"
             error = FeedError(
                 f"feed {feed} can't decode {place}: {event.reason}",
-                remedy="once the lake has the table's rows again, begin behind it: "
-                f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: {left_out}",
+                remedy=self.errors.going_on(
+                    "once the lake has the table's rows again, begin behind it: "
+                    f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: {left_out}"
+                ),
             )
             self.errors.decide(
                 FeedFailure("decode", event.name, place, 0, event.reason, event.remedy), error, known=known
@@ -385,6 +387,7 @@ class BatchReader:
     def _unknown(self, event: XaEvent, error: FeedError) -> None:
         """Decide about the commit of an XA transaction whose rows came before the feed."""
         place = f"{event.file}:{event.offset}, XA COMMIT of {event.xid}"
+        error = FeedError(error.message, remedy=self.errors.going_on(error.remedy))
         self.errors.decide(FeedFailure("commit", None, place, 0, error.message, error.remedy), error)
 
     def _staged(self, batch: int) -> tuple[Manifest, Range]:
@@ -400,7 +403,7 @@ class BatchReader:
         return manifest, loads(Range, rows[0]["range"])
 
     def _left_behind(self, batch: int, error: StagingError | None) -> FeedError:
-        reason, remedy = feed_watermarks.left_behind(self.selection.feed.name, batch)
+        reason, remedy = self.errors.left_behind(batch)
         return FeedError(f"{reason} ({error.message})" if error else reason, remedy=remedy)
 
     def _table(self, file: StagedFile, batch: int) -> FeedTable | None:

@@ -6,7 +6,7 @@ process ends, and that of one that was killed with the next one's start, or with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -70,6 +70,20 @@ class Tail:
     follow: bool = False
 
 
+class _TailErrors(FeedErrors):
+    """Failures of what is printed: no feed stops, so none can be begun anew. batch: the one that is being printed."""
+
+    def __init__(self, feed: FeedConfig, batch: Callable[[], int]) -> None:
+        super().__init__(feed, _record_no_omissions)
+        self._batch = batch
+
+    def going_on(self, remedy: str) -> str:
+        return f"print other tables alone: --table DB.T; or begin behind it: --from {self._batch() + 1}"
+
+    def left_behind(self, batch: int) -> tuple[str, str]:
+        return feed_watermarks.tail_left_behind(batch)
+
+
 class _Tailed:
     """One source's staging, formatted as one feed has it. kept: the row that keeps the staging; None without one."""
 
@@ -77,7 +91,7 @@ class _Tailed:
         self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO, kept: FeedLease | None
     ) -> None:
         self._config, self._kept = config, kept
-        errors = FeedErrors(feed, _record_no_omissions)
+        errors = _TailErrors(feed, lambda: self._place.batch + 1)
         self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
         recorded_state = _recorded_state(config)
         context = context_of(feed, config, recorded_state)

@@ -25,6 +25,7 @@ from typing import Literal, Protocol
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import FeedError, SinkFailed
 from binlake.feeds.plugins import PluginGroup, methods_of
+from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import Omission
 from binlake.schema.table import TableName
 
@@ -145,12 +146,23 @@ class FeedErrors:
             return error
         return FeedError(f"feed {self._feed} at {place}: {error.message}", remedy=error.remedy)
 
+    def going_on(self, remedy: str) -> str:
+        """Return how to go on behind an event that stops the feed. remedy: that of a feed which is carried."""
+        return remedy
+
+    def left_behind(self, batch: int) -> tuple[str, str]:
+        """Return reason and remedy where a batch isn't staged any more."""
+        return feed_watermarks.left_behind(self._feed, batch)
+
     def unlogged_rows(self) -> FeedError:
         """Return the error of a statement in the log that tells no rows."""
+        going_on = self.going_on(
+            f"begin behind it: binlake feed --feed {self._feed} --anew lake (or now); "
+            f"or leave such statements out: {self._leaving_out}"
+        )
         return FeedError(
             "a statement was logged in the place of the rows that it changed",
-            remedy=f"set binlog_format = ROW on the server; begin behind it: binlake feed --feed {self._feed} --anew "
-            f"lake (or now); or leave such statements out: {self._leaving_out}",
+            remedy=f"set binlog_format = ROW on the server; {going_on}",
         )
 
     def guarded(self, layer: ErrorLayer, table: TableName | None, place: str, mutations: int) -> _Guard:

@@ -380,7 +380,17 @@ def left_behind(feed: str, batch: int) -> tuple[str, str]:
             f"the staging of batch {batch} is gone: more waited for the relay than --keep-gb and --keep-hours allow",
             "start binlake relay: it tells each client what is lost to it, and goes on",
         )
+    if feed.startswith(_TAIL):
+        return tail_left_behind(batch)
     return (
         f"the staging of batch {batch} is gone: more waited for feed {feed} than keep_gb and keep_hours allow",
         f"begin it anew with the tables' rows: binlake feed --config FILE --feed {feed} --anew lake (or oldest, now)",
+    )
+
+
+def tail_left_behind(batch: int) -> tuple[str, str]:
+    """Return reason and remedy for a process that prints more slowly than staging is kept for it."""
+    return (
+        f"the staging of batch {batch} is gone: it waited for too long to be printed",
+        "run binlake tail again: by default it begins with the oldest batch that is staged",
     )

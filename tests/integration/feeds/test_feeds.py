@@ -40,7 +40,9 @@ def staged(mirror: Mirror) -> set[int]:
 
 
 @on_mysql
-def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: Mirror) -> None:
+def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(
+    mirror: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = feed(mirror)
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, d DATE)", "INSERT INTO a VALUES (1, '2026-01-01')")
@@ -50,6 +52,10 @@ def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: M
     with pytest.raises(FeedError, match="a date that no calendar has") as stopped:
         carried(mirror, config)
     assert "--anew lake" in stopped.value.remedy
+    capsys.readouterr()
+    tail = ["tail", "--config", str(mirror.write_yaml())]
+    assert command_line.run(tail) == 3
+    assert "→ print other tables alone: --table DB.T; or begin behind it: --from 3" in capsys.readouterr().err
     assert plain_lines(mirror) == [
         "CREATE TABLE: CREATE TABLE a (id INT PRIMARY KEY, d DATE)", 'insert a {"id": 1} {"id": 1, "d": "2026-01-01"}'
     ]  # fmt: skip

@@ -16,12 +16,18 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
+from binlake.batch.manifest import Manifest, StagedSlice
+from binlake.binlog.border import Stopped
+from binlake.cli import command_line
 from binlake.errors import SinkFailed
 from binlake.feeds import consume
+from binlake.feeds.carry import BatchReader
 from binlake.feeds.console import ConsoleSink
 from binlake.feeds.contract import Message
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.metadata.metadata import Metadata
+from binlake.position import Position, Range
+from binlake.schema.table import TableName
 from fake_registry import FakeRegistry
 from recorded_lake import record_lake
 from servers import die_with_parent
@@ -81,14 +87,35 @@ def test_an_error_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     consume.consume("b:1", asked, io.StringIO())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_tail_that_is_ended_keeps_no_staging_any_more(tmp_path: Path, number: signal.Signals) -> None:
-    record_lake(tmp_path / "shop", {"shop.t": pa.table({"id": [1]})})
-    yaml, metadata = tmp_path / "shop.yaml", Metadata(f"{tmp_path}/shop/_binlake")
+def lake(folder: Path, *batches: dict[str, pa.Table]) -> Path:
+    """Write a lake with the table shop.t, whose batches are staged; return its YAML."""
+    record_lake(folder / "shop", {"shop.t": pa.table({"id": [1]})}, *batches)
+    for batch, _ in enumerate(batches, 1):
+        (folder / f"shop/_staging/{batch}").mkdir(parents=True)
+    yaml = folder / "shop.yaml"
     yaml.write_text(
         "source: {name: shop, connection: c, server_id: 4001}\n"
-        f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}}}\n"
+        f"tables: {{include: ['shop.*']}}\nlake: {{path: {folder}}}\n"
     )
+    return yaml
+
+
+def test_what_cant_be_decoded_is_passed_over_by_table_or_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = Stopped(TableName("shop", "t"), "binlog.000001", 500, "a date that no calendar has", "…")
+    manifest = Manifest(1, "a", (StagedSlice(0, (), (), (stopped,)),))
+    planned = Range(Position("s", "binlog.000001", 4, 1), Position("s", "binlog.000001", 900, 1), ())
+    monkeypatch.setattr(BatchReader, "_staged", lambda reader, batch: (manifest, planned))
+    assert command_line.run(["tail", "--config", str(lake(tmp_path, {}))]) == 3
+    said = capsys.readouterr().err
+    assert "can't decode binlog.000001:500, an event of shop.t: a date that no calendar has" in said
+    assert "→ print other tables alone: --table DB.T; or begin behind it: --from 2\n" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_tail_that_is_ended_keeps_no_staging_any_more(tmp_path: Path, number: signal.Signals) -> None:
+    yaml, metadata = lake(tmp_path), Metadata(f"{tmp_path}/shop/_binlake")
     command = [sys.executable, "-m", "binlake.cli.command_line", "tail", "--follow", "--config", str(yaml)]
     with subprocess.Popen(command, preexec_fn=die_with_parent) as process:
         until = time.monotonic() + 60
