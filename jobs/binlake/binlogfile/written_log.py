@@ -37,7 +37,8 @@ from binlake.binlogfile.writer import BinlogWriter, FileEnd, Head, RowEvent
 from binlake.config.units import bytes_of_mb
 from binlake.errors import UsageError
 from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
-from binlake.schema.invalid import FAIL, InvalidValues
+from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
+from binlake.schema.lake_columns import columns_of
 from binlake.schema.table import Column, TableName
 
 _INDEX, _FIRST = "binlog.index", "binlog.000001"
@@ -78,10 +79,12 @@ class WrittenTransaction:
         batch = pa.RecordBatch.from_pylist(
             [{**place, **row} for row in rows], schema=staged_schema(table.columns, FAIL)
         )
-        self.mutations(Mutations(table.name, table.columns, table.key, 0, batch))
+        self.mutations(Mutations(table.name, table.columns, table.key, 0, batch), FAIL)
 
-    def mutations(self, mutations: Mutations, invalid: InvalidValues = FAIL) -> None:
-        """Write rows as a log's ``mutations`` gives them. invalid: the policies with which they were read."""
+    def mutations(self, mutations: Mutations, invalid: InvalidValues = KEEP_DATES) -> None:
+        """Write rows as a log's ``mutations`` gives them. invalid: the policies with which they were read. Raises
+        UsageError where the rows have columns of other policies; StagingError for values that the log can't hold."""
+        _refuse_other_columns(mutations, invalid)
         fields = table_map_bytes.fields_of(mutations.columns)
         described = f"{mutations.name}{mutations.columns}{mutations.key}".encode()
         table_id = int.from_bytes(hashlib.blake2b(described, digest_size=5).digest(), "little") + 1
@@ -96,6 +99,19 @@ class WrittenTransaction:
             held += [image for image in both if image is not None]
         if held:
             self._writer.rows(RowEvent(op, table_map, len(fields), held))
+
+
+def _refuse_other_columns(mutations: Mutations, invalid: InvalidValues) -> None:
+    expected = [column.name for column in columns_of(mutations.columns, invalid)]
+    for image in ("before", "after"):
+        given = [field.name for field in mutations.batch.schema.field(image).type]
+        if given != expected:
+            differing = ", ".join(sorted({*given} ^ {*expected})) or "their order"
+            raise UsageError(
+                f"{mutations.name}: the rows have other columns than the table: {differing}",
+                remedy="write them under the policies with which they were read: "
+                "transaction.mutations(item, invalid), as in log.mutations(invalid=invalid)",
+            )
 
 
 class WrittenLog:

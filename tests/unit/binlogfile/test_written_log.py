@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from binlake.binlogfile.writer import Head
 from binlake.binlogfile.written_log import WrittenLog, WrittenTable
 from binlake.errors import PositionLost, UsageError
 from binlake.position import Flavour
+from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 
 README = Path(binlog.__file__).with_name("README.md")
@@ -95,6 +97,27 @@ def test_a_log_is_gone_on_with_and_begins_another_file_when_one_is_full(tmp_path
     assert rotate.detail == {"file": "binlog.000002", "offset": 4}
     before = [event.detail["gtids"] for event in events if event.name == "PREVIOUS_GTIDS"]
     assert before == ["", f"{UUID}:1-3"]
+
+
+def test_rows_are_written_as_a_log_gives_them(tmp_path: Path) -> None:
+    """Dates have a column beside them for values that no calendar has, unless such values are refused."""
+    dated = WrittenTable(TableName("blog", "dated"), (COLUMNS[0], Column("at", "timestamp")), ("id",))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    with binlog.write(tmp_path / "one") as log, log.transaction() as transaction:
+        transaction.insert(dated, [{"id": 1, "at": at}])
+    (item,) = binlog.open((tmp_path / "one").as_uri()).mutations()
+    (refusing,) = binlog.open((tmp_path / "one").as_uri()).mutations(invalid=FAIL)
+    assert isinstance(item, Mutations)
+    assert isinstance(refusing, Mutations)
+    with binlog.write(tmp_path / "two") as log, log.transaction() as transaction:
+        transaction.mutations(item)
+        transaction.mutations(refusing, FAIL)
+        with pytest.raises(UsageError, match="have other columns than the table: at__"):
+            transaction.mutations(refusing)
+        with pytest.raises(UsageError, match="have other columns than the table: at__"):
+            transaction.mutations(item, FAIL)
+    (batch,) = binlog.open((tmp_path / "two").as_uri()).batches("blog", "dated")
+    assert [(row["id"], row["at"]) for row in batch.column("after").to_pylist()] == [(1, at), (1, at)]
 
 
 def test_what_fails_or_is_cut_off_is_not_in_the_log(tmp_path: Path) -> None:
