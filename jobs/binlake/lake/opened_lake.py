@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,14 +92,14 @@ class Lake:
         """Return how many batches between these versions are none any more: of those of an hour the newest stays."""
         return count_thinned(self._place.metadata, [version.batch for version in versions])
 
-    def at(self, *, batch: int | None = None, time: datetime | str | None = None, name: str | None = None) -> Lake:
+    def at(self, *, batch: int | None = None, time: date | str | None = None, name: str | None = None) -> Lake:
         """Return the lake at a batch, at the last one committed by a time, or at a pinned one; by default at the
         newest there is by now.
 
-        time: without a zone it is UTC. Raises UsageError for a version that isn't there or can't be read any more.
+        time: a datetime, a text, or a date for its midnight; without a zone it is UTC. Raises UsageError for a
+        version that isn't there or can't be read any more.
         """
-        moment = parse_moment(time, "time") if isinstance(time, str) else time
-        return self._place.at(batch=batch, time=moment, name=name)
+        return self._place.at(batch=_batch_number(batch), time=_moment(time), name=name)
 
     @property
     def batch(self) -> int:
@@ -220,6 +221,23 @@ class Lake:
         if name in self.version.left_out:
             self.version.table(name)
         raise unknown_table(name, self._tables)
+
+
+def _batch_number(batch: int | None) -> int | None:
+    """Return a batch's number, also one of numpy's. Raises UsageError for what is no whole number."""
+    try:
+        return None if batch is None else index(batch)
+    except TypeError:
+        raise UsageError(f"batch={batch!r} is no whole number", remedy="write it as batch=7") from None
+
+
+def _moment(time: date | str | None) -> datetime | None:
+    """Return a time; a date is its midnight in UTC. Raises UsageError for what is no time."""
+    if time is None or isinstance(time, datetime):
+        return time
+    if isinstance(time, date):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
+    return parse_moment(str(time), "time")
 
 
 _ROWS = TableName("lake", "rows")

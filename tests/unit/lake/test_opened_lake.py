@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pandas
 import polars
 import pyarrow as pa
@@ -61,12 +63,29 @@ def test_a_batch_is_found_by_number_and_time(lake: binlake.lake.Lake) -> None:
     assert ids(first.arrow("shop.orders")) == [1, 2, 2**64 - 1]
     for time in ("1970-01-01T01:30", "1970-01-01T02:30+01:00", datetime(1970, 1, 1, 1, 30, tzinfo=UTC)):
         assert lake.at(time=time).batch == 1
+    assert lake.at(batch=numpy.int64(2)).batch == 2
     assert first.at().batch == 2
     assert [version.batch for version in first.versions()] == [1, 2]
     both = {"batch": 1, "time": "1970-01-01T02:30"}
     for wrong in ({"batch": 7}, {"name": "month_end"}, {"time": "1969-01-01"}, {"time": "then"}, both):
         with pytest.raises(UsageError):
             lake.at(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"time": date(1970, 1, 2)}, "what the lake was at 1970-01-02 00:00:00.000000 UTC isn't known yet"),
+        ({"time": 7}, "time '7' is not a time"),
+        ({"batch": "1"}, "batch='1' is no whole number"),
+        ({"batch": 1.5}, r"batch=1\.5 is no whole number"),
+    ],
+)
+def test_a_version_is_asked_for_by_values_of_several_types(
+    lake: binlake.lake.Lake, wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        lake.at(**wrong)
 
 
 def test_columns_rows_and_their_number_are_chosen(lake: binlake.lake.Lake) -> None:
