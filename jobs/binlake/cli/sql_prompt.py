@@ -17,6 +17,9 @@ from binlake.moment import parse_moment
 from binlake.names import ansi_quote
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+_MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
+"""What a statement's end is looked for by: what stands in quotes or comments is passed over."""
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _HISTORY = 1000
 """Lines of the prompt's history that are kept."""
 _KEYWORDS = (
@@ -45,32 +48,31 @@ class Prompt:
         """Run the statements of a text. Raises UsageError, LakeError at the first that fails."""
         pending = ""
         for line in text.splitlines(keepends=True):
-            pending += line
-            if is_complete(pending):
-                if not self._run(pending):
+            statements, pending = cut(pending + line)
+            for statement in statements:
+                if not self._run(statement):
                     return
-                pending = ""
         if pending.strip():
             self._run(pending)
 
     def ask(self) -> None:
         """Ask for statements until the input ends. An error is printed, and the next statement is asked for."""
         print(f"{self._at()}; \\? lists the commands")
-        pending = ""
+        statements, pending = list[str](), ""
         with _line_editing(self.completions):
             while True:
                 try:
-                    pending += input("   ... " if pending else "lake=> ") + "\n"
-                    if is_complete(pending):
-                        statement, pending = pending, ""
-                        if not self._run(statement):
-                            return
+                    if not statements:
+                        line = input("   ... " if pending else "lake=> ")
+                        statements, pending = cut(f"{pending}{line}\n")
+                    elif not self._run(statements.pop(0)):
+                        return
                 except EOFError:
                     print()
                     return
                 except KeyboardInterrupt:
                     print()
-                    pending = ""
+                    statements, pending = [], ""
                 except BinlakeError as error:
                     print(f"binlake: {error}", file=sys.stderr)
 
@@ -146,12 +148,33 @@ class Prompt:
         return [word for word in candidates if word.casefold().startswith(text.casefold())]
 
 
-def is_complete(text: str) -> bool:
-    """Tell whether a statement ends with the text: a command with its line, a query with ``;``."""
-    if text.lstrip().startswith("\\") or not text.strip():
-        return True
-    bare = QUOTED.sub("", text).rstrip()
-    return bare.endswith(";") and not any(mark in bare for mark in ("'", '"', "`", "/*"))
+def cut(text: str) -> tuple[list[str], str]:
+    """Return the statements that end in a text, a command with its line, a query with ``;``, and what is left."""
+    statements: list[str] = []
+    while text := text.lstrip():
+        end = _end_of_command(text) if text.startswith("\\") else _end_of_query(text)
+        if end is None:
+            break
+        statements.append(text[:end])
+        text = text[end:]
+    if statements and not _COMMENT.sub("", text).strip():
+        text = ""  # a comment behind a statement begins no other
+    return statements, text
+
+
+def _end_of_command(text: str) -> int:
+    line, _, _ = text.partition("\n")
+    return len(line)
+
+
+def _end_of_query(text: str) -> int | None:
+    """Return the place behind the first ``;`` outside of quotes and comments; None where there is none."""
+    for mark in _MARK.finditer(text):
+        if mark[0] == ";":
+            return mark.end()
+        if mark["unclosed"]:
+            break
+    return None
 
 
 def _written(name: str) -> str:

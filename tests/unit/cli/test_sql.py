@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from binlake.cli import command_line
-from binlake.cli.sql_prompt import Prompt, is_complete
+from binlake.cli.sql_prompt import Prompt, cut
 from binlake.errors import UsageError
 from binlake.lake.opened_lake import open_lake
 from recorded_lake import record_lake
@@ -122,6 +122,9 @@ def test_statements_on_standard_input(
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 1;\nSELECT nothing;\nSELECT 2;"))
     assert run("sql", "--format", "csv") == 2
     assert capsys.readouterr().out.splitlines() == ['"Int64(1)"', "1"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 1 AS a; SELECT 2 AS b; \\at 1\n"))
+    assert run("sql", "--format", "csv") == 0
+    assert capsys.readouterr().out.splitlines()[:4] == ['"a"', "1", '"b"', "2"]
 
 
 def test_a_command_of_the_prompt_may_be_an_argument(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,9 +143,8 @@ def test_the_prompt_goes_on_after_an_error(
     yaml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    lines = iter(
-        ["SELECT nothing;", "", "SELECT count(*)", "FROM shop.orders;", "\\nothing", "\\d orders", "\\d shop.orders"]
-    )
+    queries = ["SELECT nothing; SELECT 42;", "", "SELECT 43; SELECT count(*)", "FROM shop.orders;"]
+    lines = iter([*queries, "\\nothing", "\\d orders", "\\d shop.orders"])
     asked: list[str] = []
 
     def answer(prompt: str) -> str:
@@ -156,6 +158,7 @@ def test_the_prompt_goes_on_after_an_error(
     output = capsys.readouterr()
     assert asked[:5] == ["lake=> ", "lake=> ", "lake=> ", "   ... ", "lake=> "]
     assert "       3\n(1 row)" in output.out
+    assert output.out.index("      42\n") < output.out.index("      43\n"), "after the one that failed"
     assert "│ note   │ string │" in output.out
     assert "No field named nothing" in output.err
     assert "there is no command \\nothing" in output.err
@@ -190,24 +193,30 @@ def test_words_are_completed(yaml: Path, text: str, line: str, words: list[str])
 
 
 @pytest.mark.parametrize(
-    ("text", "complete"),
+    ("text", "statements", "pending"),
     [
-        ("SELECT 1;", True),
-        ("SELECT 1 ; \n", True),
-        ("SELECT 1; -- over", True),
-        ("SELECT 1", False),
-        ("SELECT ';", False),
-        ("SELECT ';'", False),
-        ("SELECT 'it''s;';", True),
-        ('SELECT ";', False),
-        ("SELECT 1 -- ;", False),
-        ("SELECT /* ;", False),
-        ("\\d", True),
-        ("", True),
+        ("SELECT 1;", ["SELECT 1;"], ""),
+        ("SELECT 1 ; \n", ["SELECT 1 ;"], ""),
+        ("SELECT 1; -- over", ["SELECT 1;"], ""),
+        ("SELECT 1; /* over", ["SELECT 1;"], "/* over"),
+        ("SELECT 1; SELECT 2;\n", ["SELECT 1;", "SELECT 2;"], ""),
+        ("SELECT 1; SELECT 2", ["SELECT 1;"], "SELECT 2"),
+        ("SELECT 1; \\d a\nSELECT 2;", ["SELECT 1;", "\\d a", "SELECT 2;"], ""),
+        ("SELECT 1", [], "SELECT 1"),
+        ("SELECT ';", [], "SELECT ';"),
+        ("SELECT ';'", [], "SELECT ';'"),
+        ("SELECT 'it''s;';", ["SELECT 'it''s;';"], ""),
+        ('SELECT `;`; SELECT ";";', ["SELECT `;`;", 'SELECT ";";'], ""),
+        ('SELECT ";', [], 'SELECT ";'),
+        ("SELECT 1 -- ;", [], "SELECT 1 -- ;"),
+        ("SELECT /* ;", [], "SELECT /* ;"),
+        ("-- of ;\n", [], "-- of ;\n"),
+        ("\\d", ["\\d"], ""),
+        ("", [], ""),
     ],
 )
-def test_a_statement_ends_with_a_semicolon_outside_of_quotes(text: str, complete: bool) -> None:
-    assert is_complete(text) is complete
+def test_a_statement_ends_with_a_semicolon_outside_of_quotes(text: str, statements: list[str], pending: str) -> None:
+    assert cut(text) == (statements, pending)
 
 
 def test_views_are_printed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
