@@ -133,7 +133,8 @@ class Prompt:
     def _tables(self) -> None:
         printing.table("", ("table", "Delta version"), list(self._lake.tables.items()))
 
-    def _columns(self, table: str) -> None:
+    def _columns(self, written: str) -> None:
+        table = self._session.full_name(written)
         comments = self._lake.comments(table)
         rows = [(name, kind, comments.get(name, "")) for name, kind in self._lake.columns(table)]
         printing.table("", ("column", "type", "comment"), rows)

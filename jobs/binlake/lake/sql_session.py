@@ -29,6 +29,9 @@ _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+|\d{20,})(?:[eE][+-]?\d+)?(?![
 """A number that DataFusion may take for one of double precision."""
 _MOST_WHOLE = 2**64 - 1
 _WORD = re.compile(r"[\w@$#]+")
+_PART = re.compile(r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|[^.\"`]+")
+_WRITTEN_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))?")
+"""A table's name, with its database or without, each in quotes or not."""
 _BLANKS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/|\()+", re.DOTALL)
 _BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "DESCRIBE", "DESC"})
 _OF_EXPLAIN = frozenset({"EXPLAIN", "ANALYZE", "VERBOSE", "FORMAT", "INDENT", "TREE", "GRAPHVIZ", "PGJSON"})
@@ -85,6 +88,18 @@ class SqlSession:
         """Return the rows of a query. Raises UsageError, LakeError."""
         rows = self.execute(sql)
         return pa.Table.from_batches(rows.batches, rows.schema)
+
+    def full_name(self, written: str) -> str:
+        """Return the name of a table, ``database.table``, that is written as in a query, or plainly. Raises UsageError
+        where several databases have the table."""
+        parts = [_plain(part) for part in _PART.findall(written)] if _WRITTEN_NAME.fullmatch(written) else []
+        if written in self._tables or not parts:
+            return written
+        if len(parts) == 1 and (several := self._named(parts[0])):
+            if len(several) > 1:
+                raise self._unknown(parts[0])
+            return several[0]
+        return ".".join(parts)
 
     def _refuse_lost_limit(self, sql: str) -> None:
         """Raise UsageError where deltalake 1.6.6 would lose a LIMIT and give too many rows: over a table of which the
@@ -156,6 +171,12 @@ class SqlSession:
                 f"several databases have a table {name}", remedy=f"write {' or '.join(map(str, sorted(several)))}"
             )
         return unknown_table(name, self._tables)
+
+
+def _plain(part: str) -> str:
+    """Return a name without its quotes."""
+    quote = part[0]
+    return part[1:-1].replace(2 * quote, quote) if quote in '"`' else part
 
 
 def words_of(sql: str) -> frozenset[str]:

@@ -132,6 +132,14 @@ def test_a_command_of_the_prompt_may_be_an_argument(run: Run, capsys: pytest.Cap
     assert "│ note   │ string │ what they said │" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("written", ["orders", '"shop"."orders"', "shop.`orders`", "`orders`", '"orders";'])
+def test_a_table_is_named_as_in_a_query(run: Run, capsys: pytest.CaptureFixture[str], written: str) -> None:
+    assert run("sql", f"\\d {written}") == 0
+    assert "│ note   │ string │ what they said │" in capsys.readouterr().out
+    assert run("sql", "\\d sales.orders") == 2
+    assert "there is no table sales.orders; did you mean shop.orders?" in capsys.readouterr().err
+
+
 def test_a_file_takes_the_rows_of_one_query(yaml: Path, tmp_path: Path) -> None:
     prompt = Prompt(open_lake(yaml), "csv", tmp_path / "rows")
     with pytest.raises(UsageError, match="has the rows of the query before"):
@@ -144,7 +152,7 @@ def test_the_prompt_goes_on_after_an_error(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     queries = ["SELECT nothing; SELECT 42;", "", "SELECT 43; SELECT count(*)", "FROM shop.orders;"]
-    lines = iter([*queries, "\\nothing", "\\d orders", "\\d shop.orders"])
+    lines = iter([*queries, "\\nothing", "\\d order", "\\d shop.orders"])
     asked: list[str] = []
 
     def answer(prompt: str) -> str:
@@ -162,7 +170,7 @@ def test_the_prompt_goes_on_after_an_error(
     assert "│ note   │ string │" in output.out
     assert "No field named nothing" in output.err
     assert "there is no command \\nothing" in output.err
-    assert "there is no table orders; did you mean shop.orders?" in output.err
+    assert "there is no table order; did you mean shop.orders?" in output.err
     assert (tmp_path / "binlake" / "sql_history").stat().st_mode & 0o777 == 0o600
 
 

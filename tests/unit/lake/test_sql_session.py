@@ -69,6 +69,31 @@ def test_names_are_the_servers(session: SqlSession, query: str, rows: list[int])
 
 
 @pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("orders", "shop.orders"),
+        ("`orders`", "shop.orders"),
+        ('crm."customers"', "crm.customers"),
+        ('"Odd name"', "shop.Odd name"),
+        ("shop.Odd name", "shop.Odd name"),
+        ('shop."a""b`c"', 'shop.a"b`c'),
+        ('shop.`a"b``c`', 'shop.a"b`c'),
+        ('shop.a"b`c', 'shop.a"b`c'),
+        ('"do.tted".things', "do.tted.things"),
+        ("things", "do.tted.things"),
+        ("nothing", "nothing"),
+        ("shop.nothing", "shop.nothing"),
+        ('"shop', '"shop'),
+        ("", ""),
+    ],
+)
+def test_a_table_is_named_as_a_query_does(session: SqlSession, written: str, name: str) -> None:
+    assert session.full_name(written) == name
+    with pytest.raises(UsageError, match="several databases have a table customers"):
+        session.full_name("customers")
+
+
+@pytest.mark.parametrize(
     ("query", "rows"),
     [
         ("WITH orders AS (SELECT 42 AS id) SELECT id FROM orders", [42]),
