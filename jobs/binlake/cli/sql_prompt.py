@@ -12,11 +12,10 @@ from pathlib import Path
 from binlake.cli import printing, query_output
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
-from binlake.lake.sql_session import QUOTED, is_mentioned, words_of
+from binlake.lake.sql_session import QUOTED, is_mentioned, words_of, written_name, written_table
 from binlake.moment import parse_moment
-from binlake.names import ansi_quote
+from binlake.schema.table import TableName
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
 """What a statement's end is looked for by: what stands in quotes or comments is passed over."""
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -145,7 +144,8 @@ class Prompt:
         words = words_of(line)
         known = [name for name in self._lake.tables if is_mentioned(name.partition(".")[2], line, words)]
         columns = {column for name in known for column, _ in self._lake.columns(name)}
-        candidates = [*map(_written, sorted(columns)), *map(_written_table, sorted(self._lake.tables)), *_KEYWORDS]
+        tables = (written_table(TableName.parse(name)) for name in sorted(self._lake.tables))
+        candidates = [*map(written_name, sorted(columns)), *tables, *_KEYWORDS]
         return [word for word in candidates if word.casefold().startswith(text.casefold())]
 
 
@@ -176,16 +176,6 @@ def _end_of_query(text: str) -> int | None:
         if mark["unclosed"]:
             break
     return None
-
-
-def _written(name: str) -> str:
-    """Return a name as a query writes it."""
-    return name if _PLAIN_NAME.fullmatch(name) else ansi_quote(name)
-
-
-def _written_table(name: str) -> str:
-    database, _, table = name.partition(".")
-    return f"{_written(database)}.{_written(table)}"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.table_at import TableAt, unknown_table
 from binlake.names import ansi_quote, mysql_quote
+from binlake.schema.table import TableName
 from binlake.storage import storage_errors
 
 _WITHOUT_DATABASE = "(no database)"
@@ -29,6 +30,7 @@ _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+|\d{20,})(?:[eE][+-]?\d+)?(?![
 """A number that DataFusion may take for one of double precision."""
 _MOST_WHOLE = 2**64 - 1
 _WORD = re.compile(r"[\w@$#]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _PART = re.compile(r"\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|[^.\"`]+")
 _WRITTEN_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))?")
 """A table's name, with its database or without, each in quotes or not."""
@@ -41,6 +43,7 @@ _NOT_FOUND = re.compile(r"table '(?:datafusion\.)?(.*)' not found")
 _OF_STORAGE = re.compile(r"Object Store error|Object at location|No such file or directory")
 _FAR_TIME = re.compile(r"to Nanosecond\b|to Timestamp\(ns\)|as nanoseconds")
 _FAR_REMEDY = "write a time before 1678 or after 2262 with its digits: TIMESTAMP(6) '9999-12-31 23:59:59'"
+_BY_ARROW = "read the table by binlake.lake.open(…).arrow(…): see binlake help analysts"
 _SETTING_HINT = re.compile(r"\nColumn names are case sensitive\.[^\n]*")
 
 
@@ -136,7 +139,7 @@ class SqlSession:
         if "." in database:
             raise UsageError(
                 f"{table.name}: SQL can't name a database with a dot in its name",
-                remedy="read the table by binlake.lake.open(…).arrow(…): see binlake help analysts",
+                remedy=_BY_ARROW,
             )
         opened = table.opened()
         if database not in self._schemas:
@@ -167,9 +170,10 @@ class SqlSession:
         if full in self._unreadable:
             return self._unreadable[full]
         if len(several) > 1:
-            return UsageError(
-                f"several databases have a table {name}", remedy=f"write {' or '.join(map(str, sorted(several)))}"
-            )
+            names = (self._tables[known].name for known in sorted(several))
+            candidates = [written_table(known) for known in names if "." not in known.database]
+            remedy = f"write {' or '.join(candidates)}" if candidates else _BY_ARROW
+            return UsageError(f"several databases have a table {name}", remedy=remedy)
         return unknown_table(name, self._tables)
 
 
@@ -177,6 +181,16 @@ def _plain(part: str) -> str:
     """Return a name without its quotes."""
     quote = part[0]
     return part[1:-1].replace(2 * quote, quote) if quote in '"`' else part
+
+
+def written_name(name: str) -> str:
+    """Return a name as a query writes it."""
+    return name if _PLAIN_NAME.fullmatch(name) else ansi_quote(name)
+
+
+def written_table(name: TableName) -> str:
+    """Return a table's name as a query writes it."""
+    return f"{written_name(name.database)}.{written_name(name.table)}"
 
 
 def words_of(sql: str) -> frozenset[str]:

@@ -202,6 +202,24 @@ def test_what_is_wrong_is_said(session: SqlSession, query: str, message: str, re
     assert "enable_ident_normalization" not in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("databases", "remedy"),
+    [
+        (("shop", "sp ace", "d.ot"), 'write shop."ü:ber" or "sp ace"."ü:ber"'),
+        (("d.ot", "e.ot"), "read the table by binlake.lake.open(…).arrow(…): see binlake help analysts"),
+    ],
+)
+def test_a_table_of_several_databases_is_to_be_written_as_queries_do(
+    tmp_path: Path, databases: tuple[str, ...], remedy: str
+) -> None:
+    tables = [TableAt.of(str(tmp_path), TableName(database, "ü:ber"), 0) for database in databases]
+    for table in tables:
+        write_deltalake(table.path, pa.table({"id": [1]}))
+    with pytest.raises(UsageError, match="several databases have a table ü:ber") as raised:
+        SqlSession(tables).table('SELECT id FROM "ü:ber"')
+    assert raised.value.remedy == remedy
+
+
 def test_a_table_that_can_not_be_opened_is_said_where_it_is_read(session: SqlSession) -> None:
     for name in ("shop.gone", "gone"):
         with pytest.raises(LakeError, match=r"shop\.gone"):
