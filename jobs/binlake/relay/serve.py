@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,10 +155,17 @@ def relay(arguments: argparse.Namespace) -> None:
     heap.return_freed_memory()
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
-    with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
-        core = Relay(RecordedBatches(config, metadata), state_path(config), held)
-        ports = Ports(arguments.host, arguments.port, arguments.monitor_port)
-        asyncio.run(_serve(Served(core, secret, admin), core, ports, arguments.every, Report(quiet=arguments.quiet)))
+    ports = Ports(arguments.host, arguments.port, arguments.monitor_port)
+    with asyncio.Runner() as runner:
+        # A relay that can't listen keeps no staging. Who connects meanwhile is answered once the loop runs again.
+        servers = runner.run(_listening_on(ports, lambda: FirstBytes(served), lambda: served.monitor()))
+        try:
+            with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
+                core = Relay(RecordedBatches(config, metadata), state_path(config), held)
+                served = Served(core, secret, admin)
+                runner.run(_serve(served, core, servers, ports.host, arguments.every, Report(quiet=arguments.quiet)))
+        finally:
+            _close(servers)
 
 
 @dataclass(frozen=True)
@@ -170,30 +177,53 @@ class Ports:
     monitor: int | None
 
 
-async def _listening(make: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
+MakeProtocol = Callable[[], asyncio.Protocol]
+
+
+async def _listening_on(ports: Ports, clients: MakeProtocol, monitor: MakeProtocol) -> list[asyncio.Server]:
+    """Listen on the clients' port, and on the monitoring page's. Raises UsageError."""
+    servers = [await _listening(clients, ports.host, ports.clients)]
+    if ports.monitor is not None:
+        try:
+            servers.append(await _listening(monitor, _MONITOR_HOST, ports.monitor))
+        except UsageError:
+            _close(servers)
+            raise
+    return servers
+
+
+def _close(servers: Sequence[asyncio.Server]) -> None:
+    for server in servers:
+        server.close()
+
+
+async def _listening(make: MakeProtocol, host: str, port: int) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(make, host, port)
     except OSError as error:
         raise UsageError(f"can't listen on {host}:{port}: {error.strerror}", remedy="choose another port") from error
 
 
-async def _serve(served: Served, core: Relay, ports: Ports, every: float, report: Report) -> None:
+def _port(server: asyncio.Server) -> int:
+    return int(server.sockets[0].getsockname()[1])
+
+
+async def _serve(
+    served: Served, core: Relay, servers: Sequence[asyncio.Server], host: str, every: float, report: Report
+) -> None:
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, done.set)
-    servers = [await _listening(lambda: FirstBytes(served), ports.host, ports.clients)]
-    report.say(f"the relay listens on {ports.host}:{servers[0].sockets[0].getsockname()[1]}")
-    if ports.monitor is not None:
-        servers.append(await _listening(served.monitor, _MONITOR_HOST, ports.monitor))
-        report.say(f"its page is http://{_MONITOR_HOST}:{servers[1].sockets[0].getsockname()[1]}/")
+    report.say(f"the relay listens on {host}:{_port(servers[0])}")
+    for monitor in servers[1:]:
+        report.say(f"its page is http://{_MONITOR_HOST}:{_port(monitor)}/")
     follower = asyncio.create_task(_follow(served, core, every, report))
     try:
         await done.wait()
     finally:
         follower.cancel()
-        for server in servers:
-            server.close()
+        _close(servers)
         with contextlib.suppress(asyncio.CancelledError):
             await follower
         served.executor.shutdown(wait=True)
