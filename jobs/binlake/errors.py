@@ -57,6 +57,8 @@ DIFFERING_REMEDY: Final = (
 """The remedy for tables that differ from the server's."""
 UNVERIFIED_REMEDY: Final = "see what is said of each above, then verify again"
 """The remedy for tables that couldn't be compared with the server."""
+TAKEN_REMEDY: Final = "rename the table, exclude it, or take the mode out of tables.modes"
+"""The remedy for a table whose place in the lake is that of a table beside a mirror."""
 RESNAPSHOT: Final = "snapshot all tables again: binlake snapshot --config FILE"
 """The remedy for a log that is lost."""
 

@@ -13,13 +13,12 @@ from binlake.batch.steps import LEFT_OUT, Life, Standstill
 from binlake.config import PipelineConfig, Policy
 from binlake.config.mirrored_tables import is_copy_of
 from binlake.config.table_modes import BesideMode, HistoryMode
-from binlake.errors import SNAPSHOTTED_BY_ITSELF, catch_up_again, snapshot_again
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, TAKEN_REMEDY, catch_up_again, snapshot_again
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
-TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from binlake import names
-from binlake.batch.rules import TAKEN_REMEDY, Rules
+from binlake.batch.rules import Rules
 from binlake.config import PipelineConfig
 from binlake.doctor import reach, server_checks
 from binlake.doctor.check import Check
 from binlake.doctor.server_checks import Examined
 from binlake.errors import (
+    TAKEN_REMEDY,
     UNMATCHED_REMEDY,
     BinlakeError,
     ConfigurationError,

@@ -10,6 +10,7 @@ from typing import Any
 from binlake.batch.steps import LEFT_OUT
 from binlake.config import PipelineConfig
 from binlake.delta.attempts import OF_KEYS
+from binlake.errors import TAKEN_REMEDY
 from binlake.metadata import decisions, feed_watermarks, followers, lease, verified, watermarks
 from binlake.metadata.failures import FAILED
 from binlake.metadata.feed_watermarks import FeedStatus
@@ -109,6 +110,8 @@ def _table(config: PipelineConfig, row: dict[str, Any], through: dict[str, Any] 
         row = {**row, "status": "excluded", "reason": LEFT_OUT.reason, "remedy": LEFT_OUT.remedy}
     if follows and row["status"] == "excluded":
         row = {**row, "reason": "the YAML includes it again", "remedy": "run binlake sync, which brings it up to date"}
+    if follows and row["status"] in ("missing", "resnapshot") and (why := config.taken_by(name)):
+        row = {**row, "reason": why, "remedy": TAKEN_REMEDY}  # a snapshot would be refused
     kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
     return {
         "table": f"{row['database']}.{row['table']}",

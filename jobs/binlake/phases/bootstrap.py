@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlake import names
-from binlake.batch.rules import TAKEN_REMEDY, Rules
+from binlake.batch.rules import Rules
 from binlake.batch.steps import Life
 from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
-from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
+from binlake.errors import TAKEN_REMEDY, UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
 from binlake.metadata import decisions, feed_watermarks, lease, watermarks
 from binlake.metadata.feed_watermarks import Omission
 from binlake.metadata.lease import Control, Lease, RecordedState

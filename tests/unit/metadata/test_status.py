@@ -13,12 +13,15 @@ import pytest
 from binlake.cli import printing
 from binlake.cli.printing import status_lines
 from binlake.config import PipelineConfig
+from binlake.config.table_modes import TableModes
 from binlake.metadata import followers, lease
 from binlake.metadata.holder import Holder, Watch, this_process
 from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.status import SnapshotStatus, read_status
+from binlake.metadata.watermarks import unsnapshotted_row
 from binlake.position import Position, Range
+from binlake.schema.table import TableName
 from binlake.source.ahead import Ahead
 
 HERE = Position("s", "b.000001", 4, 1)
@@ -208,3 +211,16 @@ def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(confi
         silent = status_lines(read_status(config), ELSEWHERE)
         assert any(line.endswith("one that stands by or is started takes over") for line in silent)
     assert read_status(config).follower is None
+
+
+def test_a_table_whose_place_in_the_lake_is_that_of_a_history_is_not_to_be_snapshotted(config: PipelineConfig) -> None:
+    for table in ("x__history", "y"):
+        row = unsnapshotted_row(TableName("shop", table), "missing", "never snapshotted", batch=1, position=HERE)
+        metadata_of(config).append("watermarks", [row])
+    modes = [TableModes.model_validate({"tables": "shop.x", "history": {}})]
+    history, other = read_status(
+        config.model_copy(update={"tables": config.tables.model_copy(update={"modes": modes})})
+    ).tables
+    assert history["reason"] == "its place in the lake is that of the history of shop.x, which tables.modes asks for"
+    assert history["remedy"] == "rename the table, exclude it, or take the mode out of tables.modes"
+    assert (other["reason"], other["remedy"].partition(" --config")[0]) == ("never snapshotted", "binlake snapshot")
