@@ -447,7 +447,12 @@ def not_compared(
         )
     failed = TableResult(name, "failed", batch=mark["batch"])
     if not on_server:
-        return replace(failed, reason="the lake follows it, but the server has no such table", remedy=_AGAIN)
+        # information_schema hides what an account may not read, as if it weren't there.
+        reason = "the account sees no such table on the server: it was dropped just now, or SELECT is missing"
+        grant = f"GRANT SELECT ON {names.grant_quote(name.database)}.* to the account"
+        return replace(
+            failed, reason=reason, remedy=f"if it was dropped, run binlake sync, then verify again; else {grant}"
+        )
     reached = Position.parse(mark["position"])
     if reached.server != position.server or reached.order != position.order:
         reason = f"the lake stands at {reached.short}, the server was read at {position.short}"

@@ -1,0 +1,22 @@
+"""What a verification says of tables that it can't compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.verify.verify import not_compared
+
+ORDERS = TableName("my_shop", "orders")
+HERE = Position("server", "binlog.000001", 4, 1)
+FOLLOWING: dict[str, Any] = {"status": "following", "batch": 3, "position": str(HERE)}
+
+
+def test_a_table_that_the_account_does_not_see_is_dropped_or_lacks_a_grant() -> None:
+    result = not_compared(ORDERS, FOLLOWING, on_server=False, position=HERE)
+    assert result is not None
+    assert "it was dropped just now, or SELECT is missing" in result.reason
+    assert result.remedy == (
+        r"if it was dropped, run binlake sync, then verify again; else GRANT SELECT ON `my\_shop`.* to the account"
+    )
