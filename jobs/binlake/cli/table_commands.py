@@ -176,7 +176,7 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         return
     rows = history.statements(metadata, name)
     if name and not rows and str(name) not in watermarks.names(metadata):
-        raise UsageError(f"{name} isn't known here", remedy="binlake status lists the tables")
+        raise watermarks.not_known(metadata, name)
     if arguments.json:
         printing.as_json(rows)
         return

@@ -134,7 +134,7 @@ def _row(metadata: Metadata, name: TableName, *allowed: Status) -> dict[str, Any
     rows = [row for row in watermarks.read(metadata) if (row["database"], row["table"]) == (name.database, name.table)]
     living = [row for row in rows if row["status"] != "dropped"]
     if not living:
-        raise UsageError(f"{name} isn't known here", remedy="binlake status lists the tables")
+        raise watermarks.not_known(metadata, name)
     row = living[0]
     if row["status"] not in allowed:
         raise UsageError(f"{name} is {row['status']}", remedy=f"this is for a table that is {' or '.join(allowed)}")

@@ -42,6 +42,24 @@ def name_of(metadata: Metadata, text: str) -> TableName:
     return names(metadata).get(text) or TableName.parse(text)
 
 
+def not_known(metadata: Metadata, name: TableName) -> UsageError:
+    """Return the error for a table that has no life here. The server isn't asked whether it has such a table."""
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    states = {TableName(row["database"], row["table"]): row["status"] for row in rows}
+    alike = [str(known) for known, state in states.items() if state != "dropped" and _alike(known, name)]
+    if alike:
+        there = " and ".join(alike)
+        return UsageError(f"{name} isn't known here; there is {there}", remedy="write upper and lower case as there")
+    why = "it was dropped" if states.get(name) == "dropped" else "the lake has no snapshot of it"
+    remedy = f"if the server has it, run {snapshot_command(name)}; binlake status lists the tables"
+    return UsageError(f"{name} isn't known here: {why}", remedy=remedy)
+
+
+def _alike(known: TableName, name: TableName) -> bool:
+    """Tell whether two names differ by upper and lower case alone."""
+    return str(known).casefold() == str(name).casefold()
+
+
 def stands(row: dict[str, Any], recorded_state: RecordedState | None) -> dict[str, Any]:
     """Return the row of a life at its position now: for one that follows that of the batch recorded last, unless its
     own is further.

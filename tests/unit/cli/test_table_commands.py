@@ -69,6 +69,20 @@ def test_decisions_about_a_table_whose_database_has_a_dot(run: Run, capsys: pyte
     assert run("table pause", "--table", "my.db.ordrs", "--why", "x") == 2
 
 
+@pytest.mark.parametrize("command", ["table pause", "table resnapshot", "history"])
+def test_a_command_about_a_table_without_a_snapshot(run: Run, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    why = [] if command == "history" else ["--why", "x"]
+    assert run(command, "--table", "shop.new", *why) == 2
+    said = capsys.readouterr().err
+    assert "shop.new isn't known here: the lake has no snapshot of it" in said
+    assert "if the server has it, run binlake snapshot --config FILE --tables 'shop.new'" in said
+
+
+def test_a_name_in_another_case(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("table pause", "--table", "shop.Orders", "--why", "x") == 2
+    assert "shop.Orders isn't known here; there is shop.orders\n" in capsys.readouterr().err
+
+
 def test_the_history_of_a_table_that_nobody_knows(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert [run("history", "--table", name) for name in ("shop.orders", "my.db.orders")] == [0, 0]
     assert run("history", "--table", "shop.ordrs") == 2
