@@ -19,18 +19,18 @@ from binlake.batch.rules import Rules
 from binlake.batch.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
-from binlake.errors import LakeError, TableError, UsageError, resnapshot_again
+from binlake.errors import LakeError, PositionLost, TableError, UsageError, resnapshot_again
 from binlake.merge.merge import apply_steps, declaring, inputs_of
 from binlake.metadata import decisions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
-from binlake.metadata.metadata import Metadata, literal
+from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position, Range, Slice
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source.lineage import check_position
-from binlake.source.log import Origin, opened, readers
+from binlake.source.log import Log, Origin, opened, readers
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.spark.starting import SessionFactory
@@ -49,7 +49,7 @@ def catch_up(
     """Bring the table of the watermark ``row`` to the newest recorded batch, and return its life as it is then.
 
     Raises UsageError if the table has a part of the batch in which it stopped, or if a part of the log is in no batch;
-    PositionLost if the log is gone; TableError if the table stops again.
+    TableError if the server doesn't have the log any more, or the table stops again.
     """
     name, metadata = TableName(row["database"], row["table"]), held.metadata
     life = _life_at_watermark(metadata, row)
@@ -148,6 +148,20 @@ def _goes_on(life: Life, position: Position, start: Position) -> bool:
     return is_same or (is_ahead and start < position)
 
 
+def _check_log(log: Log, metadata: Metadata, life: Life, start: Position) -> None:
+    """Check that the server still has the log that a table missed. Raises TableError, whose remedy the table's
+    watermark has from then on: the other tables are ahead, and don't need this log."""
+    try:
+        check_position(log, log.transport(), start, who=str(life.name))
+    except PositionLost as error:
+        remedy = resnapshot_again(life.name)
+        if not log.is_of(start.server):
+            remedy = f"point the connection at the server that {life.name} follows, or {remedy}"
+        (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life.id]
+        watermarks.write(metadata, [{**row, "remedy": remedy, "updated_us": now_us()}])
+        raise TableError(error.message, remedy=remedy) from error
+
+
 def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
     """Raise UsageError if cascades change the table: the mutations of its parents aren't staged again."""
     for cascade in cascades:
@@ -202,7 +216,7 @@ class _Missed:
         """
         config = self.config
         with opened(self.origin) as log:
-            check_position(log, log.transport(), plan.range.start)
+            _check_log(log, self.metadata, life, plan.range.start)
             cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
             _refuse_cascades(cascades or (), life.name)
             transports = readers(log, config.source)

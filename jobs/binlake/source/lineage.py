@@ -27,11 +27,14 @@ _PAUSE = 0.5
 longer if it waits for a replica's acknowledgement."""
 
 
-def check_position(log: Log, transport: Transport, position: Position) -> None:
-    """Check that the server is the position's, and still has its log from there on. Raises PositionLost, NoBinlog."""
+def check_position(log: Log, transport: Transport, position: Position, who: str = "the lake") -> None:
+    """Check that the server is the position's, and still has its log from there on. Raises PositionLost, NoBinlog.
+
+    who: stands at the position, for messages.
+    """
     if not log.is_of(position.server):
         raise PositionLost(
-            f"the server is {log.server_identity}, the lake follows {position.server}",
+            f"the server is {log.server_identity}, {who} follows {position.server}",
             remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
         )
     sizes = dict(log.binary_logs())
@@ -39,7 +42,7 @@ def check_position(log: Log, transport: Transport, position: Position) -> None:
         log.head()  # raises NoBinlog for a server without a log
     if position.file not in sizes:
         raise PositionLost(
-            f"{position.file} is purged or missing; the lake stands at {position.short}",
+            f"{position.file} is purged or missing; {who} stands at {position.short}",
             remedy=f"{RESNAPSHOT}; and keep logs longer (binlog_expire_logs_seconds)",
         )
     if position.offset > sizes[position.file]:
