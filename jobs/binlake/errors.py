@@ -62,6 +62,9 @@ TAKEN_REMEDY: Final = "rename the table, exclude it, or take the mode out of tab
 RESNAPSHOT: Final = "snapshot all tables again: binlake snapshot --config FILE"
 """The remedy for a log that is lost."""
 
+FIRST_BATCH: Final = "one comes with the first binlake sync that finds a change in the log after the snapshot"
+"""The remedy where no batch is recorded: a sync of a server on which nothing changed records none."""
+
 
 class Named(Protocol):
     """A table's name, as ``schema.table.TableName`` has it."""

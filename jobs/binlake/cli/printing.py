@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from binlake.errors import FIRST_BATCH
 from binlake.moment import moment_text
 from binlake.position import Position
 from binlake.report import counted
@@ -142,7 +143,7 @@ def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
     if thinned:
         print(f"{thinned:,} batches of seconds were thinned: of those of an hour the newest stays")
     if not versions:
-        print("there is no version yet: each batch that binlake sync records is one")
+        print(f"there is no version yet: {FIRST_BATCH}")
 
 
 def exact(moment: datetime) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlake.config.units import HOUR_US
-from binlake.errors import UsageError
+from binlake.errors import FIRST_BATCH, UsageError
 from binlake.lake.table_at import unknown_table
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.table_versions import KINDS, SINCE, TABLE
@@ -182,7 +182,8 @@ def version_at(
     version's transactions isn't known yet, so a later time is refused. Raises UsageError.
     """
     if not versions:
-        raise UsageError("the lake has no version yet", remedy="run binlake sync: each batch that it records is one")
+        remedy = f"{FIRST_BATCH}; until then read the tables at their Delta paths"
+        raise UsageError("the lake has no version yet, as no batch is recorded", remedy=remedy)
     if sum(asked is not None for asked in (batch, time, name)) > 1:
         raise UsageError("a version is found by its batch, a time or its name", remedy="give one of them")
     if batch is not None:

@@ -24,7 +24,7 @@ from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.config.table_modes import beside_table
 from binlake.delta.delta_log import LakeLog, overtaking
-from binlake.errors import UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
+from binlake.errors import FIRST_BATCH, UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
 from binlake.metadata import decisions, lease, replayable, watermarks
@@ -167,11 +167,13 @@ class _Selection:
         asked = self.request
         if asked.batch is not None and asked.as_of is not None:
             raise UsageError("a batch and a time were given", remedy="give one of them")
+        if not self.recorded:
+            raise UsageError("no batch is recorded that could be replayed", remedy=FIRST_BATCH)
         if asked.as_of is not None:
             return replayable.newest_at(self.recorded.values(), asked.as_of)
-        batch = max(self.recorded, default=0) if asked.batch is None else asked.batch
+        batch = max(self.recorded) if asked.batch is None else asked.batch
         if batch not in self.recorded:
-            known = f"{min(self.recorded)} to {max(self.recorded)}" if self.recorded else "none"
+            known = f"{min(self.recorded)} to {max(self.recorded)}"
             raise UsageError(f"batch {batch} isn't recorded in metadata", remedy=f"name one that is: {known}")
         return batch
 
