@@ -17,6 +17,7 @@ from binlake.delta.delta_log import LakeLog
 from binlake.errors import LakeError, NoSnapshotYet, snapshot_command
 from binlake.metadata import lease, replayable, watermarks
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.position import Position
 from binlake.verify.key_cells import CELLS, ComparedColumns
 from binlake.verify.known_chunks import KnownChunks, rows_by_life
 from binlake.verify.lake_rows import LakeRows, Unreadable
@@ -24,6 +25,7 @@ from binlake.verify.result import TableResult, VerifyReport
 from binlake.verify.row_checksums import Sums
 
 _VERIFY = "run binlake verify"
+_NEWER = f"its newer files, merged since it was verified, weren't checked: {_VERIFY}"
 
 
 def check_lake(config: PipelineConfig, metadata: Metadata, patterns: list[str] | None) -> VerifyReport:
@@ -34,12 +36,14 @@ def check_lake(config: PipelineConfig, metadata: Metadata, patterns: list[str] |
     pattern that matches none, or where the lake follows nothing.
     """
     began_us = now_us()
-    position = lease.read(metadata).position
     lives = watermarks.following(metadata, patterns)
-    if position is None:
+    if lease.read(metadata).position is None:
         raise NoSnapshotYet
     by_life = rows_by_life(metadata)
     results = [_checked(config, life, by_life.get(life.id, [])) for life in lives]
+    # The lake may have moved on since, with files that nothing here was compared with.
+    positions = {result.position for result in results if result.state == "compared" and result.position}
+    position = Position.parse(positions.pop()) if len(positions) == 1 else None
     return VerifyReport(uuid.uuid4().hex, position, None, (now_us() - began_us) / 1e6, tuple(results))
 
 
@@ -54,7 +58,7 @@ def _checked(config: PipelineConfig, life: Life, rows: list[dict[str, Any]]) -> 
     if not chunks:
         return replace(blank, reason="none of its chunks is known equal", remedy=_VERIFY)
     through = chunks[0].through
-    blank = replace(blank, batch=through.batch, delta_version=through.delta_version)
+    blank = replace(blank, batch=through.batch, position=through.position, delta_version=through.delta_version)
     try:
         return _compared(config, life, known, blank)
     except (DeltaError, LakeError, OSError, pa.ArrowException, Unreadable) as error:
@@ -101,10 +105,11 @@ def _compared(config: PipelineConfig, life: Life, known: KnownChunks, blank: Tab
         for number, chunk in enumerate(known.chunks)
     )
     unknown = known.chunks.count(None)
+    newer = "" if lake is newest else _NEWER
     result = replace(
         blank, state="compared", equal=not differing, source_rows=known.rows, lake_rows=sums.total,
         chunks=known.cells.chunks, differing=differing, delta_version=lake.version,
-        reason="its files hold other rows than were verified" if differing else "",
+        reason="its files hold other rows than were verified" if differing else newer,
     )  # fmt: skip
     if unknown and not differing:
         reason = f"{unknown:,} of its {result.chunks:,} chunks aren't known equal, the others are as they were"

@@ -70,7 +70,8 @@ class TableRepair:
 class TableResult:
     """The result for one table. chunks: how many it has. differing: how many of them differ. looked: how many were
     compared; the others are known equal and haven't changed since. looked_rows: the server's in these. repair: None
-    where none was asked for, or nothing differs."""
+    where none was asked for, or nothing differs. position: where its rows were verified, as far as the lake is checked
+    by itself; None where the server was read, at the report's position."""
 
     name: TableName
     state: State
@@ -87,6 +88,7 @@ class TableResult:
     repair: TableRepair | None = None
     looked: int | None = None
     looked_rows: int | None = None
+    position: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(row), "key": dict(row.key), "columns": list(row.columns)} for row in self.rows]
@@ -113,14 +115,14 @@ class TableResult:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The results for all tables, at one position.
+    """The results for all tables.
 
-    lock_ms: how long the server was locked; None if it wasn't asked. why_spark: why Spark was started; empty where it
-    wasn't.
+    position: at which all compared tables were read; None where they were verified at several. lock_ms: how
+    long the server was locked; None if it wasn't asked. why_spark: why Spark was started; empty where it wasn't.
     """
 
     verification: str
-    position: Position
+    position: Position | None
     lock_ms: int | None
     seconds: float
     tables: tuple[TableResult, ...]
@@ -173,7 +175,7 @@ class VerifyReport:
         return {
             "verification": self.verification,
             "equal": None if self.unfinished and not (self.differing or self.unverified) else self.equal,
-            **dump(self.position),
+            **(dump(self.position) if self.position else {"position": None, "gtid_set": ""}),
             "lock_ms": self.lock_ms,
             "seconds": self.seconds,
             "why_spark": self.why_spark,
@@ -186,10 +188,10 @@ class VerifyReport:
         left = f", {len(self.unverified)} not compared," if self.unverified else ""
         left += f", {len(self.unfinished)} left for the next run," if self.unfinished else ""
         lock = f"server locked for {self.lock_ms} ms" if self.lock_ms is not None else "the server wasn't asked"
-        return (
-            f"{equal} of {len(self.compared)} tables equal{left} at {self.position.short}"
-            f" ({lock}, {self.seconds:.0f} s in all)"
-        )
+        several = " at the position at which each was verified" if self.compared else ""
+        where = f" at {self.position.short}" if self.position else several
+        tables = f"{equal} of {len(self.compared)} tables equal{left}{where}"
+        return f"{tables.removesuffix(',')} ({lock}, {self.seconds:.0f} s in all)"
 
     def to_text(self) -> str:
         return "\n".join([*(table.to_text() for table in self.tables), self.headline])

@@ -1,0 +1,106 @@
+"""The lake checked by itself: each table is compared as it was verified, and only that position is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, write_deltalake
+
+from binlake import config
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import RecordedState
+from binlake.metadata.metadata import metadata_of
+from binlake.position import Position
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.verify.key_cells import ComparedColumns, KeyCells
+from binlake.verify.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
+from binlake.verify.lake_check import check_lake
+from binlake.verify.row_checksums import Sums
+
+SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
+NAMES = (TableName("shop", "orders"), TableName("shop", "customers"))
+ROWS = pa.record_batch({"id": [1, 2]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+
+
+def at(offset: int) -> Position:
+    return Position("server", "binlog.000001", offset, 1)
+
+
+def life_of(name: TableName) -> Life:
+    return Life(f"life of {name}", name, SCHEMA, at(4), at(4))
+
+
+def merge(source: PipelineConfig, name: TableName) -> None:
+    """Commit rows to a table, as binlake does."""
+    note = json.dumps({"binlake": {"life": life_of(name).id, "batch": 1, "step": 0}})
+    properties = CommitProperties(custom_metadata={"userMetadata": note})
+    write_deltalake(source.table_path(name), pa.table(ROWS), mode="append", commit_properties=properties)
+
+
+def note_verified(source: PipelineConfig, name: TableName, position: Position) -> None:
+    """Note that a table's rows were equal to the server's, at its first Delta version."""
+    cells, compared = KeyCells(shares=1), ComparedColumns(SCHEMA)
+    sums, measured = Sums.empty(cells.count), compared.measured(ROWS, cells)
+    sums.add(measured.cells, measured.checksums)
+    known = KnownChunks.none(cells).compared(np.array([True]), sums, sums, VerifiedAt(1, str(position), 0))
+    notes = ChunkNotes(metadata_of(source), {name: life_of(name)})
+    notes.put(name, known)
+    notes.write()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> PipelineConfig:
+    """A source of two tables, which follow the log at 900."""
+    yaml = tmp_path / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
+        f"tables: {{include: ['*.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
+    )
+    source = config.load(yaml)
+    lives = [life_of(name) for name in NAMES]
+    with lease.held(metadata_of(source)) as held:
+        watermarks.started(held.metadata, lives, batch=0, versions={life.id: 0 for life in lives})
+        held.stand(RecordedState(3, at(900)))
+    for name in NAMES:
+        merge(source, name)
+    return source
+
+
+def checked(source: PipelineConfig) -> str:
+    report = check_lake(source, metadata_of(source), None)
+    assert report.equal
+    return report.to_text()
+
+
+def test_the_position_is_the_one_that_was_verified(source: PipelineConfig) -> None:
+    for name in NAMES:
+        note_verified(source, name, at(700))
+    assert "2 of 2 tables equal at binlog.000001:700 (the server wasn't asked" in checked(source)
+
+
+def test_a_table_that_was_merged_into_since(source: PipelineConfig) -> None:
+    for name in NAMES:
+        note_verified(source, name, at(700))
+    merge(source, NAMES[0])
+    said = checked(source)
+    assert said.count("newer files") == 1
+    assert "shop.orders: 2 rows, Delta version 0\n    its newer files, merged since it was verified, weren't" in said
+    assert "2 of 2 tables equal at binlog.000001:700" in said
+
+
+def test_tables_that_were_verified_at_different_positions(source: PipelineConfig) -> None:
+    for name, offset in zip(NAMES, (700, 800), strict=True):
+        note_verified(source, name, at(offset))
+    assert "2 of 2 tables equal at the position at which each was verified (" in checked(source)
+
+
+def test_nothing_was_verified(source: PipelineConfig) -> None:
+    report = check_lake(source, metadata_of(source), None)
+    assert report.headline.startswith("0 of 0 tables equal, 2 not compared (")
+    assert report.to_json()["position"] is None
