@@ -41,6 +41,15 @@ def refuse_patterns(columns: list[ColumnPattern]) -> None:
             )
 
 
+def refuse_no_mode(entries: TablesModes) -> None:
+    """Raise ValueError for an entry of the YAML that names tables and no mode. It is asked of the YAML alone, as
+    metadata may have such entries of before they were refused."""
+    for entry in entries:
+        if not entry.said:
+            settings = ", ".join(name for name in TableModes.model_fields if name != "tables")
+            raise ValueError(f"modes: the entry of {entry.tables} has no mode; write one or more of {settings}")
+
+
 def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
     """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
     parts = [pattern.rpartition(".") for pattern in patterns]

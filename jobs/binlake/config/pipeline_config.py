@@ -16,13 +16,14 @@ from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.follow_config import FollowConfig
-from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named, refuse_patterns
+from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.policies import PoliciesConfig
 from binlake.config.section import Section
 from binlake.config.table_modes import NO_MODES, BesideMode, HistoryMode, TableModes, beside_table, mirror_of
 from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
+from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.storage import accounts, stores
@@ -46,6 +47,13 @@ class SourceConfig(Section):
     def is_files(self) -> bool:
         """Tell whether the source is a folder of binlog files instead of a server."""
         return self.connection.startswith("file:")
+
+    @field_validator("server_id", "server_ids", mode="before")
+    @classmethod
+    def _is_no_word(cls, number: Any) -> Any:
+        if isinstance(number, bool):  # pydantic takes YAML's yes for 1
+            raise ValueError(f"found {str(number).lower()}; wanted a whole number")
+        return number
 
     @field_validator("connection")
     @classmethod
@@ -295,8 +303,9 @@ class PipelineConfig(Section):
 
     @field_validator("tables")
     @classmethod
-    def _excludes_columns_in_full(cls, tables: TablesConfig) -> TablesConfig:
+    def _is_whole(cls, tables: TablesConfig) -> TablesConfig:
         refuse_patterns(tables.exclude_columns)
+        refuse_no_mode(tables.modes)
         return tables
 
     @property
@@ -426,18 +435,26 @@ def load(path: str | Path) -> PipelineConfig:
 def config_of(file: YamlFile) -> PipelineConfig:
     """Return the configuration in a parsed YAML, read or not written yet. Raises ConfigurationError."""
     for section, key in (("lake", "path"), ("catalog", "metastore")):
-        _from_project(file.document.get(section), key, file.path)
+        _from_project(file.document, section, key, file.path)
     return file.model(PipelineConfig)
 
 
-def _from_project(section: Any, key: str, file: Path) -> None:
-    """Make a relative folder of the YAML absolute; values of other types are left to the model's checks."""
-    folder = section.get(key) if isinstance(section, dict) else None
+def _from_project(document: dict[Any, Any], name: str, key: str, file: Path) -> None:
+    """Make a relative folder of the YAML absolute; values of other types are left to the model's checks. Raises
+    ConfigurationError for one that leads nowhere."""
+    section = document.get(name)
+    if not isinstance(section, dict):
+        return
+    folder = section.get(key)
     if not isinstance(folder, str) or not folder or "://" in folder:
         return
     above = file.resolve().parents
     project = next((parent.parent for parent in above if parent.name == "dags"), above[0])
-    section[key] = str((project / Path(folder).expanduser()).resolve())
+    try:
+        section[key] = str((project / Path(folder).expanduser()).resolve())
+    except (OSError, RuntimeError) as error:  # a loop of links, or a ~user that isn't there
+        said = f"{file}: {name}.{key}: {folder!r} leads to no folder: {error}"
+        raise ConfigurationError(said, remedy="name a folder that is there, or can be made") from error
 
 
 FileStand = tuple[int, int, int]

@@ -38,8 +38,8 @@ KeyPath = tuple[int | str, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that reports duplicate keys and impossible values (a 13th month, half of a surrogate pair) with their
-    place in the file."""
+    """A loader that reports keys that are twice there or no text, and impossible values (a 13th month, half of a
+    surrogate pair) with their place in the file."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -60,6 +60,9 @@ class _Loader(yaml.SafeLoader):
                     twice = f"the key {key.value!r} is written twice, first in line {before}"
                     raise yaml.constructor.ConstructorError(None, None, twice, key.start_mark)
                 lines[key.value] = key.start_mark.line + 1
+                if key.tag != "tag:yaml.org,2002:str":  # a number, a date, or a word that YAML takes for true or false
+                    no_text = f"a key must be text: write '{key.value}':"
+                    raise yaml.constructor.ConstructorError(None, None, no_text, key.start_mark)
         return super().construct_mapping(node, deep)
 
 
@@ -129,6 +132,8 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         said = f"{path}{where}: this isn't YAML as it should be: {error.problem or error.context}"
         raise ConfigurationError(said, remedy="mend that place") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{path}: brackets or lists are nested too deep", remedy="close them") from error
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
     finally:

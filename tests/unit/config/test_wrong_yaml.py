@@ -50,6 +50,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("server_id: 4001", "server_id: 99999999999", 4, "source.server_id", "wanted a number not above 4294967295"),
     ("server_id: 4001", "server_id: many", 4, "source.server_id", "found 'many'; wanted a whole number"),
     ("server_id: 4001", "server_id: 1.5", 4, "source.server_id", "found 1.5; wanted a whole number"),
+    ("server_id: 4001", "server_id: yes", 4, "source.server_id", "found true; wanted a whole number"),
     ("server_id: 4001", "server_id: [4001]", 4, "source.server_id", "found a list; wanted a whole number"),
     ("server_id: 4001", "server_id: 4001\n  server_id: 4002", 5, "server_id", "is written twice, first in line 4"),
     ("server_id: 4001", "server_id: 4001\n  password: p4ss", 5, "source.password", "there is no key 'password'"),
@@ -99,6 +100,10 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("schedule:", f"feeds:\n{FEED.replace('text', 'xml')}schedule:", 12, "feeds.0.format", "found type: xml; wanted"),
     ("schedule:", f"feeds:\n{FEED.replace('text', '{type: debezium, topics: x}')}schedule:", 12,
      "feeds.0.format.debezium.topics", "did you mean 'topic'?"),
+    ('"shop.*"]', '"shop.*"]\n  modes: [{tables: "shop.*"}]', 5, "tables", "modes: the entry of shop.* has no mode;"),
+    ("schedule:", "1: 2\nschedule:", 9, "column 1", "a key must be text: write '1':"),
+    ("schedule:", "spark: {conf: {\n  2020-01-01: x}}\nschedule:", 10, "column 3", "write '2020-01-01':"),
+    ("schedule:", "on: 2\nschedule:", 9, "column 1", "a key must be text: write 'on':"),
     ("schedule:", "\tschedule:", 9, "column 1", "this isn't YAML as it should be"),
     ('["shop.*"]', '["shop.*"', 7, "column", "this isn't YAML as it should be"),
     ('["shop.*"]', "[*.*]", 6, "column", "this isn't YAML as it should be"),
@@ -132,6 +137,16 @@ def refused(path: Path, text: str) -> str:
 def test_every_wrong_key_has_a_line(tmp_path: Path) -> None:
     said = refused(tmp_path / "shop.yaml", GOOD.replace("4001", "0").replace("schedule", "shedule"))
     assert [line.split(":")[0].strip() for line in said.splitlines()[1:3]] == ["line 4", "line 9"]
+
+
+def test_what_is_nested_too_deep(tmp_path: Path) -> None:
+    assert "nested too deep" in refused(tmp_path / "shop.yaml", "[" * 5000)
+
+
+def test_a_lake_behind_a_loop_of_links(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    said = refused(tmp_path / "shop.yaml", GOOD.replace("/data/lake", "./loop/lake"))
+    assert "shop.yaml: lake.path: './loop/lake' leads to no folder: " in said
 
 
 def test_a_merge_key_may_stand_beside_what_it_is_to_be_replaced_by(tmp_path: Path) -> None:
