@@ -34,10 +34,13 @@ def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
     """Return the feed that the arguments name, or all. Raises UsageError if there is none."""
     chosen = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
     if not chosen:
+        if arguments.feed is None:
+            remedy = "write a section feeds into it; binlake help feeds shows how"
+            raise UsageError(f"{arguments.config} has no feeds", remedy=remedy)
         names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
-        missing = "there is no feed" if arguments.feed is None else f"there is no feed {arguments.feed!r}"
         raise UsageError(
-            f"{missing} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML"
+            f"there is no feed {arguments.feed!r} in {arguments.config}; there are: {names}",
+            remedy="add it under feeds: in the YAML",
         )
     return chosen
 
