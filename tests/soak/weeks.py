@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import NoReturn
@@ -175,7 +176,7 @@ class Weeks:
         tables = {Path(self._config.table_path(TableName("weeks", table))) for table in TABLES}
         tables |= {Path(self._metadata.location(name)) for name in SCHEMAS}
         logs = {table: len(list((table / "_delta_log").glob("*"))) for table in tables if table.is_dir()}
-        sizes = [os.stat(f"{folder}/{name}").st_size for folder, _, names in _walked(self._config) for name in names]
+        sizes = [size for folder, _, names in _walked(self._config) for size in _sizes(folder, names)]
         versions = lake_versions(self._metadata, self._config.maintain.history_hours)
         stand = Stand(
             self._number,
@@ -200,6 +201,13 @@ class Weeks:
 
 def _walked(config: PipelineConfig) -> Sequence[tuple[str, list[str], list[str]]]:
     return list(os.walk(config.root))
+
+
+def _sizes(folder: str, names: Sequence[str]) -> Iterator[int]:
+    """Yield the bytes of files; the upkeep beside may have removed some since they were listed."""
+    for name in names:
+        with suppress(FileNotFoundError):
+            yield os.stat(f"{folder}/{name}").st_size
 
 
 def _opened_ms(table: Path) -> float:
