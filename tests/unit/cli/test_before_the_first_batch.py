@@ -6,35 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from begun_source import begin
 from binlake import config
-from binlake.batch.steps import Life
 from binlake.cli import command_line
 from binlake.doctor import beforehand
 from binlake.errors import UsageError
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
 from binlake.phases.replay import ReplayRequest
-from binlake.position import Position
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import TableName
 
-HERE = Position("server", "binlog.000001", 4, 1)
-SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
 COMES = "one comes with the first binlake sync that finds a change in the log after the snapshot"
 
 
 @pytest.fixture
 def yaml(tmp_path: Path) -> str:
-    path = tmp_path / "shop.yaml"
-    path.write_text(
-        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
-        f"tables: {{include: ['*.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
-    )
-    life = Life("life", TableName("shop", "orders"), SCHEMA, HERE, HERE)
-    with lease.held(metadata_of(config.load(path))) as held:
-        watermarks.started(held.metadata, [life], batch=0, versions={life.id: 0})
-        held.stand(RecordedState(0, HERE))
-    return str(path)
+    return str(begin(tmp_path, [TableName("shop", "orders")]))
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["views", "--dialect", "spark"]], ids=["sql", "views"])

@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from binlake import config
-from binlake.batch.steps import Life
+from begun_source import begin
 from binlake.cli import command_line
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
-from binlake.position import Position
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import TableName
 
-HERE = Position("server", "binlog.000001", 4, 1)
-SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
 TABLES = (TableName("shop", "orders"), TableName("my.db", "orders"))
 Run = Callable[..., int]
 
@@ -26,15 +19,7 @@ Run = Callable[..., int]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Commands for a source of two tables."""
-    yaml = tmp_path / "shop.yaml"
-    yaml.write_text(
-        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
-        f"tables: {{include: ['*.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
-    )
-    lives = [Life(f"life of {name}", name, SCHEMA, HERE, HERE) for name in TABLES]
-    with lease.held(metadata_of(config.load(yaml))) as held:
-        watermarks.started(held.metadata, lives, batch=0, versions={life.id: 0 for life in lives})
-        held.stand(RecordedState(0, HERE))
+    yaml = begin(tmp_path, TABLES)
     return lambda command, *options: command_line.run([*command.split(), "--config", str(yaml), *options])
 
 

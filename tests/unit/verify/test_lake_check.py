@@ -10,30 +10,24 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
+from begun_source import SCHEMA, begin, life_of
 from binlake import config
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.metadata import lease, watermarks
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import metadata_of
 from binlake.position import Position
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import TableName
 from binlake.verify.key_cells import ComparedColumns, KeyCells
 from binlake.verify.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
 from binlake.verify.lake_check import check_lake
 from binlake.verify.row_checksums import Sums
 
-SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
 NAMES = (TableName("shop", "orders"), TableName("shop", "customers"))
 ROWS = pa.record_batch({"id": [1, 2]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
 
 
 def at(offset: int) -> Position:
     return Position("server", "binlog.000001", offset, 1)
-
-
-def life_of(name: TableName) -> Life:
-    return Life(f"life of {name}", name, SCHEMA, at(4), at(4))
 
 
 def merge(source: PipelineConfig, name: TableName) -> None:
@@ -57,16 +51,7 @@ def note_verified(source: PipelineConfig, name: TableName, position: Position) -
 @pytest.fixture
 def source(tmp_path: Path) -> PipelineConfig:
     """A source of two tables, which follow the log at 900."""
-    yaml = tmp_path / "shop.yaml"
-    yaml.write_text(
-        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
-        f"tables: {{include: ['*.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
-    )
-    source = config.load(yaml)
-    lives = [life_of(name) for name in NAMES]
-    with lease.held(metadata_of(source)) as held:
-        watermarks.started(held.metadata, lives, batch=0, versions={life.id: 0 for life in lives})
-        held.stand(RecordedState(3, at(900)))
+    source = config.load(begin(tmp_path, NAMES, RecordedState(3, at(900))))
     for name in NAMES:
         merge(source, name)
     return source
