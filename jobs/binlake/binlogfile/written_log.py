@@ -102,6 +102,7 @@ class WrittenTransaction:
 
 
 def _refuse_other_columns(mutations: Mutations, invalid: InvalidValues) -> None:
+    """Raise UsageError where rows have other columns than their table has under these policies."""
     expected = [column.name for column in columns_of(mutations.columns, invalid)]
     for image in ("before", "after"):
         given = [field.name for field in mutations.batch.schema.field(image).type]
