@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 
@@ -92,12 +92,14 @@ class Lake:
         """Return how many batches between these versions are none any more: of those of an hour the newest stays."""
         return count_thinned(self._place.metadata, [version.batch for version in versions])
 
-    def at(self, *, batch: int | None = None, time: date | str | None = None, name: str | None = None) -> Lake:
+    def at(
+        self, *, batch: SupportsIndex | None = None, time: date | str | None = None, name: str | None = None
+    ) -> Lake:
         """Return the lake at a batch, at the last one committed by a time, or at a pinned one; by default at the
         newest there is by now.
 
-        time: a datetime, a text, or a date for its midnight; without a zone it is UTC. Raises UsageError for a
-        version that isn't there or can't be read any more.
+        batch: a whole number, also one of numpy's. time: a datetime, a text, or a date for its midnight; without a
+        zone it is UTC. Raises UsageError for a version that isn't there or can't be read any more.
         """
         return self._place.at(batch=_batch_number(batch), time=_moment(time), name=name)
 
@@ -223,7 +225,7 @@ class Lake:
         raise unknown_table(name, self._tables)
 
 
-def _batch_number(batch: int | None) -> int | None:
+def _batch_number(batch: SupportsIndex | None) -> int | None:
     """Return a batch's number, also one of numpy's. Raises UsageError for what is no whole number."""
     try:
         return None if batch is None else index(batch)
