@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from binlake import pipeline
+from binlake import faults, pipeline
 from binlake.errors import CorruptEvent
+from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import open_lake
 from binlake.metadata import decisions, history
 from binlake.metadata.decisions import Reason
@@ -20,7 +22,7 @@ from binlake.report import Report
 from binlake.schema.lake_columns import BATCH
 from binlake.schema.table import TableName
 from binlake.storage import files
-from mirror import WAYS, Mirror, on_mariadb, sync_alone
+from mirror import WAYS, CutOff, Mirror, on_mariadb, sync_alone
 from no_session import NoSession
 from servers import Server
 
@@ -82,6 +84,39 @@ def test_an_xa_transaction_over_two_of_the_batches(two: Mirror) -> None:
     pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
     two.assert_equal("t", "u")
     assert [files.subfolders(two.config.staging_path(batch)) for batch in ("2", "3", "4")] == [[], [], []]
+
+
+@pytest.mark.parametrize("stage", [2, 3, 4])
+@on_mariadb
+def test_an_xa_transaction_over_two_of_the_batches_and_a_kill_between(two: Mirror, stage: int) -> None:
+    name = TableName(two.database, "t")
+    decisions.pause(two.config, name, WHY)
+    for statements in (XA, ["INSERT INTO u VALUES (3)"], ["XA COMMIT 'x'", "INSERT INTO t VALUES (4)"]):
+        two.execute(*statements)
+        sync_alone(two)
+    seen = 0
+
+    def reached(point: FaultPoint) -> None:
+        nonlocal seen
+        seen += point == "slice staged"
+        if seen == stage - 1:
+            raise CutOff(point)
+
+    with mock.patch.object(faults, "at_point", reached), pytest.raises(CutOff):
+        pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
+    pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
+    two.assert_equal("t", "u")
+
+
+@on_mariadb
+def test_the_newest_version_has_what_an_earlier_batch_changed(two: Mirror) -> None:
+    name = TableName(two.database, "t")
+    decisions.pause(two.config, name, WHY)
+    for statement in ("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (3)"):
+        two.execute(statement)
+        sync_alone(two)
+    pipeline.resume(two.config, two.origin, NoSession(), Report(), name, WHY)
+    assert open_lake(two.config).tables[str(name)] == two.version("t")
 
 
 @pytest.mark.parametrize("leaves_out", [True, False], ids=["left out of the YAML", "paused"])

@@ -7,7 +7,9 @@ by the batch in which these end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,11 +47,15 @@ def catch_up(
     held: Lease,
     row: dict[str, Any],
     report: Report,
-) -> Life:
-    """Bring the table of the watermark ``row`` to the newest recorded batch, and return its life as it is then.
+    until: float = math.inf,
+) -> Life | None:
+    """Bring the table of the watermark ``row`` to the newest recorded batch, and return its life as it is then; None
+    where there is more to carry.
 
-    Raises UsageError if the table has a part of the batch in which it stopped, or if a part of the log is in no batch;
-    TableError if the server doesn't have the log any more, or the table stops again.
+    until: a time of the monotonic clock. Past it no further batch is carried, unless rows of a prepared XA transaction
+    wait for one: they are known to this call alone. Raises UsageError if the table has a part of the batch in which it
+    stopped, or if a part of the log is in no batch; TableError if the server doesn't have the log any more, or the
+    table stops again.
     """
     name, metadata = TableName(row["database"], row["table"]), held.metadata
     life = _life_at_watermark(metadata, row)
@@ -58,8 +64,9 @@ def catch_up(
     charsets = (recorded_state and recorded_state.charsets) or {}
     only = _including_only(config, name)
     missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata))
-    position = Position.parse(row["position"], row["gtid_set"] or "")
-    for plan in _missed_batches(metadata, row):
+    position, version = Position.parse(row["position"], row["gtid_set"] or ""), row["delta_version"]
+    plans = _missed_batches(metadata, row)
+    for plan in plans:
         _refuse_gap(life, position, plan.range.start)
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
@@ -71,22 +78,28 @@ def catch_up(
                 missed.remove_staged()  # a feed takes a batch for staged that has a folder there
             raise
         _hand_over(held, name, missed.prepared)
-        life = outcome.life if outcome else table.life
-        reached = plan.range.start if life.status == "stopped" else plan.range.stop
-        watermark = watermarks.watermark_row(
-            life,
-            batch=plan.batch,
-            position=max(reached, life.low),
-            delta_version=outcome.delta_version if outcome else row["delta_version"],
-        )
-        if life.status == "following":
-            shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
-            metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
-            watermarks.write(metadata, [{**watermark, "status": "paused"}])
-            continue
-        watermarks.write(metadata, [watermark])
-        raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
+        life, version = (outcome.life, outcome.delta_version) if outcome else (table.life, version)
+        is_last = plan is plans[-1]
+        if life.status == "following" and missed.prepared and not is_last:
+            continue  # who goes on after a kill stages the prepared rows again
+        _write_reached(metadata, row, life, plan, version)
+        if life.status != "following":
+            raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
+        if not is_last and time.monotonic() >= until:
+            return None
     return life
+
+
+def _write_reached(metadata: Metadata, row: dict[str, Any], life: Life, plan: OpenBatch, version: int | None) -> None:
+    """Write that a life was carried through a batch, or stopped in it. row: its watermark before. version: of its Delta
+    table."""
+    reached = max(plan.range.start if life.status == "stopped" else plan.range.stop, life.low)
+    watermark = watermarks.watermark_row(life, batch=plan.batch, position=reached, delta_version=version)
+    if life.status == "following":
+        shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
+        metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
+        watermark |= {"status": "paused", "reason": row["reason"], "remedy": row["remedy"]}
+    watermarks.write(metadata, [watermark])
 
 
 def _life_at_watermark(metadata: Metadata, row: dict[str, Any]) -> Life:
@@ -179,12 +192,12 @@ def _including_only(config: PipelineConfig, name: TableName) -> PipelineConfig:
     return config.model_copy(update={"tables": tables})
 
 
-def _missed_batches(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
-    """Yield the recorded batches after the table's watermark."""
-    first = _first_missed(row)
-    for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
-        if batch["batch"] >= first and batch["state"] == "recorded":
-            yield OpenBatch(batch["batch"], loads(Range, batch["range"]))
+def _missed_batches(metadata: Metadata, row: dict[str, Any]) -> Sequence[OpenBatch]:
+    """Return the recorded batches after the table's watermark, oldest first."""
+    where = f"batch >= {_first_missed(row)} AND state = 'recorded'"
+    rows = metadata.read("batches", ["batch", "range"], where=where)
+    ordered = sorted(rows, key=lambda batch: batch["batch"])
+    return [OpenBatch(batch["batch"], loads(Range, batch["range"])) for batch in ordered]
 
 
 def _first_missed(row: dict[str, Any]) -> int:

@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.metadata import decisions, lease, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.failures import noted
+from binlake.metadata.held_row import LOOK_AGAIN
+from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.log import Origin
 from binlake.spark.starting import SessionFactory
 
+_TURN, _GAP = 2.0, LOOK_AGAIN + 0.1
+"""Seconds after which the lease is given back between two batches, and for which others may take it then."""
+
 
 @noted("resume")
 def resume(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
 ) -> str:
-    """Carry a paused or stopped table through the batches that it missed, and let it follow again. Return a message."""
+    """Carry a paused or stopped table through the batches that it missed, and let it follow again. Return a message.
+
+    The lease is given back now and then: the other tables follow meanwhile.
+    """
+    metadata = metadata_of(config)
+    with lease.held(metadata, by_turns=True) as held:
+        _check(config, held, name)
+        batch = held.control().batch
+        decisions.note(held.metadata, "resume", reason, database=name.database, table=name.table, batch=batch)
+    return follow_again(config, origin, session, report, name)
+
+
+def follow_again(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName
+) -> str:
+    """Carry a paused or stopped table through what it missed, by turns with others, and return a message."""
+    began_us = now_us()
+    while not (message := _take_turn(config, origin, session, report, name, began_us)):
+        time.sleep(_GAP)
+    return message
+
+
+def _take_turn(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, began_us: int
+) -> str:
+    """Carry a table through some batches; return a message once it follows, else an empty text. began_us: before the
+    first turn."""
     from binlake.phases.catchup import catch_up  # it imports the decoder, which most commands don't need
 
-    metadata = metadata_of(config)
-    with lease.held(metadata) as held:
-        control = held.control()
-        if control.open is not None:
-            raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then resume")
-        metadata = held.metadata
-        row = decisions.row_to_resume(metadata, name)
-        if not config.included(name):
-            raise UsageError(f"{name} isn't included", remedy="take it into tables.include in the YAML, then resume")
-        began_us = now_us()
-        decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
-        life = catch_up(config, origin, session, held, row, report)
-        assert control.position is not None
+    with lease.held(metadata_of(config), by_turns=True) as held:
+        metadata, row = held.metadata, _check(config, held, name)
+        position = held.control().position
+        assert position is not None  # the table has a life
+        life = catch_up(config, origin, session, held, row, report, time.monotonic() + _TURN)
+        if life is None:
+            return ""
         held.read_under("")
         watermarks.follow_again(metadata, life.id, config.is_read, began_us=began_us)
-    return f"{name} follows again, at {control.position.short}"
+    return f"{name} follows again, at {position.short}"
+
+
+def _check(config: PipelineConfig, held: Lease, name: TableName) -> dict[str, Any]:
+    """Return the watermark of a table that can be resumed now. Raises UsageError."""
+    control = held.control()
+    if control.open is not None:
+        raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then resume")
+    row = decisions.row_to_resume(held.metadata, name)
+    if not config.included(name):
+        raise UsageError(f"{name} isn't included", remedy="take it into tables.include in the YAML, then resume")
+    return row
 
 
 def resume_all(
