@@ -308,5 +308,9 @@ class LeaseHeld(BinlakeError):
     retryable = True
 
 
+class TablesCopied(LeaseHeld):
+    """Another process copies tables of the source beside its batches, or what was copied has to wait."""
+
+
 class FeedFollowed(LeaseHeld):
     """A process that carries batches as they come holds the feed's lease."""

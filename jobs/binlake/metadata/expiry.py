@@ -31,8 +31,10 @@ from binlake.storage.protocol import StoredFile
 
 _FEWEST = 8
 """Fewest data files of a metadata table that are worth a rewrite."""
-OTHERS_WRITE = ("feeds", "pins", "followers")
+OTHERS_WRITE = ("feeds", "pins", "followers", "copiers")
 """Tables with few rows whose writers don't hold the lease: what conflicts there is tried again next time."""
+_COPIERS = "snapshots"
+"""The table that is written without the lease, too, while tables are copied beside the batches."""
 TOMBSTONES, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _BY_DEFAULT = {TOMBSTONES: 168, _LOGGED: 720}
 """Delta's default retention, in hours."""
@@ -73,7 +75,7 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
     there = [name for name in SCHEMAS if opened_tables.is_table(metadata.location(name))]
     done: list[MetadataUpkeep] = []
     for name in there:
-        with suppress(LakeError) if name in OTHERS_WRITE else nullcontext():
+        with suppress(LakeError) if name in (*OTHERS_WRITE, _COPIERS) else nullcontext():
             done.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
     return done
 
@@ -99,9 +101,8 @@ def expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
         "source_log": f"at_us < {min(old, seen['at_us'] if seen else old)}",
         "quarantine": f"at_us < {old_quarantine}" + (f" AND table_id NOT IN ({stopped})" if stopped else ""),
     }
-    if ended := _snapshots_ended(metadata, old):
-        predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
     removed = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
+    removed[_COPIERS] = _forget_snapshots(metadata, old)
     removed["verified"] = _forget_lives(metadata, [row["table_id"] for row in marks if row["status"] != "dropped"])
     removed[lake_sizes.TABLE] = lake_sizes.expire(metadata, old)
     removed[table_versions.TABLE] = table_versions.expire(metadata, old)
@@ -124,6 +125,14 @@ def _forget_lives(metadata: Metadata, lives: Sequence[str]) -> int:
     with suppress(WrittenMeanwhile):
         if lives:
             return _remove(metadata, "verified", f"table_id NOT IN ({', '.join(map(literal, lives))})")
+    return 0
+
+
+def _forget_snapshots(metadata: Metadata, old: int) -> int:
+    """Remove snapshots that have ended, and return their rows. Who copies tables meanwhile goes first."""
+    with suppress(WrittenMeanwhile):
+        if ended := _snapshots_ended(metadata, old):
+            return _remove(metadata, _COPIERS, f"snapshot IN ({', '.join(map(literal, ended))})")
     return 0
 
 

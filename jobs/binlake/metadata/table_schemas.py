@@ -24,6 +24,8 @@ SCHEMAS: dict[str, Schema] = {
         holder=_TEXT, token=_TEXT, expires_us=_INT, since_us=_INT, at_us=_INT, every_ms=_INT, carried_us=_INT,
         batch=_INT, waits_for=_TEXT,
     ),
+    # One row: the process that copies tables beside the batches, see copier.
+    "copiers": _schema(holder=_TEXT, token=_TEXT, expires_us=_INT, since_us=_INT),
     # One row per batch, written when it is planned, staged, merged and recorded.
     "batches": _schema(
         batch=_INT, state=_TEXT, start=_TEXT, stop=_TEXT, gtid_set=_TEXT, range=_TEXT, until_us=_INT,

@@ -18,6 +18,8 @@ from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps, loads
 
+CATCHES_UP = "it was copied beside the batches, and goes through those that it missed"
+"""The reason of a paused life that follows by itself once it has caught up."""
 _WITHOUT_LIFE = "missing:"
 
 
@@ -212,6 +214,16 @@ def asked(metadata: Metadata) -> list[TableName]:
     return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
 
 
+def catching_up(metadata: Metadata) -> list[TableName]:
+    """Return the names of tables that were copied beside the batches, and don't follow yet."""
+    rows = metadata.read("watermarks", ["database", "table", "status", "reason"])
+    return sorted(TableName(row["database"], row["table"]) for row in rows if _catches_up(row))
+
+
+def _catches_up(row: dict[str, Any]) -> bool:
+    return bool(row["status"] == "paused" and row["reason"] == CATCHES_UP)
+
+
 def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:
     """Return the included tables without a life: missing, or to be snapshotted for the first time."""
     rows = metadata.read("watermarks", ["table_id", "database", "table"])
@@ -261,7 +273,7 @@ def started(
     began_us: int | None = None,
 ) -> None:
     """Write lives that begin with their snapshots, and end earlier lives of the same names. In this order a kill loses
-    nothing.
+    nothing. Lives that don't follow yet aren't in the lake's versions.
 
     first: the batch whose version has the new lives first; the one after ``batch`` by default. began_us: before the
     snapshots' commits; now by default.
@@ -274,7 +286,7 @@ def started(
     names = {life.name for life in lives}
     earlier = [row for row in metadata.read("watermarks") if TableName(row["database"], row["table"]) in names]
     first, began_us = batch + 1 if first is None else first, began_us or now_us()
-    read = [life for life in lives if not life.schema.without_rows]
+    read = [life for life in lives if not life.schema.without_rows and life.status == "following"]
     table_versions.note_snapshot(metadata, first, read, versions, earlier, began_us=began_us)
     rows = [watermark_row(life, batch=batch, position=life.low, delta_version=versions.get(life.id)) for life in lives]
     write(metadata, rows, [row["table_id"] for row in earlier])

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.interrupts import Ending
-from binlake.metadata import followers, lease, short_tables, watermarks
+from binlake.metadata import followers, lease, short_tables
 from binlake.metadata.followers import Follower
 from binlake.metadata.held_row import LOOK_AGAIN
 from binlake.metadata.holder import Watch
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of, now_us
 from binlake.metadata.record import LOG_NOTED_EACH_US, RunReport
-from binlake.phases import asked_tables
+from binlake.phases.snapshots_beside import SnapshotsBeside
 from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.phases.watch import note_seen
 from binlake.position import Position, file_number
@@ -41,8 +41,6 @@ _STANDS_BY = 2.0
 """Seconds between two looks of a follower that stands by."""
 _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
 """Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't mend."""
-_SNAPSHOT_EVERY, _MOST_SNAPSHOT_WAIT = 60.0, 3600.0
-"""Seconds between two looks for tables to be snapshotted anew, and at most after snapshots that failed."""
 _LOG_KEPT = 60.0
 """Seconds for which connections to the log stay open: behind the same name there may be another server by then,
 while the one before it still runs, and gets no changes any more."""
@@ -141,7 +139,7 @@ class Following:
         self._trouble = ""
         self._failures = 0
         self._gap_at = 0.0
-        self._snapshots_at, self._snapshots_wait = 0.0, _SNAPSHOT_EVERY
+        self._snapshots = SnapshotsBeside(origin, session, report)
         self._log_noted_at = 0.0
         self._beside: Sequence[Beside] = beside
         self._work: Sequence[Beside] = ()  # while this process follows
@@ -189,9 +187,14 @@ class Following:
     def _wait(self, seconds: float) -> None:
         """Wait, or until the end is asked for. Spark ends meanwhile once it has rested for long enough."""
         until, idle = min(time.monotonic() + seconds, self._ends), self._spark_idle
-        self._session.rest(idle)
+        self._rest(idle)
         while not self._ending.asked and (left := until - time.monotonic()) > 0:
             self._ending.wait(min(left, max(idle, _LEAST_REST)))
+            self._rest(idle)
+
+    def _rest(self, idle: float) -> None:
+        """Tell Spark that nothing uses it, unless a snapshot may."""
+        if not self._snapshots.is_at_work:
             self._session.rest(idle)
 
     def _stand_by(self, follower: Follower) -> bool:
@@ -223,13 +226,13 @@ class Following:
 
     def _follow(self, follower: Follower) -> None:
         """Carry batches until the end, or until another process follows."""
-        self._work = (UpkeepBeside(self._report), *self._beside)
+        self._snapshots = SnapshotsBeside(self._origin, self._session, self._report)
+        self._work = (UpkeepBeside(self._report), self._snapshots, *self._beside)
         self._begin_beside()
         while not self._is_over() and not follower.lost:
             began = time.monotonic()
             try:
                 has_carried = self._look(follower)
-                self._snapshot_asked()
                 self._sum_up()
                 self._begin_beside()
             except LeaseHeld as held:
@@ -333,8 +336,8 @@ class Following:
         for table in run.tables:
             if table.newly_stopped:
                 self._report.warn(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}")
-            if table.status == "resnapshot" and self._snapshots_wait == _SNAPSHOT_EVERY:
-                self._snapshots_at = 0.0
+            if table.status == "resnapshot":
+                self._snapshots.ask()
 
     def _sum_up(self) -> None:
         """Say in one line what was carried in the last minute, and keep the metadata tables short."""
@@ -346,24 +349,6 @@ class Following:
             with lease.held(self._metadata, by_turns=True) as held:
                 short_tables.put_together(held.metadata)
             short_tables.shorten(self._metadata)
-
-    def _snapshot_asked(self) -> None:
-        """Snapshot the tables for which a batch or somebody asked. What can't be copied is tried again after growing
-        waits, in which the others go on."""
-        if time.monotonic() < self._snapshots_at:
-            return
-        if watermarks.asked(self._metadata):
-            try:
-                asked_tables.snapshot_asked(self._config, self._origin, self._session, self._report)
-            except LeaseHeld:
-                raise
-            except BinlakeError as error:
-                self._report.warn(str(error))
-            failed = bool(watermarks.asked(self._metadata))
-        else:
-            failed = False
-        self._snapshots_wait = min(2 * self._snapshots_wait, _MOST_SNAPSHOT_WAIT) if failed else _SNAPSHOT_EVERY
-        self._snapshots_at = time.monotonic() + self._snapshots_wait
 
     def _bear(self, error: BinlakeError, follower: Follower) -> None:
         """Wait after a failure, longer after each further one. Raises the error where nothing was carried yet, and no

@@ -19,8 +19,10 @@ from binlake.schema.table import TableName
 from binlake.source.log import Origin
 from binlake.spark.starting import SessionFactory
 
-_TURN, _GAP = 2.0, LOOK_AGAIN + 0.1
-"""Seconds after which the lease is given back between two batches, and for which others may take it then."""
+_TURN, _GROWS, _GAP = 2.0, 1.5, LOOK_AGAIN + 0.1
+"""Seconds after which the lease is given back for the first time between two batches, how many times as long each
+further turn is, so that new batches don't come faster than missed ones are carried, and the seconds for which others
+may take the lease."""
 
 
 @noted("resume")
@@ -43,24 +45,33 @@ def follow_again(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName
 ) -> str:
     """Carry a paused or stopped table through what it missed, by turns with others, and return a message."""
-    began_us = now_us()
-    while not (message := _take_turn(config, origin, session, report, name, began_us)):
+    began_us, turn = now_us(), _TURN
+    while not (message := _take_turn(config, origin, session, report, name, began_us, turn)):
         time.sleep(_GAP)
+        turn *= _GROWS
     return message
 
 
 def _take_turn(
-    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, began_us: int
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    name: TableName,
+    began_us: int,
+    turn: float,
 ) -> str:
-    """Carry a table through some batches; return a message once it follows, else an empty text. began_us: before the
-    first turn."""
+    """Carry a table through some batches; return a message once it follows, else an empty text.
+
+    began_us: before the first turn. turn: seconds after which no further batch is carried.
+    """
     from binlake.phases.catchup import catch_up  # it imports the decoder, which most commands don't need
 
     with lease.held(metadata_of(config), by_turns=True) as held:
         metadata, row = held.metadata, _check(config, held, name)
         position = held.control().position
         assert position is not None  # the table has a life
-        life = catch_up(config, origin, session, held, row, report, time.monotonic() + _TURN)
+        life = catch_up(config, origin, session, held, row, report, time.monotonic() + turn)
         if life is None:
             return ""
         held.read_under("")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from binlake.config import PipelineConfig
 from binlake.delta import attempts
 from binlake.delta.attempts import Attempts
 from binlake.delta.delta_schema import DeltaSchema
+from binlake.errors import WrittenMeanwhile
 from binlake.metadata import expiry
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
@@ -41,6 +43,8 @@ _FILE_BYTES = 256 << 20
 """Bytes of a data file, measured as the server stores the rows; as Parquet they take a half to a tenth of that."""
 _FEWEST_IN_FILE = 1000
 _TRANSACTIONAL = "innodb"
+_TRIES, _PAUSE = 8, 0.1
+"""How often rows of ``snapshots`` are written while others write some, and the first pause between two tries, in s."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +219,20 @@ class Records:
             if taken := dict(self._unsaved):
                 listed = ", ".join(literal(snapshot) for snapshot in taken)
                 rows = [row for of_snapshot in taken.values() for row in of_snapshot]
-                self._metadata.replace("snapshots", f"snapshot IN ({listed})", rows)
+                self._replace(f"snapshot IN ({listed})", rows)
             for snapshot, rows in taken.items():
                 if self._unsaved[snapshot] is rows:
                     del self._unsaved[snapshot]
+
+    def _replace(self, predicate: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Put rows in the place of others. An upkeep writes this table, too, while tables are copied beside it."""
+        for attempt in range(_TRIES):
+            try:
+                return self._metadata.replace("snapshots", predicate, rows)
+            except WrittenMeanwhile:
+                if attempt == _TRIES - 1:
+                    raise
+                time.sleep(_PAUSE * (attempt + 1))
 
     def unfinished(self, table: SourceTable, usable: Callable[[Position], bool]) -> TableSnapshot | None:
         """Return a table's newest snapshot if it was interrupted and its chunks can still be used, else None.
@@ -255,7 +269,7 @@ class Records:
         self._remove(table.name, table.id)
 
     def _remove(self, name: TableName, snapshot: str) -> None:
-        self._metadata.replace("snapshots", f"snapshot = {literal(snapshot)}", [])
+        self._replace(f"snapshot = {literal(snapshot)}", [])
         Attempts(self._config, name, snapshot).remove()
 
     def clean(self) -> None:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
@@ -60,13 +60,36 @@ _PAUSE = 2.0
 _COMMITS_AT_ONCE = 4
 
 
+class BesideBatches(Protocol):
+    """What else is done where tables are copied while batches are carried: commits wait for a moment between two of
+    them. Its methods are called by one thread, but for ``can_begin``."""
+
+    def can_begin(self, low: Position) -> bool:
+        """Tell whether a life can begin at a position, and go through the batches behind it."""
+        ...
+
+    def turn(self) -> AbstractContextManager[Callable[[TableName, Position], int]]:
+        """Hold the lease. Gives a function that returns the newest batch before a position at which a table was copied,
+        and raises TableError where no life can begin there."""
+        ...
+
+    def begin(self, results: Sequence[SnapshotResult]) -> None:
+        """Begin the lives of tables that were committed in this turn."""
+        ...
+
+    def let_follow(self, name: TableName) -> None:
+        """Carry a table through the batches that it missed. Raises TableError."""
+        ...
+
+
 @dataclass(frozen=True)
 class SnapshotTask:
     """How tables are copied.
 
     source: a control connection, used for nothing else at the same time. batch: the newest batch number given out.
     read_from: the position from which the log is read; chunks that an ended run copied before it can't be used.
-    in_process: whether this process copies and commits what it can.
+    in_process: whether this process copies and commits what it can. beside: for tables that are copied while batches
+    are carried, by which ``batch`` and ``read_from`` aren't used; None where the lease is held.
     """
 
     config: PipelineConfig
@@ -79,6 +102,7 @@ class SnapshotTask:
     lock: LockMode = "flush"
     chunk_rows: int = CHUNK_ROWS
     in_process: bool = False
+    beside: BesideBatches | None = None
 
 
 def snapshot(
@@ -130,11 +154,15 @@ class _Snapshotter:
         open_tables = self._begin(names)
         with shown_progress(self.task.config, self.task.report, "snapshot") as show:
             copying = works_with(self._sessions, self.task, self.records, self._watch(list(open_tables), show))
-            with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
+            at_once = 1 if self.task.beside else _COMMITS_AT_ONCE
+            with ThreadPoolExecutor(at_once, thread_name_prefix="commit") as pool:
+                if self.task.beside and self.results:
+                    pool.submit(self._commit_beside, self.task.beside, [])
                 while open_tables and not self.fatal:
-                    for table in [table for table in open_tables if not table.pending]:
+                    copied = [table for table in open_tables if not table.pending]
+                    for table in copied:
                         open_tables.remove(table)
-                        pool.submit(self._commit, table)
+                    self._submit_commits(pool, copied)
                     if open_tables:
                         wave, mode, held = self._next_wave(copying, open_tables)
                         together = few_rows.fits(wave[0].table)
@@ -207,6 +235,8 @@ class _Snapshotter:
         """Tell whether the server still has the log from ``position`` on, and this run will read it."""
         if position.server != self.task.source.server_identity or not position.reaches(self.task.read_from):
             return False
+        if self.task.beside and not self.task.beside.can_begin(position):
+            return False
         size = dict(self.task.source.binary_logs()).get(position.file)
         return size is not None and position.offset <= size and self.created(position.file) == position.created
 
@@ -265,24 +295,53 @@ class _Snapshotter:
             self.records.save(planned)
             open_tables.append(planned)
 
+    def _submit_commits(self, pool: ThreadPoolExecutor, copied: Sequence[TableSnapshot]) -> None:
+        if self.task.beside is None:
+            for table in copied:
+                pool.submit(self._commit, table)
+        elif copied:
+            pool.submit(self._commit_beside, self.task.beside, copied)
+
     def _commit(self, table: TableSnapshot) -> None:
         """Commit a table in a thread while the next wave is copied."""
         try:
             with self._failing(table.name):
                 self.task.metadata.check()
-                result = self._commit_with_retries(table)
-                self.results[table.name] = result
-                self.task.report.say(_sentence(result))
-                fault("snapshot committed")
+                self._commit_with_retries(table, self.task.batch)
         except BaseException as error:
             self.fatal.append(error)
 
-    def _commit_with_retries(self, table: TableSnapshot) -> SnapshotResult:
+    def _commit_beside(self, beside: BesideBatches, tables: Sequence[TableSnapshot]) -> None:
+        """Commit tables between two batches, begin their lives, and carry them through what they missed, in a thread
+        while the next wave is copied. Without tables: those that an ended run committed."""
+        try:
+            with beside.turn() as batch_before:
+                begun: list[SnapshotResult] = []
+                for result in () if tables else list(self.results.values()):
+                    with self._failing(result.name):
+                        batch_before(result.name, result.low)
+                        begun.append(result)
+                for table in tables:
+                    with self._failing(table.name, table):
+                        begun.append(self._commit_with_retries(table, batch_before(table.name, table.low)))
+                beside.begin(begun)
+                fault("lives begun")
+            for result in begun:
+                with self._failing(result.name):
+                    beside.let_follow(result.name)
+        except BaseException as error:
+            self.fatal.append(error)
+
+    def _commit_with_retries(self, table: TableSnapshot, batch: int) -> SnapshotResult:
         """Commit a table and return its result; a commit that failed because an executor was lost is repeated."""
 
         def once() -> SnapshotResult:
             task = self.task
-            return commit(self.spark, task.config, table, self.records, batch=task.batch, in_process=task.in_process)
+            result = commit(self.spark, task.config, table, self.records, batch=batch, in_process=task.in_process)
+            self.results[table.name] = result
+            task.report.say(_sentence(result))
+            fault("snapshot committed")
+            return result
 
         for _ in range(_TRIES - 1):
             try:
@@ -295,12 +354,14 @@ class _Snapshotter:
         return once()
 
     @contextmanager
-    def _failing(self, name: TableName) -> Iterator[None]:
-        """Record an error of one table, so that the others go on."""
+    def _failing(self, name: TableName, copied: TableSnapshot | None = None) -> Iterator[None]:
+        """Record an error of one table, so that the others go on. copied: is removed then."""
         try:
             yield
         except TableError as error:
             self._fail(name, error)
+            if copied is not None:
+                self.records.drop(copied)
 
     def _fail(self, name: TableName, error: TableError) -> None:
         self.task.report.say(f"{name}: {error}")

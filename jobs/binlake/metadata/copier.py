@@ -1,0 +1,49 @@
+"""The process that copies tables of a source beside its batches: one at a time.
+
+Its row keeps two processes from copying the same tables. It says nothing about the lake, which is changed under the
+source's lease alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from binlake.errors import LeaseHeld, TablesCopied
+from binlake.metadata.held_row import HeldRow, SharedRow
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.moment import moment_text
+
+TABLE = "copiers"
+
+
+class Copier(HeldRow):
+    """The row, held by this process."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        super().__init__(SharedRow(metadata, TABLE, None, "the copying of tables"), self.new_token())
+
+    def check(self) -> None:
+        """Raise LeaseHeld when another process took the row over."""
+        row = self._row.read()
+        if row.get("token") != self._token:
+            raise LeaseHeld(
+                f"{row.get('holder') or 'another process'} copies tables of this source by now",
+                remedy="nothing to do: what this run copied is gone on with",
+            )
+
+    def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
+        return TablesCopied(
+            f"{row['holder']} copies tables of this source since {moment_text(row['since_us'])}",
+            remedy="wait for it to end, then run again",
+        )
+
+
+@contextmanager
+def held(metadata: Metadata) -> Iterator[Copier]:
+    """Hold the row, renewed by a thread, and give it back. Raises TablesCopied, naming who copies; LakeError."""
+    if not metadata.read(TABLE, ["token"]):
+        metadata.create_with(TABLE, [{"expires_us": 0}])
+    with Copier(metadata).held(changes={"since_us": now_us()}) as taken:
+        yield taken
