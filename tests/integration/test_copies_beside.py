@@ -187,7 +187,8 @@ def test_a_table_that_a_sync_asked_for(mirror: Mirror) -> None:
 
 
 POINTS: tuple[FaultPoint, ...] = (
-    "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed", "lives begun",
+    "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
+    "bootstrap noted", "lives begun",
     "slice staged", "epoch committed", "table merged",
 )  # fmt: skip
 
@@ -240,6 +241,38 @@ def test_an_open_batch_is_waited_for(mirror: Mirror) -> None:
         copy(mirror)
     sync_alone(mirror)
     copy(mirror)
+    assert_follows(mirror, "t", "u")
+
+
+@on_mysql
+def test_an_hourly_sync_is_waited_for(mirror: Mirror) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lease.held(mirror.metadata):
+            held.set()
+            release.wait(SECONDS)
+
+    holder = threading.Thread(target=hold)
+
+    def hold_for_a_second() -> None:
+        batches_of(mirror, FOLLOWS)()
+        holder.start()
+        held.wait(SECONDS)
+        threading.Timer(1, release.set).start()
+
+    with at("chunks written", hold_for_a_second):
+        copy(mirror)
+    holder.join()
+    assert_follows(mirror, "t", "u")
+
+
+@on_mysql
+def test_batches_that_leave_its_shape_as_it_is_note_none(mirror: Mirror) -> None:
+    with at("chunks written", batches_of(mirror, FOLLOWS, ["ALTER TABLE t ADD w INT"], ["DELETE FROM t WHERE id = 1"])):
+        copy(mirror)
+    shapes = mirror.metadata.read("schemas", ["table", "batch"], where=f"\"database\" = '{mirror.database}'")
+    assert len([shape for shape in shapes if shape["table"] == "t"]) == 2
     assert_follows(mirror, "t", "u")
 
 

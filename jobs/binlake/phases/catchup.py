@@ -30,7 +30,7 @@ from binlake.position import Position, Range, Slice
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import loads
+from binlake.serialization import dump, loads
 from binlake.source.lineage import check_position
 from binlake.source.log import Log, Origin, opened, readers
 from binlake.source.server import Source
@@ -65,6 +65,7 @@ def catch_up(
     only = _including_only(config, name)
     missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata))
     position, version = Position.parse(row["position"], row["gtid_set"] or ""), row["delta_version"]
+    noted = life.schema
     plans = _missed_batches(metadata, row)
     for plan in plans:
         _refuse_gap(life, position, plan.range.start)
@@ -82,6 +83,10 @@ def catch_up(
         is_last = plan is plans[-1]
         if life.status == "following" and missed.prepared and not is_last:
             continue  # who goes on after a kill stages the prepared rows again
+        if life.status == "following" and dump(life.schema) != dump(noted):
+            shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
+            metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
+            noted = life.schema
         _write_reached(metadata, row, life, plan, version)
         if life.status != "following":
             raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
@@ -96,8 +101,6 @@ def _write_reached(metadata: Metadata, row: dict[str, Any], life: Life, plan: Op
     reached = max(plan.range.start if life.status == "stopped" else plan.range.stop, life.low)
     watermark = watermarks.watermark_row(life, batch=plan.batch, position=reached, delta_version=version)
     if life.status == "following":
-        shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
-        metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
         watermark |= {"status": "paused", "reason": row["reason"], "remedy": row["remedy"]}
     watermarks.write(metadata, [watermark])
 

@@ -15,18 +15,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from binlake.batch.steps import Life, Standstill
 from binlake.config import PipelineConfig
 from binlake.errors import TableError, TablesCopied, UsageError, snapshot_command
+from binlake.faults import fault
 from binlake.metadata import copier, lease, watermarks
 from binlake.metadata.copier import Copier
 from binlake.metadata.lease import Control, Lease
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.phases import resume
-from binlake.phases.bootstrap import begin_lives, names_awaited
+from binlake.phases.bootstrap import begin_lives, names_awaited, note_bootstrap
+from binlake.phases.resume import PATIENCE
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -36,10 +38,8 @@ from binlake.source.lineage import is_lost
 from binlake.source.log import Origin
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
-from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionAsked, SessionFactory
 
-_PATIENCE = 3600.0
-"""Seconds for which a table that was copied waits for the lease, which hourly syncs may hold for long."""
 _FIRST_LOOK, _GROWS = 64, 8
 """Batches among which the one before a position is looked for at first, and how many times as many at each next look.
 """
@@ -89,19 +89,20 @@ def _lives(row: dict[str, Any]) -> bool:
 
 @dataclass
 class CopiesBeside:
-    """Tables that one process copies beside the batches. copying: its row.
+    """Tables that one process copies beside the batches.
 
-    results, of all that began, are what it was given.
+    copying: its row. run: the caller's id of the run. began_us: before the first copy. server_us: the server's clock
+    then.
     """
 
     config: PipelineConfig
     endpoint: Endpoint
-    session: SessionFactory
+    session: SessionAsked
     report: Report
     copying: Copier
+    run: str
     began_us: int
     server_us: int
-    begun: list[SnapshotResult] = field(default_factory=list)
     _held: Lease | None = None
 
     @property
@@ -121,7 +122,7 @@ class CopiesBeside:
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[TableName, Position], int]]:
-        with lease.held(metadata_of(self.config), by_turns=True, patience=_PATIENCE) as held:
+        with lease.held(metadata_of(self.config), by_turns=True, patience=PATIENCE) as held:
             control = held.control()
             if control.open is not None:
                 raise TablesCopied(
@@ -155,9 +156,14 @@ class CopiesBeside:
             )
 
     def begin(self, results: Sequence[SnapshotResult]) -> None:
+        if not results:
+            return
         held = self._held
         assert held is not None  # it is called within a turn
         control, metadata = held.control(), held.metadata
+        told = [replace(result, why_spark=self.session.why) for result in results]
+        note_bootstrap(metadata, self.run, control.batch, self.began_us, told)
+        fault("bootstrap noted")
         held.read_under(self.config.reading)
         behind = [result for result in results if not result.low.reaches(control.position)]
         for batch, group in _by_batch(metadata, control, behind).items():
@@ -171,7 +177,6 @@ class CopiesBeside:
             with Source.open(self.endpoint) as source:
                 awaited = names_awaited(self.config, source, ())
                 begin_lives(held, metadata, source, ahead, control.batch, awaited, self.began_us, self.server_us)
-        self.begun += results
 
     def let_follow(self, name: TableName) -> None:
         if name in watermarks.catching_up(metadata_of(self.config)):
@@ -225,7 +230,7 @@ def catch_up(config: PipelineConfig, origin: Origin, session: SessionFactory, re
     try:
         report.say(resume.follow_again(config, origin, session, report, name))
     except UsageError as error:
-        with lease.held(metadata_of(config), by_turns=True) as held:
+        with lease.held(metadata_of(config), by_turns=True, patience=PATIENCE) as held:
             if name not in watermarks.catching_up(held.metadata):
                 return  # somebody resumed it, or decided otherwise
             if held.control().open is not None:

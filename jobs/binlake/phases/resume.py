@@ -19,6 +19,8 @@ from binlake.schema.table import TableName
 from binlake.source.log import Origin
 from binlake.spark.starting import SessionFactory
 
+PATIENCE = 3600.0
+"""Seconds for which work that was begun waits for the lease, which hourly syncs may hold for long."""
 _TURN, _GROWS, _GAP = 2.0, 1.5, LOOK_AGAIN + 0.1
 """Seconds after which the lease is given back for the first time between two batches, how many times as long each
 further turn is, so that new batches don't come faster than missed ones are carried, and the seconds for which others
@@ -67,7 +69,7 @@ def _take_turn(
     """
     from binlake.phases.catchup import catch_up  # it imports the decoder, which most commands don't need
 
-    with lease.held(metadata_of(config), by_turns=True) as held:
+    with lease.held(metadata_of(config), by_turns=True, patience=PATIENCE) as held:
         metadata, row = held.metadata, _check(config, held, name)
         position = held.control().position
         assert position is not None  # the table has a life

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -124,16 +125,14 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
             return [], [], None
         in_process = _prepared(config, task.session)
         report.say(f"snapshot of {counted(len(beside), 'table')} beside the batches: {', '.join(map(str, beside))}")
-        copies = CopiesBeside(config, task.origin, task.session, report, copying, began_us, server_us)
+        run = task.run or uuid.uuid4().hex
+        copies = CopiesBeside(config, task.origin, asking, report, copying, run, began_us, server_us)
         snapshot_task = SnapshotTask(
             config, task.origin, source, copies.metadata, report, 0, lock=task.lock, in_process=in_process,
             beside=copies,
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, beside)
         results = [replace(result, why_spark=asking.why) for result in results]
-    if results:
-        with lease.held(metadata, by_turns=True) as held:
-            note_bootstrap(held.metadata, task.run, held.control().batch, began_us, results)
     return results, failed, [name for name in names if name not in beside]
 
 
