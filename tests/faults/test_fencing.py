@@ -76,8 +76,9 @@ def command(mirror: Mirror, *arguments: str) -> int:
 
 
 def expire(mirror: Mirror) -> None:
-    """As if the lease's lifetime had gone by: who is frozen doesn't renew it."""
-    assert mirror.metadata.swap("lease", "token IS NOT NULL", {"expires_us": 1})
+    """As if the lifetime of what a process holds had gone by: who is frozen doesn't renew it."""
+    held = [mirror.metadata.swap(table, "token IS NOT NULL", {"expires_us": 1}) for table in ("lease", "copiers")]
+    assert any(held)
 
 
 def state(mirror: Mirror) -> dict[str, Any]:
@@ -181,6 +182,39 @@ def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirr
     assert (code, "lost its lease" in said) == (3, True), said
     assert state(mirror) == before
     assert_goes_on(mirror)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "chunk copied", "rows committed", "lives begun",
+        *in_the_soak("chunks written", "commit begun", "snapshot committed", "bootstrap noted", "slice staged"),
+    ],
+)  # fmt: skip
+def test_a_copy_beside_the_batches_that_wakes_after_others_went_on_changes_nothing(
+    mirror: Mirror, frozen: Frozen, point: str
+) -> None:
+    name = f"c{mirror.version('a')}"
+    mirror.execute(f"CREATE TABLE {name} AS SELECT id, v FROM a", f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+    before_it_is_read = mirror.exclude
+    mirror.exclude = [f"fenced.{name}"]
+    assert command(mirror, "sync") == 0
+    mirror.exclude = before_it_is_read
+    frozen.run(point, "snapshot", "--tables", f"fenced.{name}")
+    expire(mirror)
+    work(mirror)
+    mirror.execute(f"UPDATE {name} SET v = 'changed'")
+    assert command(mirror, "sync") == 0
+    assert command(mirror, "snapshot", "--tables", f"fenced.{name}") == 0
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES, name)
+    before = state(mirror)
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    assert state(mirror) == before
+    assert_goes_on(mirror)
+    mirror.assert_equal(name)
+    mirror.execute(f"DROP TABLE {name}")
 
 
 def test_who_was_killed_is_followed_at_once(mirror: Mirror, frozen: Frozen) -> None:

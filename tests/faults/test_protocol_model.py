@@ -12,11 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from binlake import pipeline
 from binlake.delta.delta_log import STEPS_PER_BATCH
-from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
+from binlake.errors import LakeError, LeaseHeld, StagingError, TableError, UsageError
 from binlake.merge import apply, merge, table_progress
 from binlake.metadata import lease, record
 from binlake.metadata.holder import LIFETIME
-from binlake.phases import open_batch
+from binlake.phases import copies_beside, open_batch
+from binlake.position import Position
 from binlake.schema.table import TableName
 from model_lake import Lake
 from model_server import Row
@@ -40,7 +41,8 @@ OF_SNAPSHOT = (
     "commit schemas", "write watermarks", "commit watermarks", "bootstrap noted", "lives begun", "move position",
     "write runs",
 )  # fmt: skip
-EXPECTED = (LeaseHeld, LakeError, StagingError, UsageError)
+OF_CATCHING_UP = ("take lease", "give lease back", "slice staged", "begin step", "epoch committed", "write manifest")
+EXPECTED: tuple[type[Exception], ...] = (LeaseHeld, LakeError, StagingError, UsageError)
 ROWS, COLUMNS = ("put", "delete", "move", "twins"), ("add column", "add null column", "rename column")
 OTHERS = ("truncate", "recreate", "rotate", "optimize")
 
@@ -63,12 +65,16 @@ SNAPSHOTS = st.tuples(st.just("snapshot"), st.sampled_from([None, *TABLES]), NUM
 class Protocol(RuleBasedStateMachine):
     """Workers that may sleep while others do their work, and wake later.
 
-    sleeps: points at which they do. dies: points at which they are only killed. changes: what happens on the server.
+    followed: tables that are copied at first. sleeps: points at which workers do. dies: points at which they are only
+    killed. of_snapshot: both, for snapshots. changes: what happens on the server. expected: what workers may raise.
     """
 
+    followed: ClassVar[tuple[TableName, ...]] = TABLES
     sleeps: ClassVar[tuple[str, ...]] = (*FAULTS, *ACCESSES, *OF_SNAPSHOT)
     dies: ClassVar[tuple[str, ...]] = ()
+    of_snapshot: ClassVar[tuple[str, ...]] = ("", *OF_SNAPSHOT)
     changes: ClassVar[tuple[str, ...]] = (*ROWS, *OTHERS)
+    expected: ClassVar[tuple[type[Exception], ...]] = EXPECTED
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +95,7 @@ class Protocol(RuleBasedStateMachine):
         for name in TABLES:
             self.world.server.create(name, keyed=name != KEYLESS_TABLE)
             self.world.server.change(name, [(None, (key, self.value())) for key in range(4)])
-        self.go(self.world.start("bootstrap", "here"), "")
+        self.go(self.world.start("bootstrap", "here", tables=list(map(str, self.followed))), "")
 
     @rule(first=CHANGES, then=st.one_of(CHANGES, WORKS, WORKS, SLEEPERS, SNAPSHOTS))
     def turn(self, first: tuple[Any, ...], then: tuple[Any, ...]) -> None:
@@ -122,7 +128,7 @@ class Protocol(RuleBasedStateMachine):
         if len(self.asleep) < 2:
             worker = self.world.start("bootstrap", "here", tables=name and [str(name)])
             self.asleep.append(worker)
-            self.on(worker, point, how, ("", *OF_SNAPSHOT))
+            self.on(worker, point, how, self.of_snapshot)
 
     def on(self, worker: Worker, number: int, how: str, of: tuple[str, ...] = ()) -> None:
         # Most is decided at ends and commits.
@@ -140,7 +146,7 @@ class Protocol(RuleBasedStateMachine):
         worker.run(until)
         try:
             self.world.raise_failures()
-            if worker.error is not None and not isinstance(worker.error, EXPECTED):
+            if worker.error is not None and not isinstance(worker.error, self.expected):
                 raise worker.error
         except BaseException:
             self.failed = True
@@ -180,6 +186,22 @@ class ProtocolBetweenSteps(ProtocolWithColumns):
 
     dies: ClassVar[tuple[str, ...]] = ("epoch committed",) * 8
     changes: ClassVar[tuple[str, ...]] = ("put", *COLUMNS)
+
+
+class ProtocolWithCopies(Protocol):
+    """Tables that are copied beside the batches, by workers that sleep and die while others carry these."""
+
+    followed: ClassVar[tuple[TableName, ...]] = (A,)
+    sleeps: ClassVar[tuple[str, ...]] = (*Protocol.sleeps, *OF_CATCHING_UP)
+    of_snapshot: ClassVar[tuple[str, ...]] = (*Protocol.of_snapshot, *OF_CATCHING_UP)
+    expected: ClassVar[tuple[type[Exception], ...]] = (*EXPECTED, TableError)
+
+    def work(self, job: str, host: str, point: int, how: str) -> None:
+        """Two of three workers copy."""
+        if point % 3:
+            self.snapshot(TABLES[point % 2 + 1], point, how)
+        else:
+            super().work(job, host, point, how)
 
 
 def change(world: World, name: TableName, keys: list[int], what: str, value: Callable[[], int]) -> None:
@@ -234,7 +256,7 @@ SETTINGS = settings(
 )
 
 
-@pytest.mark.parametrize("machine", [Protocol, ProtocolWithColumns])
+@pytest.mark.parametrize("machine", [Protocol, ProtocolWithColumns, ProtocolWithCopies])
 def test_whatever_happens_the_lake_is_the_source(machine: type[Protocol]) -> None:
     run_state_machine_as_test(machine, settings=SETTINGS)
 
@@ -337,11 +359,16 @@ def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], mon
 @pytest.fixture
 def world() -> Iterator[World]:
     """Two tables and one without a key, followed, with a row each."""
+    yield from begun(*TABLES)
+
+
+def begun(*copied: TableName) -> Iterator[World]:
+    """Yield a world of three tables with a row each, of which some were copied."""
     made = World()
     for number, name in enumerate(TABLES):
         made.server.create(name, keyed=name != KEYLESS_TABLE)
         made.server.change(name, [(None, (1, number))])
-    done(made.start("bootstrap", "here"))
+    done(made.start("bootstrap", "here", tables=list(map(str, copied))))
     yield made
     made.close()
 
@@ -490,3 +517,81 @@ def test_a_snapshot_whose_life_begins_after_the_log_was_read_on(world: World) ->
     done(world.start("sync", "here"))
     sleeper.run()
     world.settle()
+
+
+# copies beside the batches -------------------------------------------------------------------------------------------
+@pytest.fixture
+def partly() -> Iterator[World]:
+    """As ``world``, but one of the tables was copied alone."""
+    yield from begun(A)
+
+
+def copied_and_asleep(world: World) -> Worker:
+    """Return a worker that copied table b, and sleeps while others carry batches with changes of it."""
+    insert(world, A, 2)
+    done(world.start("sync", "here"))
+    sleeper = stopped_at(world, "bootstrap", "chunks written", tables=[str(B)])
+    for key in (2, 3):
+        insert(world, B, key)
+        done(world.start("sync", "there"))
+    return sleeper
+
+
+def follow_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A table that was copied follows at once, and what it missed is left out."""
+    patch.setattr(Position, "reaches", lambda position, watermark: True)
+
+
+def commit_under_the_newest_batch(patch: pytest.MonkeyPatch) -> None:
+    """What a table missed counts as merged."""
+    before = copies_beside._batch_before
+    newest = lambda metadata, control, low: control.batch  # noqa: E731  # typed as what it stands for
+    turns = iter([before, newest])
+    patch.setattr(copies_beside, "_batch_before", lambda *arguments: next(turns, before)(*arguments))
+
+
+def use_copies_of_what_was_made_anew(patch: pytest.MonkeyPatch) -> None:
+    """A life that began while its table was copied is replaced."""
+    patch.setattr(copies_beside.CopiesBeside, "_refuse_begun", lambda *arguments: None)
+
+
+COPIES = (None, follow_at_once, commit_under_the_newest_batch, use_copies_of_what_was_made_anew)
+
+
+@pytest.mark.parametrize("plant", COPIES)
+def test_a_copy_goes_through_the_batches_that_it_missed(
+    partly: World, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None] | None
+) -> None:
+    sleeper = copied_and_asleep(partly)
+    if plant is use_copies_of_what_was_made_anew:
+        change(partly, B, [], "recreate", int)
+        insert(partly, B, 4)
+        done(partly.start("sync", "there"))
+    if plant is not None:
+        plant(monkeypatch)
+    sleeper.run()
+    insert(partly, B, 9)
+    with nullcontext() if plant is None else pytest.raises(AssertionError):
+        partly.settle()
+        assert {B.table, A.table} <= {row["table"] for row in partly.store.watermarks() if row["status"] == "following"}
+
+
+@pytest.mark.parametrize("point", ["end commit", "write schemas", "write watermarks", "give lease back", "begin step"])
+def test_killed_when_a_copy_is_committed_or_catches_up(partly: World, point: str) -> None:
+    sleeper = copied_and_asleep(partly)
+    sleeper.run(point)
+    assert not sleeper.ended, sleeper.error
+    sleeper.kill()
+    insert(partly, B, 5)
+    partly.settle()
+
+
+def test_a_copy_that_wakes_after_another_was_taken(partly: World) -> None:
+    sleeper = copied_and_asleep(partly)
+    partly.expire()
+    done(partly.start("bootstrap", "there", tables=[str(B)]))
+    insert(partly, B, 5)
+    done(partly.start("sync", "there"))
+    sleeper.run()
+    assert isinstance(sleeper.error, LeaseHeld)
+    partly.settle()

@@ -29,8 +29,8 @@ from binlake.delta import opened_tables
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import LeftToSpark
 from binlake.merge import apply, by_spark, conflicts, in_process, lake_table
-from binlake.metadata import held_row, holder, metadata
-from binlake.phases import bootstrap, plan, snapshots
+from binlake.metadata import held_row, holder, metadata, watermarks
+from binlake.phases import bootstrap, copies_beside, plan, resume, snapshots
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -48,6 +48,8 @@ from model_worker import Lock, RenewingEvent, RenewingThread, Schedule, Worker, 
 
 TABLES = tuple(TableName("d", name) for name in ("a", "b", "heap"))
 KEYLESS_TABLE = TABLES[-1]
+NO_PATIENCE: dict[str, Any] = {"_WAITED": dict.fromkeys(held_row._WAITED, 0.0), "PATIENCE": 0.0}
+"""Nobody gives anything back while a worker waits: the others sleep."""
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where folders lie in memory."""
 
@@ -111,6 +113,8 @@ class World:
         put(opened_tables, "is_table", self.lake.is_table)
         for module in (conflicts, snapshot):
             put(module, "_PAUSE", 0)
+        put(resume, "_TURN", 0.0)
+        put(resume, "_GAP", 0.0)
         put(apply._Group, "_run_step", self.schedule.stopping_at("begin step", apply._Group._run_step))
         put(files, "write_if_absent", self.schedule.stopping_at("end commit", self._answering(files.write_if_absent)))
         for function, point in (
@@ -123,7 +127,9 @@ class World:
     def _install_server(self) -> None:
         put = self.patch.setattr
         put(Source, "open", self._opened)
-        put(bootstrap, "included_tables", lambda source, config: sorted(self.server.tables))
+        for module in (bootstrap, snapshots):
+            put(module, "included_tables", lambda source, config: sorted(self.server.tables))
+        put(copies_beside, "unlogged_cascades", lambda source, databases: [])
         put(bootstrap, "with_all_gtids", lambda transport, position: position)
         put(snapshots, "refused_for_gaps", lambda source, names: {})
         put(snapshots, "refused_for_engines", lambda source, names: {})
@@ -153,6 +159,8 @@ class World:
         put(holder, "_start_of", schedule.start_of)
         threads = {"Lock": Lock, "Event": RenewingEvent, "Thread": lambda target, **_: RenewingThread(schedule, target)}
         put(held_row, "threading", SimpleNamespace(**threads))
+        for module, name in ((held_row, "_WAITED"), (resume, "PATIENCE"), (copies_beside, "PATIENCE")):
+            put(module, name, NO_PATIENCE[name])
         put(ThreadPoolExecutor, "submit", submit_at_once)
 
     def expire(self) -> None:
@@ -287,6 +295,7 @@ class World:
             raise AssertionError(f"the last run failed: {last.error!r}") from last.error
         assert self._position == self.server.position
         self.check(at_end=True)
+        assert not (catching_up := watermarks.catching_up(self.store)), f"left behind: {catching_up}"
         following = {row["table"] for row in self.store.peek("watermarks") if row["status"] == "following"}
         lost = {name.table for name in self.begun & set(self.server.tables)} - following
         assert not lost, f"no longer followed: {lost}"

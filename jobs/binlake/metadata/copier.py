@@ -28,9 +28,10 @@ class Copier(HeldRow):
         """Raise LeaseHeld when another process took the row over."""
         row = self._row.read()
         if row.get("token") != self._token:
+            holder = row.get("holder") or "another, which has ended"
             raise LeaseHeld(
-                f"{row.get('holder') or 'another process'} copies tables of this source by now",
-                remedy="nothing to do: what this run copied is gone on with",
+                f"this run lost its lease of the copying of tables to {holder}",
+                remedy="nothing to do: the other run copies what is to be copied",
             )
 
     def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:

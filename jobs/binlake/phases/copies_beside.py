@@ -122,6 +122,7 @@ class CopiesBeside:
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[TableName, Position], int]]:
+        self.copying.check()
         with lease.held(metadata_of(self.config), by_turns=True, patience=PATIENCE) as held:
             control = held.control()
             if control.open is not None:

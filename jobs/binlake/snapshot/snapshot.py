@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, TableError
+from binlake.errors import BinlakeError, LakeError, LeaseHeld, TableError
 from binlake.faults import fault
 from binlake.kernels.cores import available_cores
 from binlake.metadata.metadata import Metadata
@@ -270,7 +270,7 @@ class _Snapshotter:
             open_tables.remove(refused.table)
             self._fail(refused.table.name, refused.error)
         except BinlakeError as error:
-            if not error.retryable or isinstance(error, LakeError | StaysPrepared):
+            if not error.retryable or isinstance(error, LakeError | StaysPrepared | LeaseHeld):
                 raise  # a full disk stays full while the lock is taken, and who is prepared was waited for
             tables = {id(member.table): member.table for member in wave}.values()
             for table in tables:
