@@ -7,9 +7,9 @@ The process stops itself (SIGSTOP) before each run and at the point; who started
 import contextlib
 import io
 import json
-import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ at = ""
 
 
 def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    """Stop the process in this thread: a signal to the process may reach a thread that is scheduled later."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def reached(point: str) -> None:

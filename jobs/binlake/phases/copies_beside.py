@@ -144,6 +144,7 @@ class CopiesBeside:
             self._held = held
             try:
                 yield batch_before
+                held.check()  # who slept until here may have had its tables copied anew by others
             finally:
                 self._held = None
 
