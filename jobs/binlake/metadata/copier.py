@@ -18,11 +18,15 @@ from binlake.moment import moment_text
 TABLE = "copiers"
 
 
+def _row(metadata: Metadata) -> SharedRow:
+    return SharedRow(metadata, TABLE, None, "the copying of tables")
+
+
 class Copier(HeldRow):
     """The row, held by this process."""
 
     def __init__(self, metadata: Metadata) -> None:
-        super().__init__(SharedRow(metadata, TABLE, None, "the copying of tables"), self.new_token())
+        super().__init__(_row(metadata), self.new_token())
 
     def check(self) -> None:
         """Raise LeaseHeld when another process took the row over."""
@@ -48,3 +52,8 @@ def held(metadata: Metadata) -> Iterator[Copier]:
         metadata.create_with(TABLE, [{"expires_us": 0}])
     with Copier(metadata).held(changes={"since_us": now_us()}) as taken:
         yield taken
+
+
+def take_away(metadata: Metadata) -> str | None:
+    """Free the row, and return its holder: see SharedRow.take_away."""
+    return _row(metadata).take_away()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from binlake.batch.steps import Life, Status
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
-from binlake.metadata import feed_watermarks, lease, watermarks
+from binlake.metadata import copier, feed_watermarks, lease, watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Slice
@@ -76,14 +76,18 @@ def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
 
 
 def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
-    """Take the lease of the source, or of a feed, from a holder whose end can't be seen from here, and return a
-    message.
+    """Take the lease of the source and the copying of its tables, or the lease of a feed, from a holder whose end can't
+    be seen from here, and return a message.
 
     Raises UsageError where the holder is alive here.
     """
     metadata = _metadata(config)
     about = f"source {config.source.name}" if feed is None else f"feed {feed}"
-    holder = lease.take_away(metadata) if feed is None else feed_watermarks.take_away(metadata, feed)
+    if feed is None:
+        holders = [lease.take_away(metadata), copier.take_away(metadata)]
+    else:
+        holders = [feed_watermarks.take_away(metadata, feed)]
+    holder = next(filter(None, holders), None)
     if holder is None:
         return f"nobody holds {about}"
     note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))

@@ -14,7 +14,7 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
-from binlake.metadata import decisions, feed_watermarks, held_row, lease
+from binlake.metadata import copier, decisions, feed_watermarks, held_row, lease
 from binlake.metadata.decisions import Reason
 from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.holder import LIFETIME, SILENCE, Holder, Watch, died, this_process
@@ -195,10 +195,12 @@ def test_a_feeds_living_holder_elsewhere_is_refused_at_once(metadata: Metadata, 
 
 
 # by people -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("table", "feed"), [("lease", None), ("feeds", "out")])
+@pytest.mark.parametrize(("table", "feed"), [("lease", None), ("copiers", None), ("feeds", "out")])
 def test_people_take_a_lease_away_and_say_why(
     config: PipelineConfig, metadata: Metadata, table: str, feed: str | None
 ) -> None:
+    with copier.held(metadata):
+        pass
     assert "nobody holds" in decisions.unlock(config, WHY, feed)
     assert metadata.swap(table, "true", HELD_A_DAY_AHEAD)
     assert "it was held by elsewhere pid 1" in decisions.unlock(config, WHY, feed)
@@ -206,7 +208,7 @@ def test_people_take_a_lease_away_and_say_why(
     (row,) = metadata.read("decisions")
     assert (row["who"], row["action"]) == ("ann", "unlock")
     assert "its machine is gone" in row["why"]
-    with lease.held(metadata), feed_watermarks.held(metadata, "out", LIMITS):
+    with lease.held(metadata), copier.held(metadata), feed_watermarks.held(metadata, "out", LIMITS):
         pass
 
 
