@@ -41,9 +41,9 @@ class Copies:
 
     def round(self) -> None:
         """Leave some tables out, take them in again while they change, and sync until all follow."""
+        self._go_on()
         out = self.random.sample(self.walk.tables, 3)
         self.mirror.exclude = [f"{self.mirror.database}.{table}" for table in out]
-        self._go_on()
         self.mirror.execute(*(f"ALTER TABLE {table} COMMENT 'out'" for table in out))
         self.mirror.sync()
         self._forget(out)
