@@ -1,9 +1,9 @@
 """Tables that are copied while batches are carried, and follow once they have gone through the batches behind the copy.
 
-They are copied without the lease. Between two batches their Delta tables are committed, and their lives begin: those
-that were copied behind the lake's position follow at once. The others begin as paused ones, of which no batch reads
-anything and no version of the lake has anything; they go through the batches that they missed (resume.py), by turns
-with the new ones, and follow then. Whoever finds such a life after a kill goes on with it.
+They are copied without the lease. Between two batches their Delta tables are committed, and their lives begin. A table
+whose copy the lake hasn't passed yet follows at once. One that it has passed begins as a paused table, which no batch
+merges and no version of the lake contains. It goes through the batches that it missed (resume.py), by turns with new
+ones, and follows then. Whoever finds such a life after a kill goes on with it.
 
 So it is with tables that no batch writes. Those that follow are copied under the lease, and so are those that can't
 catch up: with rows that cascades change below the log, with a history or a log beside the mirror, or, as nothing is
@@ -54,17 +54,19 @@ def names_beside(
     control = lease.read(metadata)
     if not _reads_on(source, control):
         return []
-    living = {_name(row) for row in metadata.read("watermarks") if _lives(row)}
-    ended = {_name(row) for row in metadata.read("watermarks") if watermarks.has_life(row)}
-    cascades = unlogged_cascades(source, sorted({name.database for name in names})) or ()
-    children = {cascade.child for cascade in cascades}
+    rows = [row for row in metadata.read("watermarks") if watermarks.has_life(row)]
+    known, living = {_name(row) for row in rows}, {_name(row) for row in rows if _lives(row)}
 
     def can_be(name: TableName) -> bool:
         modes = config.mirror_modes(name)
-        keeps_deleted = modes.soft_delete and name in ended  # they are read when it is committed
-        return not (name in living or name in children or config.beside(name) or not modes.mirror or keeps_deleted)
+        keeps_deleted = modes.soft_delete and name in known  # they are read when it is committed
+        return modes.mirror and not (name in living or config.beside(name) or keeps_deleted)
 
-    return [name for name in names if can_be(name)]
+    if not (chosen := [name for name in names if can_be(name)]):
+        return []
+    cascades = unlogged_cascades(source, sorted({name.database for name in chosen})) or ()
+    children = {cascade.child for cascade in cascades}
+    return [name for name in chosen if name not in children]
 
 
 def _reads_on(source: Source, control: Control) -> bool:
@@ -167,14 +169,14 @@ class CopiesBeside:
         note_bootstrap(metadata, self.run, control.batch, self.began_us, told)
         fault("bootstrap noted")
         held.read_under(self.config.reading)
-        behind = [result for result in results if not result.low.reaches(control.position)]
-        for batch, group in _by_batch(metadata, control, behind).items():
+        passed = [result for result in results if not result.low.reaches(control.position)]
+        for batch, group in _by_batch(metadata, control, passed).items():
             lives = [_paused(result) for result in group]
             versions = {result.table_id: result.delta_version for result in group}
             watermarks.started(
                 metadata, lives, batch=batch, versions=versions, first=control.batch + 1, began_us=self.began_us
             )
-        ahead = [result for result in results if result not in behind]
+        ahead = [result for result in results if result not in passed]
         if ahead:
             with Source.open(self.endpoint) as source:
                 awaited = names_awaited(self.config, source, ())
@@ -203,7 +205,7 @@ def _paused(result: SnapshotResult) -> Life:
 
 
 def _batch_before(metadata: Metadata, control: Control, low: Position) -> int | None:
-    """Return the newest batch all of which is before a position; None where some batch behind it isn't known."""
+    """Return the newest batch all of which is before a position; None where not all batches after it are known."""
     recorded = control.recorded_state
     if recorded is None or (low.server, low.series) != (recorded.position.server, recorded.position.series):
         return None

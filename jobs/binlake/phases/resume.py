@@ -37,7 +37,7 @@ def resume(
     """
     metadata = metadata_of(config)
     with lease.held(metadata, by_turns=True) as held:
-        _check(config, held, name)
+        _row_to_resume(config, held, name)
         batch = held.control().batch
         decisions.note(held.metadata, "resume", reason, database=name.database, table=name.table, batch=batch)
     return follow_again(config, origin, session, report, name)
@@ -70,7 +70,7 @@ def _take_turn(
     from binlake.phases.catchup import catch_up  # it imports the decoder, which most commands don't need
 
     with lease.held(metadata_of(config), by_turns=True, patience=PATIENCE) as held:
-        metadata, row = held.metadata, _check(config, held, name)
+        metadata, row = held.metadata, _row_to_resume(config, held, name)
         position = held.control().position
         assert position is not None  # the table has a life
         life = catch_up(config, origin, session, held, row, report, time.monotonic() + turn)
@@ -81,7 +81,7 @@ def _take_turn(
     return f"{name} follows again, at {position.short}"
 
 
-def _check(config: PipelineConfig, held: Lease, name: TableName) -> dict[str, Any]:
+def _row_to_resume(config: PipelineConfig, held: Lease, name: TableName) -> dict[str, Any]:
     """Return the watermark of a table that can be resumed now. Raises UsageError."""
     control = held.control()
     if control.open is not None:

@@ -65,8 +65,8 @@ def snapshot_tables(
 
     Where batches are carried by then, tables that no batch writes are copied beside them (copies_beside.py), and the
     others under the lease. tables: patterns. asked: the tables for which a sync asked, in the place of the patterns.
-    Raises the error of a
-    table that can't be copied, once the others have their lives. Of a folder of log files nothing is copied.
+    Raises the error of a table that can't be copied, once the others have their lives. Of a folder of log files nothing
+    is copied.
     """
     if isinstance(origin, Folder):
         report.say(begin_with_files(config, origin, tables))
@@ -98,8 +98,8 @@ class _Asked:
 
 
 def _raised(report: Report, results: list[SnapshotResult], failed: list[TableError]) -> list[SnapshotResult]:
-    """Return the results. Raises the first error of a table, once all are said."""
-    for error in failed:
+    """Return the results. Raises the first error of a table; where that isn't all, all are said before."""
+    for error in failed if results or len(failed) > 1 else ():
         report.say(str(error))
     for error in failed:
         raise error
@@ -117,10 +117,10 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
     with Source.open(task.origin) as source:
         server_us = _clock_of(source)
         names = watermarks.asked(metadata) if task.asked else names_to_snapshot(config, source, metadata, task.tables)
-        refused = _refused(config, source, names)
-        there = set(included_tables(source, config))
-        names_here = [name for name in names if name in there and name not in refused]
-        beside = names_beside(config, source, metadata, names_here)
+        beside = names_beside(config, source, metadata, names)
+        if beside:  # most snapshots of a lake that follows copy none beside it, and ask all of this themselves
+            refused, there = _refused(config, source, beside), set(included_tables(source, config))
+            beside = [name for name in beside if name in there and name not in refused]
         if not beside:
             return [], [], None
         in_process = _prepared(config, task.session)
