@@ -196,8 +196,7 @@ def test_rows_that_a_batch_wrote_are_not_read_again_by_the_next(
     sync_alone(followed)
     followed.assert_equal("t")
     followed.assert_each_once("t")
-    assert len(read) == 1, "the staged file"
-    assert not read[0].startswith(followed.path("t"))
+    assert read == [], "the mirror's file as the staged one: the process that wrote their rows still has them"
 
 
 @on_mysql
