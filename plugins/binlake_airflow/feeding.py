@@ -47,7 +47,7 @@ class BinlakeFeedOperator(BaseOperator):
         with airflow_errors():
             config = load(self.config_file)
             file = self.feeds_file or self.config_file
-            feeds = understood(file)
+            feeds = understood(file, self.feed)
             known = [feed for source, feed in feeds if source.source.name == config.source.name]
             feed = next((feed for feed in known if feed.name == self.feed), None)
             if feed is None:

@@ -64,7 +64,7 @@ def feed(arguments: argparse.Namespace) -> None:
         return
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
-    known = understood(arguments.config)
+    known = understood(arguments.config, arguments.feed)
     chosen = _chosen(arguments, known)
     if not (arguments.anew and arguments.feed):  # who asks for it by name frees the feed by enabled: false
         chosen = _enabled(chosen, report)
@@ -98,7 +98,7 @@ def _follow(arguments: argparse.Namespace, report: Report) -> None:
             "--follow goes on from where each feed stands", remedy="run --anew, --forget or --until by itself before"
         )
     heap.return_freed_memory()
-    file, ending = FeedsOnDisk(arguments.config), Ending()
+    file, ending = FeedsOnDisk(arguments.config, arguments.feed), Ending()
     _enabled(_chosen(arguments, file.read()), report)
     if is_file_of_feeds(arguments.config):
         try:
@@ -184,9 +184,8 @@ def _tailed(arguments: argparse.Namespace) -> Feeds:
     if arguments.feed is None:
         return [(config, own) for config in _sources(arguments.config)]
     other = {} if arguments.format is None else {"format": own.format}
-    return [
-        (config, feed.model_copy(update=other)) for config, feed in _chosen(arguments, understood(arguments.config))
-    ]
+    known = understood(arguments.config, arguments.feed)
+    return [(config, feed.model_copy(update=other)) for config, feed in _chosen(arguments, known)]
 
 
 def _sources(path: str) -> list[PipelineConfig]:

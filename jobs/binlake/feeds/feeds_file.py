@@ -38,10 +38,13 @@ def feeds_of(path: str | Path) -> Feeds:
 
 
 class FeedsOnDisk:
-    """The feeds of a YAML, which a long-lived process reads again once that file, or a source's, has changed."""
+    """The feeds of a YAML, which a long-lived process reads again once that file, or a source's, has changed.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    name: of the feed that the process carries, None for all.
+    """
+
+    def __init__(self, path: str, name: str | None = None) -> None:
+        self._path, self._name = path, name
         self._seen: dict[Path, FileStand | None] = {}
         self._feeds: Feeds = []
 
@@ -49,7 +52,7 @@ class FeedsOnDisk:
         """Return the same as ``understood``, of the files as they are now. Raises ConfigurationError."""
         if not self._seen or any(file_stand(file) != stand for file, stand in self._seen.items()):
             seen = {file: file_stand(file) for file in (Path(self._path), *_source_files(self._path))}
-            self._feeds, self._seen = understood(self._path), seen
+            self._feeds, self._seen = understood(self._path, self._name), seen
         return self._feeds
 
 
@@ -61,14 +64,14 @@ def _source_files(path: str | Path) -> list[Path]:
     return [folder / source for feed in yaml_file.read(path).model(FeedsFile).feeds for source in feed.sources]
 
 
-def understood(path: str | Path) -> Feeds:
+def understood(path: str | Path, name: str | None = None) -> Feeds:
     """Return the same as ``feeds_of``, with each feed's ``where`` and the classes of one's own checked; the mirror
-    doesn't check them.
+    doesn't check them. name: of the only feed that is checked, None for all.
 
     Raises ConfigurationError.
     """
     feeds = feeds_of(path)
-    understand(path, [feed for _, feed in feeds])
+    understand(path, [feed for _, feed in feeds if name in (None, feed.name)])
     return feeds
 
 

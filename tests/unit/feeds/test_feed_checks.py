@@ -52,7 +52,7 @@ def test_a_file_of_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"ok    feed one of shop, sink: {tmp_path}/out/shop can be written" in said
     assert "FAIL  feed two of shop, where" in said
     assert command_line.run(["doctor", "--config", str(file), "--second-opinion"]) == 2
-    assert command_line.run(["feed", "--config", str(file), "--feed", "one"]) == 2
+    assert command_line.run(["feed", "--config", str(file), "--feed", "two"]) == 2
     assert "feeds.yaml, feed two: where: 'op ='" in capsys.readouterr().err
     metadata = metadata_of(PipelineConfig.model_validate(own))
     assert not metadata.read("feeds")

@@ -186,6 +186,20 @@ def test_an_unknown_one_is_refused_before_a_feed_is_carried_and_the_mirror_does_
         assert [check.ok for check in feed_checks.checks(config)].count(False) == 1
 
 
+def test_a_feed_is_carried_by_its_name_beside_one_with_an_unknown_sink(tmp_path: Path) -> None:
+    config = source(tmp_path)
+    with lease.held(metadata_of(config)) as held:
+        held.stand(RecordedState(0, Position("mysql-1-a", "b.000001", 4, 1)))
+    wrong = FeedConfig.model_validate({**settings("ftp://h/out"), "name": "wrong"})
+    file = tmp_path / "shop.yaml"
+    file.write_text(json.dumps(config.model_copy(update={"feeds": (*config.feeds, wrong)}).model_dump()))
+    exits = {name: command_line.run(["feed", "--config", str(file), "--feed", name]) for name in ("out", "wrong")}
+    assert exits == {"out": 0, "wrong": 2}
+    assert [feed.name for _, feed in understood(file, "out")] == ["out", "wrong"]
+    with pytest.raises(ConfigurationError, match="feed wrong"):
+        understood(file)
+
+
 def test_errors_of_ones_own_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refuses:
         def __init__(self, *given: object) -> None:
