@@ -165,8 +165,8 @@ class CopiesBeside:
         held = self._held
         assert held is not None  # it is called within a turn
         control, metadata = held.control(), held.metadata
-        told = [replace(result, why_spark=self.session.why) for result in results]
-        note_bootstrap(metadata, self.run, control.batch, self.began_us, told)
+        noted = [replace(result, why_spark=self.session.why) for result in results]
+        note_bootstrap(metadata, self.run, control.batch, self.began_us, noted)
         fault("bootstrap noted")
         held.read_under(self.config.reading)
         passed = [result for result in results if not result.low.reaches(control.position)]
