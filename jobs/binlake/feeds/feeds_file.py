@@ -65,8 +65,8 @@ def _source_files(path: str | Path) -> list[Path]:
 
 
 def understood(path: str | Path, name: str | None = None) -> Feeds:
-    """Return the same as ``feeds_of``, with each feed's ``where`` and the classes of one's own checked; the mirror
-    doesn't check them. name: of the only feed that is checked, None for all.
+    """Return the same as ``feeds_of``, once each feed's ``where`` and the classes of one's own are checked; the mirror
+    doesn't check them. name: of the only feed to check, None for all. Feeds of other names are returned, too.
 
     Raises ConfigurationError.
     """
