@@ -10,17 +10,20 @@ Source: Delta's protocol, "Checkpoints" and "Action Reconciliation".
 from __future__ import annotations
 
 import json
+import math
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from binlake.delta import delta_actions, opened_tables
+from binlake.delta import continued_checkpoint, delta_actions, opened_tables
+from binlake.delta.continued_checkpoint import FileKey, file_key
 from binlake.errors import LakeError, StagingError
 from binlake.storage import files
 
@@ -35,8 +38,12 @@ _FEWEST = 8
 _KEYS = ["add.path", "remove.path", "remove.deletionTimestamp", "remove.deletionVector.storageType",
          "remove.deletionVector.pathOrInlineDv", "remove.deletionVector.offset"]  # fmt: skip
 
-_FileKey = tuple[Any, ...]
-"""What identifies a data file with its deletion vector."""
+_BY_DELTALAKE_EACH = 3600.0
+"""Seconds from one checkpoint of a table that deltalake writes to the next: it leaves out what is older than promised.
+"""
+_by_deltalake: dict[str, float] = {}
+"""When deltalake wrote a table's last checkpoint in this process, by the table's path and the monotonic clock."""
+_UNREADABLE = (OSError, pa.ArrowException, LakeError, StagingError, ValueError, KeyError)
 
 
 def patience_of(table_path: str) -> float:
@@ -60,10 +67,28 @@ def is_time(table_path: str, version: int, patience: float = 1.0) -> bool:
 def write(table_path: str, version: int) -> None:
     """Write a checkpoint, so that readers read less of the log. Where it fails the next one is tried again."""
     try:
-        opened_tables.opened(table_path, version).create_checkpoint()
-        _shorten(table_path, version)
-    except (DeltaError, OSError, pa.ArrowException, LakeError, StagingError, ValueError, KeyError):
+        if not _continue(table_path, version):
+            opened_tables.opened(table_path, version).create_checkpoint()
+            _shorten(table_path, version)
+            _by_deltalake[table_path] = time.monotonic()
+    except (DeltaError, *_UNREADABLE):
         return
+
+
+def _continue(table_path: str, version: int) -> bool:
+    """Write a checkpoint of a table on a disk by the last one and the commits behind it; return False where deltalake
+    is to write it, which then leaves out what is old."""
+    is_due = time.monotonic() - _by_deltalake.get(table_path, -math.inf) >= _BY_DELTALAKE_EACH
+    if is_due or "://" in table_path:
+        return False
+    try:
+        actions = continued_checkpoint.continued(table_path, version)
+        if actions is None:
+            return False
+        _put(table_path, version, _without(actions, _brief_rows(table_path, version, actions)))
+    except _UNREADABLE:
+        return False
+    return True
 
 
 def _shorten(table_path: str, version: int) -> None:
@@ -71,38 +96,54 @@ def _shorten(table_path: str, version: int) -> None:
     path = f"{table_path}/_delta_log/{version:020}.checkpoint.parquet"
     with files.opened(path) as source:
         keys = pq.ParquetFile(source).read(columns=_KEYS, use_threads=False)
-    removed = keys["remove"].to_pylist()
-    replaced = {place: file for place, file in enumerate(removed) if file and file["path"] is not None}
-    if len(replaced) < _FEWEST:
-        return
-    brief = _brief(table_path, version)
-    there = {file["path"] for file in keys["add"].to_pylist() if file}
-    last = _last_of_older(replaced, brief, there)
-    gone = [place for place, file in replaced.items() if _key(file) in brief and place not in last]
-    if len(gone) < _FEWEST:
+    if not (gone := _brief_rows(table_path, version, keys)):
         return
     with files.opened(path) as source:
         actions = pq.ParquetFile(source).read(use_threads=False)
+    _put(table_path, version, _without(actions, gone))
+
+
+def _brief_rows(table_path: str, version: int, actions: pa.Table) -> list[int]:
+    """Return which rows of a checkpoint are about brief files that were replaced; none where they are few. actions: at
+    least its columns _KEYS."""
+    removed = actions["remove"].to_pylist()
+    replaced = {place: file for place, file in enumerate(removed) if file and file["path"] is not None}
+    if len(replaced) < _FEWEST:
+        return []
+    brief = _brief(table_path, version)
+    there = set(pc.struct_field(actions["add"], "path").drop_null().to_pylist())
+    last = _last_of_older(replaced, brief, there)
+    gone = [place for place, file in replaced.items() if file_key(file) in brief and place not in last]
+    return gone if len(gone) >= _FEWEST else []
+
+
+def _without(actions: pa.Table, rows: Sequence[int]) -> pa.Table:
     kept = np.ones(actions.num_rows, np.bool_)
-    kept[gone] = False
+    kept[rows] = False
+    return actions.filter(pa.array(kept))
+
+
+def _put(table_path: str, version: int, actions: pa.Table) -> None:
+    """Write a checkpoint's file, and that it is the newest one unless there is a newer one."""
     sink = pa.BufferOutputStream()
-    pq.write_table(actions.filter(pa.array(kept)), sink)
+    pq.write_table(actions, sink)
     data = sink.getvalue().to_pybytes()
-    files.replace_bytes(path, data)
-    if (newest := _newest_checkpoint(table_path))["version"] == version:
-        shorter = {**newest, "size": int(kept.sum()), "sizeInBytes": len(data)}
-        files.replace_bytes(f"{table_path}/{_HINT}", json.dumps(shorter, separators=(",", ":")).encode())
+    files.replace_bytes(f"{table_path}/_delta_log/{version:020}.checkpoint.parquet", data)
+    if _newest_checkpoint(table_path)["version"] <= version:
+        added = actions.num_rows - actions["add"].null_count
+        hint = {"version": version, "size": actions.num_rows, "sizeInBytes": len(data), "numOfAddFiles": added}
+        files.replace_bytes(f"{table_path}/{_HINT}", json.dumps(hint, separators=(",", ":")).encode())
 
 
 def _last_of_older(
-    replaced: Mapping[int, Mapping[str, Any]], brief: Collection[_FileKey], there: Collection[str]
+    replaced: Mapping[int, Mapping[str, Any]], brief: Collection[FileKey], there: Collection[str]
 ) -> set[int]:
     """Return where it is told when a data file went that is neither brief itself nor ``there``: VACUUM removes one by
     that time where it is old enough."""
     last: dict[str, int] = {}
     for place in sorted(replaced, key=lambda place: int(replaced[place]["deletionTimestamp"] or 0)):
         last[replaced[place]["path"]] = place
-    return {place for path, place in last.items() if path not in there and _key({"path": path}) not in brief}
+    return {place for path, place in last.items() if path not in there and file_key({"path": path}) not in brief}
 
 
 def _newest_checkpoint(table_path: str) -> dict[str, Any]:
@@ -111,19 +152,14 @@ def _newest_checkpoint(table_path: str) -> dict[str, Any]:
     return hint
 
 
-def _brief(table_path: str, version: int) -> set[_FileKey]:
+def _brief(table_path: str, version: int) -> set[FileKey]:
     """Return the files that the newest commits up to a version added, as far as they are of the last hour."""
     since = (time.time() - _BRIEF_SECONDS) * 1000
-    brief: set[_FileKey] = set()
+    brief: set[FileKey] = set()
     for number in range(version, max(-1, version - _LOOKED_AT), -1):
         actions = list(delta_actions.of_commit(table_path, number))
         at = [action["commitInfo"].get("timestamp", 0) for action in actions if "commitInfo" in action]
         if not at or at[0] < since:
             break
-        brief |= {_key(action["add"]) for action in actions if "add" in action}
+        brief |= {file_key(action["add"]) for action in actions if "add" in action}
     return brief
-
-
-def _key(action: Mapping[str, Any]) -> _FileKey:
-    vector = action.get("deletionVector") or {}
-    return action["path"], vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")

@@ -41,7 +41,7 @@ def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, De
 def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, DeltaAction]:
     actions: dict[str, DeltaAction] = {}
     names = [path.rpartition("/")[2] for path in paths]
-    checkpoint, begins = _checkpoint_before(table_path, version)
+    checkpoint, begins = checkpoint_before(table_path, version)
     for row in _of_checkpoint(checkpoint, "add", _OF_A_FILE):
         if row["path"].as_py() in paths:
             actions[row["path"].as_py()] = _without_none(row.as_py())
@@ -78,7 +78,7 @@ def transactions(table_path: str, version: int) -> dict[str, int] | None:
     """Return the recorded version of each application id at a version; None where the log is written in ways that this
     reader doesn't know. Raises OSError, ArrowException."""
     try:
-        checkpoint, begins = _checkpoint_before(table_path, version)
+        checkpoint, begins = checkpoint_before(table_path, version)
         known = [row.as_py() for row in _of_checkpoint(checkpoint, "txn", ("appId", "version"))]
         recorded = {row["appId"]: int(row["version"]) for row in known}
         for number in range(begins, version + 1):
@@ -90,7 +90,7 @@ def transactions(table_path: str, version: int) -> dict[str, int] | None:
     return recorded
 
 
-def _checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
+def checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
     """Return the paths of the newest checkpoint, of one file or numbered parts, and the first commit behind it. Raises
     KeyError where that is behind ``version``."""
     if not files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
@@ -120,13 +120,14 @@ def commits_of_files(table_path: str, version: int) -> list[list[DeltaAction]] |
             actions = list(of_commit(table_path, version + len(commits) + 1))
         except (StagingError, OSError, ValueError):
             return None
-        if len(commits) == _MOST_COMMITS or not all(map(_is_of_files, actions)):
+        if len(commits) == _MOST_COMMITS or not all(map(is_of_files, actions)):
             return None
         commits.append(actions)
     return commits
 
 
-def _is_of_files(action: DeltaAction) -> bool:
+def is_of_files(action: DeltaAction) -> bool:
+    """Tell whether an action leaves a table's schema, settings and protocol as they are, and has a plain path."""
     paths = (action[kind]["path"] for kind in ("add", "remove") if kind in action)
     return action.keys() <= _FILES_ALONE and not any("%" in path for path in paths)
 

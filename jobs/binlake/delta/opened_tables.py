@@ -21,8 +21,10 @@ from binlake.errors import LakeError
 from binlake.storage import files, storage_errors, stores
 
 _Result = TypeVar("_Result")
-_LENT_TIMES, _KEPT_SECONDS = 100, 60.0
-"""How often an open table is lent, as its log in memory grows with each commit, and how long it is kept in between."""
+_LENT_TIMES, _CONTINUED_TIMES, _KEPT_SECONDS = 100, 1000, 60.0
+"""How often an open table is lent, as its log in memory grows with each commit; how often one that is read is continued
+by commits, as statistics of some may be left out; and how long both are kept in between. To open one lists all its log.
+"""
 
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json$|checkpoint)")
 
@@ -91,7 +93,7 @@ def newest(path: str) -> DeltaTable:
     if kept and _is_current(path, kept):
         if not _has_next(path, kept.table):
             return kept.table
-        if kept.lent < _LENT_TIMES:
+        if kept.lent < _CONTINUED_TIMES:
             table, times = _continued(path, kept), kept.lent + 1
     if table is None:
         table, times = opened(path), 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import stat
 import time
 import uuid
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta import checkpoints, delta_commits
+from binlake.delta import checkpoints, continued_checkpoint, delta_commits
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.log_files import LogFiles
 
@@ -136,3 +137,98 @@ def test_tables_that_change_together_write_their_checkpoints_in_different_batche
     patience = [checkpoints.patience_of(f"/lake/shop/t{number}") for number in range(50)]
     assert (min(patience) >= 1, max(patience) < 2) == (True, True)
     assert len(set(patience)) > 20
+
+
+def transaction(version: int) -> DeltaAction:
+    return {"txn": {"appId": f"app {version % 3}", "version": version, "lastUpdated": version}}
+
+
+def random_changes(chance: random.Random, count: int) -> list[list[DeltaAction]]:
+    """Commits that add files, give some of them deletion vectors, replace some, and bring one back."""
+    there: list[DeltaAction] = []
+    gone: list[DeltaAction] = []
+    changes = []
+    for number in range(count):
+        change = [info(0), transaction(number)]
+        added = gone.pop() if gone and not chance.randrange(4) else add()
+        for _ in range(min(len(there), chance.randrange(3))):
+            old = there.pop(chance.randrange(len(there)))
+            change.append(unmarked(old))
+            if chance.randrange(2):
+                there.append(marks(old, number))
+                change.append(there[-1])
+            else:
+                gone.append(old)
+        there.append(added)
+        changes.append([*change, added])
+    return changes
+
+
+def rows_of(actions: pa.Table) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in actions.to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_checkpoint_that_is_continued_is_the_one_that_deltalake_writes(tmp_path: Path, seed: int) -> None:
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"n": [0]}), configuration={"delta.checkpointInterval": "1000"})
+    DeltaTable(table).create_checkpoint()
+    for version, change in enumerate(random_changes(random.Random(seed), 40), 1):
+        delta_commits.write(table, version, change)
+        if version % 20 == 0:
+            continued = continued_checkpoint.continued(table, version)
+            DeltaTable(table).create_checkpoint()
+            written = pq.ParquetFile(f"{table}/_delta_log/{version:020}.checkpoint.parquet").read()
+            assert continued is not None
+            assert continued.schema == written.schema
+            assert rows_of(continued) == rows_of(written)
+
+
+def test_of_a_table_that_is_followed_deltalake_writes_one_checkpoint_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+
+    def by_deltalake(count: int) -> bool:
+        before = checkpoints._by_deltalake.get(str(table))
+        commits(table, [[info(0), add()] for _ in range(count)])
+        newest = DeltaTable(str(table))
+        assert json.loads((table / "_delta_log" / "_last_checkpoint").read_text())["version"] == newest.version()
+        assert pq.read_metadata(max((table / "_delta_log").glob("*.checkpoint.parquet"))).num_rows == count_of(newest)
+        return checkpoints._by_deltalake.get(str(table)) != before
+
+    def count_of(newest: DeltaTable) -> int:
+        return len(newest.file_uris()) + 2  # the schema, and the protocol
+
+    assert [by_deltalake(10), by_deltalake(10), by_deltalake(10)] == [True, False, False]
+    checkpoints._by_deltalake[str(table)] -= 3600
+    assert [by_deltalake(10), by_deltalake(10)] == [True, False]
+
+
+def metadata(table: Path) -> DeltaAction:
+    """The table's settings, written again."""
+    for line in (table / "_delta_log" / f"{0:020}.json").read_text().splitlines():
+        if "metaData" in (action := json.loads(line)):
+            return {"metaData": action["metaData"]}
+    raise AssertionError
+
+
+@pytest.mark.parametrize("case", ["settings", "another field", "an encoded path", "no checkpoint", "other columns"])
+def test_deltalake_writes_a_checkpoint_of_more_than_plain_files(tmp_path: Path, case: str) -> None:
+    table = tmp_path / "t"
+    write_deltalake(str(table), pa.table({"n": [0]}))
+    if case != "no checkpoint":
+        DeltaTable(str(table)).create_checkpoint()
+    if case == "other columns":
+        checkpoint = min((table / "_delta_log").glob("*.checkpoint.parquet"))
+        actions = pq.ParquetFile(checkpoint).read()
+        pq.write_table(actions.append_column("more", pa.nulls(actions.num_rows, pa.string())), checkpoint)
+    added = add()
+    if case == "another field":
+        added["add"]["future"] = 1
+    if case == "an encoded path":
+        added["add"]["path"] = "n=%20/part.parquet"
+    delta_commits.write(str(table), 1, [info(0), metadata(table) if case == "settings" else added])
+    assert continued_checkpoint.continued(str(table), 1) is None

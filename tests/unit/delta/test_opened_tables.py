@@ -116,7 +116,7 @@ def test_a_table_that_nobody_else_reads_is_brought_up_to_date(path: str, monkeyp
 
 
 def test_a_table_that_was_brought_up_to_date_often_is_opened_anew(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened_tables, "_LENT_TIMES", 1)
+    monkeypatch.setattr(opened_tables, "_CONTINUED_TIMES", 1)
     opens: list[str] = []
 
     def opened(path: str) -> DeltaTable:
