@@ -36,6 +36,7 @@ from binlake.position import FIRST_OFFSET, Position, Slice
 from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from machine_speed import reference_seconds
 from servers import PRIVATE, Server, die_with_parent
 from side_thread import beside
 
@@ -68,10 +69,12 @@ class Usage:
 @dataclass
 class Freshness:
     """Of a followed lake. delays: of each transaction, in the order of the log: when it committed, in seconds since
-    1970, and after how many seconds it could be read. usage: of the follower, every second."""
+    1970, and after how many seconds it could be read. usage: of the follower, every second. reference: CPU seconds of a
+    fixed piece of work, every second."""
 
     delays: list[tuple[float, float]] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
+    reference: list[float] = field(default_factory=list)
     batches: int = 0
     changes: int = 0
 
@@ -208,6 +211,7 @@ def measure(
         with writer.at_work():
             for second in range(round(seconds)):
                 measured.usage.append(Usage.of(process.pid))
+                measured.reference.append(reference_seconds())
                 if second % 60 == 30:
                     recorded.look()
                 time.sleep(1)
