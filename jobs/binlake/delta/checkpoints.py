@@ -39,8 +39,8 @@ _KEYS = ["add.path", "remove.path", "remove.deletionTimestamp", "remove.deletion
          "remove.deletionVector.pathOrInlineDv", "remove.deletionVector.offset"]  # fmt: skip
 
 _BY_DELTALAKE_EACH = 3600.0
-"""Seconds from one checkpoint of a table that deltalake writes to the next: it leaves out what is older than promised.
-"""
+"""Seconds from one checkpoint of a table that deltalake writes to the next, times the table's patience: it leaves out
+what is older than promised."""
 _by_deltalake: dict[str, float] = {}
 """When deltalake wrote a table's last checkpoint in this process, by the table's path and the monotonic clock."""
 _UNREADABLE = (OSError, pa.ArrowException, LakeError, StagingError, ValueError, KeyError)
@@ -78,7 +78,8 @@ def write(table_path: str, version: int) -> None:
 def _continue(table_path: str, version: int) -> bool:
     """Write a checkpoint of a table on a disk by the last one and the commits behind it; return False where deltalake
     is to write it, which then leaves out what is old."""
-    is_due = time.monotonic() - _by_deltalake.get(table_path, -math.inf) >= _BY_DELTALAKE_EACH
+    waited = time.monotonic() - _by_deltalake.get(table_path, -math.inf)
+    is_due = waited >= _BY_DELTALAKE_EACH * patience_of(table_path)
     if is_due or "://" in table_path:
         return False
     try:

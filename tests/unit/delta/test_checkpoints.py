@@ -184,7 +184,7 @@ def test_a_checkpoint_that_is_continued_is_the_one_that_deltalake_writes(tmp_pat
             assert rows_of(continued) == rows_of(written)
 
 
-def test_of_a_table_that_is_followed_deltalake_writes_one_checkpoint_an_hour(
+def test_of_a_table_that_is_followed_deltalake_writes_a_checkpoint_after_one_to_two_hours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_SECONDS", 0)
@@ -203,7 +203,7 @@ def test_of_a_table_that_is_followed_deltalake_writes_one_checkpoint_an_hour(
         return len(newest.file_uris()) + 2  # the schema, and the protocol
 
     assert [by_deltalake(10), by_deltalake(10), by_deltalake(10)] == [True, False, False]
-    checkpoints._by_deltalake[str(table)] -= 3600
+    checkpoints._by_deltalake[str(table)] -= 7200
     assert [by_deltalake(10), by_deltalake(10)] == [True, False]
 
 
