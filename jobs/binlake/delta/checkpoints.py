@@ -119,6 +119,7 @@ def _brief_rows(table_path: str, version: int, actions: pa.Table) -> list[int]:
 
 
 def _without(actions: pa.Table, rows: Sequence[int]) -> pa.Table:
+    """Return the rows of a checkpoint but for some, by their numbers."""
     kept = np.ones(actions.num_rows, np.bool_)
     kept[rows] = False
     return actions.filter(pa.array(kept))

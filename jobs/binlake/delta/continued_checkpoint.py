@@ -102,8 +102,8 @@ def _is_of_deltalake(checkpoint: pa.Table) -> bool:
 def _kept(checkpoint: pa.Table, changed: _Changed) -> np.ndarray:
     """Return which rows of a checkpoint no later action replaces."""
     kept = np.ones(checkpoint.num_rows, np.bool_)
+    names = pa.array({identity[0] for _, identity in changed}, pa.string())
     for kind, name in _NAMES.items():
-        names = pa.array({identity[0] for _, identity in changed}, pa.string())
         may_go = pc.is_in(pc.struct_field(checkpoint[kind], name), names)
         for place in np.flatnonzero(may_go.to_numpy()):
             kept[place] = _identity(kind, checkpoint[kind][int(place)].as_py()) not in changed

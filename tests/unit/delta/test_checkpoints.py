@@ -20,6 +20,15 @@ from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.log_files import LogFiles
 
 
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of one row, whose checkpoints come every ten commits."""
+    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
+    path = tmp_path / "t"
+    write_deltalake(str(path), pa.table({"n": [0]}))
+    return path
+
+
 def add() -> DeltaAction:
     stats = json.dumps({"numRecords": 1})
     fields = {"partitionValues": {}, "size": 9, "modificationTime": 1, "dataChange": True, "stats": stats}
@@ -46,10 +55,7 @@ def commits(table: Path, actions: list[list[DeltaAction]]) -> None:
         delta_commits.commit(DeltaTable(str(table)), str(table), change)
 
 
-def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
+def test_a_checkpoint_leaves_out_files_that_lived_for_seconds(table: Path) -> None:
     first = DeltaTable(str(table)).file_uris()[0].rpartition("/")[2]
     old, brief = [add() for _ in range(4)], [add() for _ in range(30)]
     commits(table, [[info(2), *old]])
@@ -88,12 +94,9 @@ def unmarked(added: DeltaAction) -> DeltaAction:
 
 @pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced at last", "still there"])
 def test_a_checkpoint_tells_when_an_old_file_was_replaced_that_got_marks_for_minutes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+    table: Path, is_replaced: bool
 ) -> None:
     """Delta's VACUUM removes it by this time: it is older than the retention, and its readers came a minute ago."""
-    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
     old = add()
     marked = [old, *(marks(old, number) for number in range(17))]
     commits(table, [[info(2), old]])
@@ -112,22 +115,17 @@ def test_a_checkpoint_tells_when_an_old_file_was_replaced_that_got_marks_for_min
 
 
 def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Path,
 ) -> None:
-    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
     hourly = [add() for _ in range(20)]
     commits(table, [[info(30 - number), new, *([remove(before)] if before else [])] for number, (before, new) in
                     enumerate(zip([None, *hourly[:-1]], hourly, strict=True))])  # fmt: skip
     assert tombstones(table) == {file["add"]["path"] for file in hourly[:-1]}
 
 
-def test_commits_of_seconds_have_few_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_of_seconds_have_few_checkpoints(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "_SECONDS", 3600)
     monkeypatch.setattr(checkpoints, "_COMMITS", 20)
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
     commits(table, [[info(0), add()] for _ in range(59)])
     first, second, *_ = sorted(int(file.name[:20]) for file in (table / "_delta_log").glob("*.checkpoint.parquet"))
     assert (first, 30 <= second <= 50) == (10, True)
@@ -185,11 +183,8 @@ def test_a_checkpoint_that_is_continued_is_the_one_that_deltalake_writes(tmp_pat
 
 
 def test_of_a_table_that_is_followed_deltalake_writes_a_checkpoint_after_one_to_two_hours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Path,
 ) -> None:
-    monkeypatch.setattr(checkpoints, "_SECONDS", 0)
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
 
     def by_deltalake(count: int) -> bool:
         before = checkpoints._by_deltalake.get(str(table))
@@ -216,9 +211,7 @@ def metadata(table: Path) -> DeltaAction:
 
 
 @pytest.mark.parametrize("case", ["settings", "another field", "an encoded path", "no checkpoint", "other columns"])
-def test_deltalake_writes_a_checkpoint_of_more_than_plain_files(tmp_path: Path, case: str) -> None:
-    table = tmp_path / "t"
-    write_deltalake(str(table), pa.table({"n": [0]}))
+def test_deltalake_writes_a_checkpoint_of_more_than_plain_files(table: Path, case: str) -> None:
     if case != "no checkpoint":
         DeltaTable(str(table)).create_checkpoint()
     if case == "other columns":
