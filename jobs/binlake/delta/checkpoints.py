@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from binlake.delta import continued_checkpoint, delta_actions, opened_tables
-from binlake.delta.continued_checkpoint import FileKey, file_key
+from binlake.delta.log_files import FileKey, file_key
 from binlake.errors import LakeError, StagingError
 from binlake.storage import files
 

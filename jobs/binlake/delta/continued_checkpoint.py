@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.log_files import FileKey, file_key
 from binlake.storage import files
 
-FileKey = tuple[Any, ...]
-"""What identifies a data file with its deletion vector."""
 _Identity = tuple[str, FileKey]
 _Changed = dict[_Identity, tuple[str, DeltaAction]]
 """The last action on each file or transaction: its kind and fields."""
@@ -63,12 +62,6 @@ def continued(table_path: str, version: int) -> pa.Table | None:
     rows = [{kind: _as_row(fields)} for kind, fields in changed.values()]
     kept = checkpoint.filter(pa.array(_kept(checkpoint, changed)))
     return pa.concat_tables([kept, pa.Table.from_pylist(rows, checkpoint.schema)])
-
-
-def file_key(action: Mapping[str, Any]) -> FileKey:
-    """Return what identifies the data file, with its deletion vector, of an add or remove action."""
-    vector = action.get("deletionVector") or {}
-    return action["path"], vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")
 
 
 def _changed(table_path: str, versions: Iterable[int]) -> _Changed | None:

@@ -9,7 +9,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,10 @@ from binlake.storage.protocol import StoredFile
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
-_VECTOR = ("storageType", "pathOrInlineDv")
+_VECTOR = ("storageType", "pathOrInlineDv", "offset")
+
+FileKey = tuple[Any, ...]
+"""What identifies a data file with its deletion vector."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ class LogFiles:
             for kind in ("remove", "add"):
                 for action in (entry[kind] for entry in actions if entry.get(kind)):
                     if kind == "add":
-                        added[_key(action)] = _names(action)
+                        added[file_key(action)] = _names(action)
                     else:
-                        added.pop(_key(action), None)
+                        added.pop(file_key(action), None)
         return {name for names in added.values() for name in names}
 
     def named_since(self, version: int) -> set[str] | None:
@@ -123,7 +126,7 @@ class LogFiles:
             if line.strip():
                 yield json.loads(line)
 
-    def _of_checkpoint(self, version: int) -> Iterator[tuple[tuple[str, str], set[str]]]:
+    def _of_checkpoint(self, version: int) -> Iterator[tuple[FileKey, set[str]]]:
         import pyarrow.parquet as pq  # for this alone
 
         columns = ["add.path", *(f"add.deletionVector.{field}" for field in _VECTOR)]
@@ -132,7 +135,7 @@ class LogFiles:
                 adds = pq.ParquetFile(source).read(columns=columns, use_threads=False)["add"]
             for add in adds.drop_null().to_pylist():
                 if add["path"] is not None:
-                    yield _key(add), _names(add)
+                    yield file_key(add), _names(add)
 
 
 def lines_of(text: str) -> list[str]:
@@ -141,14 +144,14 @@ def lines_of(text: str) -> list[str]:
     return text.split("\n")
 
 
+def file_key(action: Mapping[str, Any]) -> FileKey:
+    """Return what identifies the data file, with its deletion vector, of an add or remove action."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], *(vector.get(field) for field in _VECTOR)
+
+
 def _version(file: StoredFile) -> int:
     return int(file.name[:20])
-
-
-def _key(action: dict[str, Any]) -> tuple[str, str]:
-    """Return what identifies a file with its deletion vector in the log."""
-    vector = action.get("deletionVector") or {}
-    return action["path"], vector.get("pathOrInlineDv") or ""
 
 
 def _names(action: dict[str, Any]) -> set[str]:
