@@ -95,13 +95,18 @@ def test_without_a_secret_nothing_is_signed() -> None:
         assert "Binlake-Signature" not in receiver.headers[0]
 
 
-def test_what_may_pass_is_tried_again_and_waits_longer_each_time() -> None:
+def test_what_may_pass_is_tried_again_and_waits_longer_each_time(caplog: pytest.LogCaptureFixture) -> None:
     with receiving(503, 429, 500) as receiver:
         waits = posted(receiver, ONE, first_wait=1)
         assert len(receiver.bodies) == 4
         assert len(set(receiver.bodies)) == 1
         assert len({headers["Binlake-Delivery"] for headers in receiver.headers}) == 1
         assert [0.5 * 2**n <= wait <= 2**n for n, wait in enumerate(waits)] == [True] * 3
+        address = f"http://127.0.0.1:{receiver.server_port}"
+    assert caplog.messages == [
+        f"feed shop/out: {address} answered {status}; repeated in {wait:.1f} s, {number} of 8"
+        for number, (status, wait) in enumerate(zip((503, 429, 500), waits, strict=True), start=1)
+    ]
 
 
 def test_equal_bodies_are_deliveries_of_their_own_unless_one_is_repeated() -> None:

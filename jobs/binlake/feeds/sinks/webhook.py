@@ -19,6 +19,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import logging
 import random
 import ssl
 import time
@@ -38,6 +39,7 @@ _PASSING = {408, 425, 429, *range(500, 600)}
 _LONGEST_WAIT = 60.0
 _MOST_ANSWER = 64 << 10
 """The most bytes of an answer that are read."""
+_LOG = logging.getLogger("binlake")
 _REMEDY = "see that the address answers POST with 2xx, then run the feed again: it goes on with this request"
 
 
@@ -129,8 +131,7 @@ class Webhook:
         problem = ""
         for attempt in range(self._settings.retries + 1):
             if attempt:
-                wait = min(_LONGEST_WAIT, self._settings.first_wait * 2 ** (attempt - 1))
-                self._wait(wait * (0.5 + random.random() / 2))  # not all feeds at once
+                self._wait_for_repetition(problem, attempt)
             try:
                 status = self._request(body)
             except (OSError, http.client.HTTPException) as error:
@@ -146,6 +147,15 @@ class Webhook:
             if status not in _PASSING:
                 break
         raise SinkFailed(f"{self._url.scheme}://{self._url.netloc} {problem}", remedy=_REMEDY)
+
+    def _wait_for_repetition(self, problem: str, attempt: int) -> None:
+        """Wait before a request is repeated, longer each time. attempt: how often it failed."""
+        most = min(_LONGEST_WAIT, self._settings.first_wait * 2 ** (attempt - 1))
+        seconds = most * (0.5 + random.random() / 2)  # not all feeds at once
+        what = f"{self._url.scheme}://{self._url.netloc} {problem}"
+        number = f"{attempt} of {self._settings.retries}"
+        _LOG.warning("feed %s: %s; repeated in %.1f s, %s", self._feed, what, seconds, number)
+        self._wait(seconds)
 
     def _request(self, body: bytes) -> int:
         """Post a body; return the status of the answer."""
