@@ -24,7 +24,7 @@ from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.errors import UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
+from binlake.errors import TAKEN_REMEDY, UNMATCHED_REMEDY, LakeError, SourceError, UsageError, snapshot_command
 from binlake.kernels.cores import available_cores
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
@@ -49,7 +49,7 @@ from binlake.verify.known_chunks import ChunkNotes, KnownChunks
 from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Budget
 from binlake.verify.repair import Repairs
-from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.result import DifferingRow, State, TableResult, VerifyReport
 from binlake.verify.server_load import ServerLoad
 from binlake.verify.verify_progress import ComparisonProgress
 from binlake.verify.views import ReadViews
@@ -381,7 +381,8 @@ class _Comparison:
         def compare_table(name: TableName) -> TableResult:
             if name in changed:
                 return TableResult(name, "failed", reason="its shape changed during the read", remedy=_AGAIN)
-            result = not_compared(name, marks.get(name), name in tables, views.position)
+            taken = self.config.taken_by(name)
+            result = not_compared(name, marks.get(name), name in tables, views.position, taken)
             return result or self._compare(tables[name], views, marks[name])
 
         shown = shown_progress(self.config, self.report, "compared")
@@ -436,10 +437,15 @@ def _first_line(error: Exception) -> str:
 
 
 def not_compared(
-    name: TableName, mark: dict[str, Any] | None, on_server: bool, position: Position
+    name: TableName, mark: dict[str, Any] | None, on_server: bool, position: Position, taken: str = ""
 ) -> TableResult | None:
-    """Return the result of a table that can't be compared, with the reason; None if it can be."""
-    if mark is None or (mark["status"] == "dropped" and on_server):
+    """Return the result of a table that can't be compared, with the reason; None if it can be. taken: why it can't be
+    mirrored under its name; empty where it can."""
+    is_new = mark is None or (mark["status"] == "dropped" and on_server)
+    if taken and (is_new or (mark and mark["status"] in ("missing", "resnapshot"))):
+        state: State = "missing" if mark is None or is_new else mark["status"]
+        return TableResult(name, state, reason=taken, remedy=TAKEN_REMEDY)  # a snapshot would be refused
+    if mark is None or is_new:
         return TableResult(name, "missing", reason="included, but never snapshotted", remedy=snapshot_command(name))
     if mark["status"] != "following":
         return TableResult(
