@@ -19,9 +19,10 @@ from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import Base64
 
-Status = Literal["following", "stopped", "paused", "resnapshot", "excluded", "dropped", "missing"]
+Status = Literal["following", "stopped", "paused", "catching up", "resnapshot", "excluded", "dropped", "missing"]
 """Whether a table follows the log. resnapshot: it waits for a new snapshot, which is taken automatically. paused: it
-waits until somebody resumes it. excluded: it waits until the YAML includes it again."""
+waits until somebody resumes it. catching up: it was copied beside the batches, and goes through those that it missed.
+excluded: it waits until the YAML includes it again."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 Which tables belong to a version:
 
 - those that follow the log, also where the batch didn't change them: they equal the server's at the batch's position
-- tables that are stopped, paused, excluded or to be snapshotted anew don't: they stand at an earlier position
+- tables that are stopped, paused, catching up, excluded or to be snapshotted anew don't: they stand at an earlier
+  position
 - a table that was snapshotted ahead of the batch doesn't, until a batch reaches the snapshot's position
 - a renamed table belongs to it under the name that it had at the batch
 

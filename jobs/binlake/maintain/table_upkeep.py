@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
 
 SIDE_BY_SIDE = 4
-MAINTAINED = ("following", "paused", "excluded", "dropped")
+MAINTAINED = ("following", "paused", "catching up", "excluded", "dropped")
 """Statuses of lives whose tables may be touched."""
 _NO_TABLE = "it has no Delta table yet"
 _TRIES = 3

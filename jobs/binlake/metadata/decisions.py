@@ -51,7 +51,7 @@ def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
         _without_open_batch(held)
-        row = _row(metadata, name, "following", "stopped", "paused", "missing", "resnapshot")
+        row = _row(metadata, name, "following", "stopped", "paused", "catching up", "missing", "resnapshot")
         _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
         note(metadata, "resnapshot", reason, database=name.database, table=name.table, batch=row["batch"])
     return f"{name} is snapshotted anew by the next sync"
@@ -151,8 +151,8 @@ def _set(metadata: Metadata, row: dict[str, Any], status: Status, reason: str, r
 
 
 def row_to_resume(metadata: Metadata, name: TableName) -> dict[str, Any]:
-    """Return the watermark of a paused or stopped table. Raises UsageError."""
-    return _row(metadata, name, "paused", "stopped")
+    """Return the watermark of a table that can go through what it missed. Raises UsageError."""
+    return _row(metadata, name, "paused", "stopped", "catching up")
 
 
 def follows(metadata: Metadata, name: TableName) -> bool:

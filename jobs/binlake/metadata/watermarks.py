@@ -18,8 +18,6 @@ from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps, loads
 
-CATCHES_UP = "it was copied beside the batches, and goes through those that it missed"
-"""The reason of a paused life that follows by itself once it has caught up."""
 _WITHOUT_LIFE = "missing:"
 
 
@@ -216,12 +214,8 @@ def asked(metadata: Metadata) -> list[TableName]:
 
 def catching_up(metadata: Metadata) -> list[TableName]:
     """Return the names of tables that were copied beside the batches, and don't follow yet."""
-    rows = metadata.read("watermarks", ["database", "table", "status", "reason"])
-    return sorted(TableName(row["database"], row["table"]) for row in rows if _catches_up(row))
-
-
-def _catches_up(row: dict[str, Any]) -> bool:
-    return bool(row["status"] == "paused" and row["reason"] == CATCHES_UP)
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    return sorted(TableName(row["database"], row["table"]) for row in rows if row["status"] == "catching up")
 
 
 def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 SHORT_COPY = 128 << 20
 """Bytes of tables, by the server's estimate, that are copied before code that a JVM optimises would pay."""
-_WAITING = ("paused", "stopped", "excluded")
-"""Status of lives that may go on from the position that they have reached."""
+_WAITING = ("paused", "catching up", "stopped", "excluded")
+"""Statuses of lives that may go on from the position that they have reached."""
+_FOLLOWED = ("following", "paused", "catching up")
+"""Statuses of lives that need no snapshot."""
 
 
 def names_to_snapshot(
@@ -59,7 +61,7 @@ def names_to_snapshot(
         raise UsageError(
             "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
         )
-    following = {life.name for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")}
+    following = {life.name for life in watermarks.read_lives(metadata) if life.status in _FOLLOWED}
     return [name for name in included if name not in following] or included
 
 

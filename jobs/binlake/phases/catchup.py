@@ -101,7 +101,8 @@ def _write_reached(metadata: Metadata, row: dict[str, Any], life: Life, plan: Op
     reached = max(plan.range.start if life.status == "stopped" else plan.range.stop, life.low)
     watermark = watermarks.watermark_row(life, batch=plan.batch, position=reached, delta_version=version)
     if life.status == "following":
-        watermark |= {"status": "paused", "reason": row["reason"], "remedy": row["remedy"]}
+        status = "paused" if row["status"] == "stopped" else row["status"]
+        watermark |= {"status": status, "reason": row["reason"], "remedy": row["remedy"]}
     watermarks.write(metadata, [watermark])
 
 

@@ -171,7 +171,7 @@ class CopiesBeside:
         held.read_under(self.config.reading)
         passed = [result for result in results if not result.low.reaches(control.position)]
         for batch, group in _by_batch(metadata, control, passed).items():
-            lives = [_paused(result) for result in group]
+            lives = [_catching_up(result) for result in group]
             versions = {result.table_id: result.delta_version for result in group}
             watermarks.started(
                 metadata, lives, batch=batch, versions=versions, first=control.batch + 1, began_us=self.began_us
@@ -198,10 +198,11 @@ def _by_batch(
     return groups
 
 
-def _paused(result: SnapshotResult) -> Life:
+def _catching_up(result: SnapshotResult) -> Life:
     """Return the life of a table that was copied before the lake's position."""
-    waits = Standstill(watermarks.CATCHES_UP, "nothing to do: the snapshot, or the next sync, goes on with it")
-    return Life(result.table_id, result.name, result.schema, result.low, result.high, "paused", waits)
+    why = "it was copied beside the batches, and goes through those that it missed"
+    waits = Standstill(why, "nothing to do: the snapshot, or the next sync, goes on with it")
+    return Life(result.table_id, result.name, result.schema, result.low, result.high, "catching up", waits)
 
 
 def _batch_before(metadata: Metadata, control: Control, low: Position) -> int | None:

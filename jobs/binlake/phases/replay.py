@@ -211,8 +211,10 @@ class _Replay:
                 remedy=f"leave it out, or read its mutations up to the batch: {beside_table(str(self._name), 'log')}"
                 f" WHERE batch <= {selection.batch}",
             )
-        if selection.request.in_place and row["status"] == "paused":
-            raise UsageError(f"{self._name} is paused", remedy="resume it first, or leave --in-place out")
+        if selection.request.in_place and row["status"] in ("paused", "catching up"):
+            raise UsageError(
+                f"{self._name} is {row['status']}", remedy="let it follow again first, or leave --in-place out"
+            )
 
     @property
     def batch(self) -> int:

@@ -16,11 +16,13 @@ MOST_ROWS = 100
 SHOWN = 10
 """The most differing rows of a table in the text; JSON has them all."""
 
-State = Literal["compared", "unfinished", "failed", "stopped", "resnapshot", "paused", "dropped", "missing"]
+State = Literal[
+    "compared", "unfinished", "failed", "stopped", "resnapshot", "paused", "catching up", "dropped", "missing"
+]
 """A table's state. unfinished: the time was up, and what was compared is equal. failed: it couldn't be compared.
-stopped, resnapshot, paused, dropped: as in the watermarks."""
-_AS_DECIDED = ("paused", "dropped")
-"""States of tables that aren't to be compared, by the user's decision or because they were dropped."""
+stopped, resnapshot, paused, catching up, dropped: as in the watermarks."""
+_LEFT_OUT = ("paused", "catching up", "dropped")
+"""States of tables that aren't to be compared: they were dropped, or stand at an earlier position for a while."""
 Kind = Literal["missing", "extra", "changed"]
 
 
@@ -134,7 +136,7 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Tell whether every table was proved equal, and at least one was; paused and dropped ones don't count."""
+        """Tell whether every table was proved equal, and at least one was; those that are left out don't count."""
         return bool(self.compared) and not (self.differing or self.unverified or self.unfinished)
 
     @property
@@ -148,7 +150,7 @@ class VerifyReport:
     @property
     def unverified(self) -> tuple[TableResult, ...]:
         """Tables that were to be compared but weren't."""
-        return tuple(table for table in self.tables if table.state not in ("compared", "unfinished", *_AS_DECIDED))
+        return tuple(table for table in self.tables if table.state not in ("compared", "unfinished", *_LEFT_OUT))
 
     def refuse_unequal(self) -> None:
         """Raise CheckFailed unless every table was proved equal, or the time was up before."""

@@ -227,7 +227,7 @@ export function tableButtons(source, tables, states) {
   return el("div", { class: "buttons" },
     all("paused", "stopped") ? runButton(source, "resume", { tables }) : null,
     all("following") ? decisionButton(source, "pause", tables) : null,
-    all("following", "stopped", "paused", "missing") ? decisionButton(source, "resnapshot", tables) : null,
+    all("following", "stopped", "paused", "catching up", "missing") ? decisionButton(source, "resnapshot", tables) : null,
     all("dropped") ? null : runButton(source, "bootstrap", { tables, label: "Snapshot now" }),
     all("following") ? runButton(source, "verify", { tables }) : null,
     all("following") ? runButton(source, "maintain", { tables }) : null);

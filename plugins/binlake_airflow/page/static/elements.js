@@ -4,7 +4,7 @@ import { compare, duration, moment, number, short } from "./words.js";
 
 const ROWS_AT_ONCE = 200;
 export const STATUS_HEALTH = {
-  following: "good", stopped: "bad", missing: "bad", paused: "warn", resnapshot: "warn", bootstrapping: "new", excluded: "none", disabled: "none", dropped: "none", new: "new",
+  following: "good", stopped: "bad", missing: "bad", paused: "warn", resnapshot: "warn", "catching up": "new", bootstrapping: "new", excluded: "none", disabled: "none", dropped: "none", new: "new",
 };
 
 // Elements: el("td", {class: "number"}, "text", otherElement). Attributes that are null aren't set.

@@ -10,7 +10,7 @@ import { feedSections } from "./feeds.js";
 import { bytes, compare, counted, duration, moment, number } from "./words.js";
 import { followWork } from "./work.js";
 
-const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "excluded", "dropped"];
+const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "catching up", "bootstrapping", "following", "excluded", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
 
 function sourceFacts(source) {
