@@ -18,6 +18,7 @@ from binlake.spark import data_files, session
 from binlake.spark.transaction import OptimisticTransaction
 from frozen import Frozen
 from mirror import Mirror, in_the_soak
+from stored_lake import work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,19 +57,6 @@ def frozen(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others: the command line in this process, on the tests' session."""
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
-
-
-def work(mirror: Mirror) -> None:
-    """Several steps for each table; a swap of names that is done twice would be undone."""
-    column = f"c{mirror.version('a')}"
-    mirror.execute(
-        "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
-        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7, RENAME COLUMN u TO v, RENAME COLUMN v TO u",
-        f"INSERT INTO a (v, {column}) VALUES ('new', 1)",
-        "DELETE FROM a ORDER BY id LIMIT 1",
-        "DELETE FROM b LIMIT 1",
-        "INSERT INTO b VALUES ('same'), ('more')",
-    )
 
 
 def command(mirror: Mirror, *arguments: str) -> int:

@@ -38,6 +38,7 @@ def make_tables(mirror: Mirror) -> None:
 
 
 def work(mirror: Mirror) -> None:
+    """Change tables in several steps each; a swap of names that is done twice would be undone."""
     column = f"c{mirror.version('a')}"
     mirror.execute(
         "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
