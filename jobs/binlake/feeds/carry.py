@@ -32,9 +32,9 @@ from binlake.feeds.contract import (
     FeedContext,
     FeedTable,
     Format,
+    NotesPosition,
     SchemaChange,
     Sink,
-    ToldPlace,
     TransactionRefused,
 )
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
@@ -264,7 +264,7 @@ class OpenFeed:
     def _new_outlet(self, careful: int = 0) -> Outlet:
         form = self._parts.make_format(self._feed, self._context)
         self._sent = self._total
-        if isinstance(self._sink, ToldPlace):
+        if isinstance(self._sink, NotesPosition):
             self._sink.stand(self._safe)
         return Outlet(form, self._sink, self._note, self._safe, self._errors, careful)
 

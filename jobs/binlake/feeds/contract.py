@@ -222,7 +222,7 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class ToldPlace(Protocol):
+class NotesPosition(Protocol):
     """A sink that doesn't keep the position itself, and is told after which one the next messages come."""
 
     def stand(self, position: FeedPosition) -> None:

@@ -60,7 +60,7 @@ class Stoppage:
 
 
 @dataclass(frozen=True)
-class BatchTold:
+class BatchSummary:
     """A batch: its range, and once it is recorded, its run.
 
     state: planned, staged, merged or recorded. range: None where the batch's own row expired. failures: attempts that
@@ -131,7 +131,7 @@ def newest(metadata: Metadata, count: int, *, before_us: int | None = None, wher
     return [_head(row) for row in metadata.read("runs", _HEAD, where=where, newest=Newest("ended_us", count))]
 
 
-def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
+def of_batch(metadata: Metadata, batch: int) -> BatchSummary | None:
     """Return a batch; None where it isn't known, or was forgotten."""
     planned = metadata.read("batches", where=f"batch = {batch}") or _open_row(metadata, batch)
     runs = metadata.read("runs", where=f"batch = {batch} AND kind = 'sync'")
@@ -140,7 +140,7 @@ def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
     failed, newest = f"batch = {batch} AND kind = '{FAILED}'", Newest("ended_us", _FAILURES)
     plan: dict[str, Any] = planned[0] if planned else {}
     run: dict[str, Any] = runs[0] if runs else {}
-    return BatchTold(
+    return BatchSummary(
         batch=batch,
         state=plan.get("state", "recorded"),
         range=loads(Range, plan["range"]) if plan.get("range") else None,

@@ -170,7 +170,7 @@ def resume(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResp
 def unpause(what: Dag, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
     dag = _dag(loaded[1].source.name, what)
     _unpause(dag, loaded[1].source.name, what, reader)
-    return JSONResponse({"told": f"{dag.dag_id} is unpaused"})
+    return JSONResponse({"message": f"{dag.dag_id} is unpaused"})
 
 
 @router.post("/dags/{what}/cancel", dependencies=_guarded(may_cancel, action_logging("binlake_cancel")))
@@ -186,25 +186,27 @@ def cancel(what: Dag, loaded: SourceDep, asked: CancelAsked) -> JSONResponse:
         if serialized is None:
             raise HTTPException(409, f"Airflow has no DAG {dag.dag_id} of that run any more")
         patch_dag_run_state(dag=serialized, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
-    return JSONResponse({"told": "its tasks are being ended; what is committed stays, and the next run goes on there"})
+    return JSONResponse(
+        {"message": "its tasks are being ended; what is committed stays, and the next run goes on there"}
+    )
 
 
 @router.post("/tables/{table:path}/pause", dependencies=_guarded(may_edit, action_logging("binlake_pause")))
 def pause(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
     (name,) = _known(loaded[1], [table])
-    return JSONResponse({"told": decisions.pause(loaded[1], name, Reason(reader.name, asked.why))})
+    return JSONResponse({"message": decisions.pause(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/tables/{table:path}/resnapshot", dependencies=_guarded(may_edit, action_logging("binlake_resnapshot")))
 def resnapshot(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
     (name,) = _known(loaded[1], [table])
-    return JSONResponse({"told": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
+    return JSONResponse({"message": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/skip-event", dependencies=_guarded(may_edit, action_logging("binlake_skip_event")))
 def skip_event(loaded: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONResponse:
     place, reason = (asked.file, asked.offset), Reason(reader.name, asked.why)
-    return JSONResponse({"told": decisions.skip_event(loaded[1], place, reason)})
+    return JSONResponse({"message": decisions.skip_event(loaded[1], place, reason)})
 
 
 def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
@@ -253,4 +255,4 @@ def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader
         raise HTTPException(400, str(error)) from None
     waits = dag.is_paused and not asked.unpause
     message = f"{dag.dag_id} is paused: the run waits until it is unpaused" if waits else "the run is queued"
-    return JSONResponse({"told": message, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})
+    return JSONResponse({"message": message, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})

@@ -128,7 +128,7 @@ def write(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
             _add(session, draft.config.source.connection, asked)
         draft.write()
     return JSONResponse(
-        {**_described(draft), "told": f"{draft.path} is written: Airflow makes its DAGs within minutes"}
+        {**_described(draft), "message": f"{draft.path} is written: Airflow makes its DAGs within minutes"}
     )
 
 

@@ -97,7 +97,7 @@ def test_a_run_is_triggered_in_the_users_name(
     row = next(iter(watermarks.read(past.metadata)))
     watermarks.write(past.metadata, [{**row, "table_id": "another", "table": "a*"}])
     answer = post(editor(server), f"sources/shop/{what}", **asked)
-    assert answer["told"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
+    assert answer["message"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
     (run,) = runs(what)
     assert (run.run_id, run.triggering_user_name, run.state) == (answer["run_id"], "shop", "queued")
     assert run.conf == conf
@@ -109,9 +109,9 @@ def test_a_run_is_triggered_in_the_users_name(
 
 def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, dags: None) -> None:
     assert get(editor(server), "sources/shop")["dags"]["sync"]["is_paused"]
-    assert post(editor(server), "sources/shop/sync", unpause=True)["told"] == "the run is queued"
+    assert post(editor(server), "sources/shop/sync", unpause=True)["message"] == "the run is queued"
     assert not get(editor(server), "sources/shop")["dags"]["sync"]["is_paused"]
-    assert post(editor(server), "sources/shop/dags/verify/unpause")["told"] == "binlake_shop_verify is unpaused"
+    assert post(editor(server), "sources/shop/dags/verify/unpause")["message"] == "binlake_shop_verify is unpaused"
     assert not get(editor(server), "sources/shop")["dags"]["verify"]["is_paused"]
 
     every = (*DAGS, "edit")
@@ -130,7 +130,7 @@ def test_a_repair_is_a_run_and_a_decision(server: Any, past: Past, dags: None) -
 
 def test_a_table_is_paused_and_snapshotted_anew_with_name_and_reason(server: Any, past: Past) -> None:
     answer = post(editor(server), "sources/shop/tables/shop.table_0001/pause", why=" its rows move ")
-    assert answer["told"].startswith("shop.table_0001 is paused at ")
+    assert answer["message"].startswith("shop.table_0001 is paused at ")
     assert status(past, "table_0001") == "paused"
     again = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="again")
     assert again["detail"] == "shop.table_0001 is paused"
@@ -229,7 +229,7 @@ def test_a_run_at_work_is_seen_and_cancelled(server: Any, past: Past, dags: None
     path = "sources/shop/dags/maintain/cancel"
     post(viewer(server), path, 403, run_id=run)
     assert "no run nothing at work" in post(user, path, 409, run_id="nothing")["detail"]
-    assert "what is committed stays" in post(user, path, run_id=run)["told"]
+    assert "what is committed stays" in post(user, path, run_id=run)["message"]
     assert [run.state for run in runs("maintain")] == ["failed"]
     assert get(user, "sources/shop/work")["runs"] == []
     post(user, path, 409, run_id=run)

@@ -145,7 +145,7 @@ export function runButton(source, what, { tables = [], label = RUNS[what].label,
     label,
     fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
     act: async (values) => {
-      const { told: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
+      const { message: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
       return [`${outcome}: `, toRun(dag_id, run_id)];
     },
   });
@@ -166,7 +166,7 @@ async function decideEach(source, what, tables, values) {
   let last = "";
   for (const table of tables) {
     try {
-      last = (await post(`${pathOf(source.source, table)}/${what}`, values)).told;
+      last = (await post(`${pathOf(source.source, table)}/${what}`, values)).message;
     } catch (error) {
       if (tables.length === 1) throw error;
       refused.push(`${table}: ${error.message}`);
@@ -184,7 +184,7 @@ function unpauseButton(source, what) {
     title: `Unpause ${dag.dag_id}`,
     says: "Airflow then schedules it again.",
     label: "Unpause",
-    act: async () => (await post(`${pathOf(source.source)}/dags/${what}/unpause`, {})).told,
+    act: async () => (await post(`${pathOf(source.source)}/dags/${what}/unpause`, {})).message,
   });
   return opens("Unpause", `Unpauses the DAG ${dag.dag_id}`, open, { kind: "primary", of: dag.dag_id });
 }
@@ -195,7 +195,7 @@ export function cancelButton(source, { what, dag_id, run_id }) {
     title: `Cancel ${run_id}`,
     says: "The run is marked failed, and its tasks are ended. What is committed stays; the next run goes on where this one ended.",
     label: "Cancel the run",
-    act: async () => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id })).told,
+    act: async () => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id })).message,
   });
   return opens("Cancel", `Marks the run of ${dag_id} failed`, open, { of: run_id });
 }
@@ -207,7 +207,7 @@ function skipButton(source, { file, offset }) {
     says: "What the event did will not be in the lake. Verify the tables that it may concern, or snapshot them.",
     label: "Skip it",
     fields: [WHY],
-    act: async (values) => (await post(`${pathOf(source.source)}/skip-event`, { file, offset, ...values })).told,
+    act: async (values) => (await post(`${pathOf(source.source)}/skip-event`, { file, offset, ...values })).message,
   });
   return opens("Skip the event", "Recorded with your name", open);
 }

@@ -58,7 +58,7 @@ function yaml(preview) {
   return [el("h2", {}, preview.file), text, el("div", { class: "buttons" }, el("button", { type: "button", onclick: copy }, "Copy the text"))];
 }
 
-function written({ told: outcome, connection, file }, name) {
+function written({ message: outcome, connection, file }, name) {
   const dags = airflow(`dags?tags=${encodeURIComponent(name)}`, "Airflow's list");
   return el("p", { class: "good note" }, outcome, el("span", { class: "todo" },
     `then come back to it here, and take its first snapshot: ${name} is among the sources once its DAGs are in `, dags, `; it connects by ${connection}`),
