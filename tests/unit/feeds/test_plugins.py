@@ -192,7 +192,7 @@ def test_a_feed_is_carried_by_its_name_beside_one_with_an_unknown_sink(tmp_path:
         held.stand(RecordedState(0, Position("mysql-1-a", "b.000001", 4, 1)))
     wrong = FeedConfig.model_validate({**settings("ftp://h/out"), "name": "wrong"})
     file = tmp_path / "shop.yaml"
-    file.write_text(json.dumps(config.model_copy(update={"feeds": (*config.feeds, wrong)}).model_dump()))
+    file.write_text(json.dumps(config.model_copy(update={"feeds": [*config.feeds, wrong]}).model_dump()))
     exits = {name: command_line.run(["feed", "--config", str(file), "--feed", name]) for name in ("out", "wrong")}
     assert exits == {"out": 0, "wrong": 2}
     assert [feed.name for _, feed in understood(file, "out")] == ["out", "wrong"]
