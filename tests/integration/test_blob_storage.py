@@ -108,6 +108,15 @@ def test_a_mirror_is_made_followed_verified_and_looked_after(mirror: Mirror, mon
     mirror.options = {}
 
 
+def test_a_jvm_that_ends_sends_no_figures_of_its_requests(spark: SparkSession, store: BlobStorage) -> None:
+    """It would wait for an account that doesn't answer any more."""
+    account = f"{ACCOUNT}.dfs.core.windows.net"
+    jvm: Any = spark.sparkContext._jvm
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration = jvm.org.apache.hadoop.fs.azurebfs.AbfsConfiguration(hadoop, account)
+    assert configuration.isMetricsCollectionEnabled() is False
+
+
 def test_of_those_who_commit_one_version_at_once_one_wins(spark: SparkSession, store: BlobStorage) -> None:
     """By the class that Delta commits with there, in a folder that is there, as a table's log is."""
     jvm: Any = spark.sparkContext._jvm

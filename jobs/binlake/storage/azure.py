@@ -83,6 +83,8 @@ class Azure:
             "spark.hadoop.fs.azure.ingress.service.type": "BLOB",
             # The default asks for OpenSSL by a jar that isn't there.
             "spark.hadoop.fs.azure.ssl.channel.mode": "Default_JSSE",
+            # Else a JVM that ends sends figures of its requests there, and tries for long where nobody answers.
+            "spark.hadoop.fs.azure.metrics.collection.enabled": "false",
             "spark.delta.logStore.abfss.impl": self.log_store,
             "spark.delta.logStore.abfs.impl": self.log_store,
         }
