@@ -49,7 +49,7 @@ from binlake.verify.known_chunks import ChunkNotes, KnownChunks
 from binlake.verify.lake_rows import Unreadable
 from binlake.verify.pace import Budget
 from binlake.verify.repair import Repairs
-from binlake.verify.result import DifferingRow, State, TableResult, VerifyReport
+from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.server_load import ServerLoad
 from binlake.verify.verify_progress import ComparisonProgress
 from binlake.verify.views import ReadViews
@@ -441,12 +441,11 @@ def not_compared(
 ) -> TableResult | None:
     """Return the result of a table that can't be compared, with the reason; None if it can be. taken: why it can't be
     mirrored under its name; empty where it can."""
-    is_new = mark is None or (mark["status"] == "dropped" and on_server)
-    if taken and (is_new or (mark and mark["status"] in ("missing", "resnapshot"))):
-        state: State = "missing" if mark is None or is_new else mark["status"]
-        return TableResult(name, state, reason=taken, remedy=TAKEN_REMEDY)  # a snapshot would be refused
-    if mark is None or is_new:
-        return TableResult(name, "missing", reason="included, but never snapshotted", remedy=snapshot_command(name))
+    if mark is None or (mark["status"] == "dropped" and on_server):
+        why, remedy = "included, but never snapshotted", snapshot_command(name)
+        mark = {"status": "missing", "batch": None, "reason": why, "remedy": remedy}
+    if taken and mark["status"] in ("missing", "resnapshot"):
+        mark = {**mark, "reason": taken, "remedy": TAKEN_REMEDY}  # a snapshot would be refused
     if mark["status"] != "following":
         return TableResult(
             name, mark["status"], batch=mark["batch"], reason=mark["reason"] or "", remedy=mark["remedy"] or ""

@@ -114,9 +114,7 @@ def test_a_checkpoint_tells_when_an_old_file_was_replaced_that_got_marks_for_min
     )
 
 
-def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(
-    table: Path,
-) -> None:
+def test_a_checkpoint_tells_of_all_files_of_a_table_that_changes_by_the_hour(table: Path) -> None:
     hourly = [add() for _ in range(20)]
     commits(table, [[info(30 - number), new, *([remove(before)] if before else [])] for number, (before, new) in
                     enumerate(zip([None, *hourly[:-1]], hourly, strict=True))])  # fmt: skip
@@ -182,10 +180,7 @@ def test_a_checkpoint_that_is_continued_is_the_one_that_deltalake_writes(tmp_pat
             assert rows_of(continued) == rows_of(written)
 
 
-def test_of_a_table_that_is_followed_deltalake_writes_a_checkpoint_after_one_to_two_hours(
-    table: Path,
-) -> None:
-
+def test_of_a_table_that_is_followed_deltalake_writes_a_checkpoint_after_one_to_two_hours(table: Path) -> None:
     def by_deltalake(count: int) -> bool:
         before = checkpoints._by_deltalake.get(str(table))
         commits(table, [[info(0), add()] for _ in range(count)])
