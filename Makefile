@@ -55,9 +55,10 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories of 100,000 events, 40,000 random ALTERs, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random operations on each server and its lake, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories of 100,000 events, 40,000 random ALTERs, 100,000 statements of strangers, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
 	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
+	set -e; for server in mysql mariadb mariadb-11.8; do $(PYTHON) tests/soak/random_operations.py $$server 200; done
 	$(PYTHON) tests/soak/big_transaction.py mysql 3
 	$(PYTHON) tests/soak/backlog.py mysql 5
 	$(PYTHON) tests/soak/many_syncs.py mysql 1000 120 .binlake
@@ -68,6 +69,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	$(PYTHON) tests/soak/random_history.py mariadb 20000
 	$(PYTHON) tests/soak/random_shapes.py mysql 20000
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
+	$(PYTHON) tests/soak/strangers_statements.py 100000
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
@@ -83,7 +85,7 @@ images: ## each step of docker/Dockerfile in a fresh root, each service's health
 	@$(SETUP) python
 	$(PYTHON) tests/soak/images.py
 
-lock: ## docker/requirements.lock anew from pyproject.toml, the tests' chDB, and what makes TPC-H's rows
+lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chDB, and what makes TPC-H's rows
 	@$(SETUP) python
 	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def work(run: script.Job) -> "MaintainReport":
+    """Maintain the tables that the arguments name; all without a name."""
     return pipeline.maintain(run.config, run.session, run.report, tables=run.arguments.tables, run=run.arguments.run)
 
 

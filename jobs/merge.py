@@ -8,7 +8,8 @@ from binlake.phases import outcomes
 
 
 def work(run: script.Job) -> outcomes.StepOutcome:
-    # A merge that found a staged file damaged left the batch to be staged anew; otherwise this does nothing.
+    """Stage the open batch where that is needed, and merge it."""
+    # A merge that found a staged file damaged left the batch to be staged again; otherwise this does nothing.
     pipeline.stage(run.config, run.origin, run.session, run.report)
     return pipeline.merge(run.config, run.session, run.report)
 

@@ -9,6 +9,7 @@ from binlake.phases.register import RegisterReport
 
 
 def work(run: script.Job) -> RegisterReport:
+    """Register the tables' names, in a session that knows the catalog."""
     from binlake.spark.named_tables import session_settings
 
     if run.config.catalog is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def work(run: script.Job) -> "list[ReplayedTable]":
+    """Build the tables again, and report each."""
     replayed = pipeline.replay(run.config, run.session, run.report, replay_arguments.request(run.arguments))
     for table in replayed:
         run.report.say(table.to_text())

@@ -4,11 +4,12 @@ import sys
 
 from binlake import pipeline
 from binlake.job import script
-from binlake.metadata import watermarks
-from binlake.metadata.decisions import Reason
+from binlake.records import watermarks
+from binlake.records.decisions import Reason
 
 
 def work(run: script.Job) -> list[str]:
+    """Carry the named tables through the batches that they missed; return a sentence for each."""
     asked = run.arguments
     metadata = pipeline.metadata_of(run.config)
     tables = [watermarks.name_of(metadata, table) for table in asked.tables]

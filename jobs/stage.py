@@ -8,6 +8,7 @@ from binlake.phases import outcomes
 
 
 def work(run: script.Job) -> outcomes.StepOutcome:
+    """Stage the open batch."""
     return pipeline.stage(run.config, run.origin, run.session, run.report)
 
 

@@ -4,11 +4,12 @@ import sys
 
 from binlake import pipeline
 from binlake.job import script
-from binlake.metadata.record import RunReport
 from binlake.moment import parse_moment
+from binlake.records.record import RunReport
 
 
 def work(run: script.Job) -> RunReport:
+    """Carry the lake along the log, up to ``--until`` if that is given."""
     asked = run.arguments
     until = parse_moment(asked.until, "--until") if asked.until else None
     return pipeline.sync(run.config, run.origin, run.session, run.report, until=until, run=asked.run)

@@ -11,5 +11,9 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'binlake'@'%';
 -- leave FLUSH_TABLES out: nobody may flush tables with a read lock there, and they are locked instead.
 GRANT FLUSH_TABLES, XA_RECOVER_ADMIN ON *.* TO 'binlake'@'%';
 
+-- To see whose statements the lock would wait for, so that it isn't asked for behind a long one, with all writes waiting.
+GRANT SELECT ON performance_schema.metadata_locks TO 'binlake'@'%';
+GRANT SELECT ON performance_schema.threads TO 'binlake'@'%';
+
 -- To read rows and definitions, for each mirrored database; LOCK TABLES for lock mode tables alone.
 GRANT SELECT, LOCK TABLES ON `shop`.* TO 'binlake'@'%';

@@ -25,7 +25,7 @@ from bench_snapshot import Copied, copies, cpu_seconds, into_lake_beside, make_w
 from bench_sync import SMALL_TABLES, make_small_tables, mixes, run as run_binlake
 from binlake import config as configuration, pipeline
 from binlake.config import PipelineConfig
-from binlake.metadata import lease
+from binlake.lease import lease
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.connection import from_environment

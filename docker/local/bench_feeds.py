@@ -42,7 +42,7 @@ from binlake.feeds.formats.text import plain
 from binlake.feeds.registry import PARTS
 from binlake.feeds.sinks.kafka import KafkaSink
 from binlake.merge import merge
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
 from binlake.report import Report
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName

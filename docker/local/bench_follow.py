@@ -30,12 +30,14 @@ from bench_sync import run
 from binlake import config as configuration, pipeline
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.config import PipelineConfig
-from binlake.metadata import feed_watermarks, formats, lease
-from binlake.metadata.lease import RecordedState
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
 from binlake.position import FIRST_OFFSET, Position, Slice
+from binlake.records import feed_watermarks
 from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from binlake.store import formats
 from machine_speed import reference_seconds
 from servers import PRIVATE, Server, die_with_parent
 from side_thread import beside

@@ -35,7 +35,7 @@ feeds:
 
 class Arrivals:
     """Committed messages as a consumer gets them. delays: when each change committed, and after how many seconds it
-    came. places: where each stands in the log."""
+    came. places: where each is in the log."""
 
     def __init__(self, address: str) -> None:
         from confluent_kafka import Consumer, TopicPartition

@@ -66,7 +66,7 @@ class Log:
 
 
 def logs() -> list[Log]:
-    """All of them; those of other sizes than asked for are made anew."""
+    """All of them; those of other sizes than asked for are made again."""
     return [kept(name) for name in SIZES]
 
 

@@ -278,7 +278,7 @@ def main() -> int:
         return 130
     console.print("equal: yes" if equal else "equal: NO, see the table above")
     console.print(f"the lake: {os.path.relpath(LAKE)}   the logs: {os.path.relpath(LOGS)}")
-    console.print(f"where it stands: .venv/bin/binlake status --config {os.path.relpath(CONFIG)}")
+    console.print(f"where it is: .venv/bin/binlake status --config {os.path.relpath(CONFIG)}")
     console.print(f"questions of your own: .venv/bin/binlake sql --config {os.path.relpath(CONFIG)}")
     console.print("the Airflow UI on all this: make ui")
     console.print(f"total {phases.total:.0f} s; the server is stopped, nothing is left running")

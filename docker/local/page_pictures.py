@@ -57,8 +57,8 @@ def make_tables(past: Any) -> None:
     import pyarrow as pa
     from deltalake import write_deltalake
 
-    from binlake.batch.steps import Life
-    from binlake.metadata import watermarks
+    from binlake.planner.steps import Life
+    from binlake.records import watermarks
     from binlake.schema.table import Column, TableSchema
 
     for number, name in enumerate(past.names):
@@ -80,7 +80,7 @@ def make_tables(past: Any) -> None:
 
 def make_past(shared: Any) -> None:
     """Write a source with ten days of hourly runs, and some beside it."""
-    from binlake.metadata.metadata import now_us
+    from binlake.store.metadata import now_us
 
     past = named(shared).write(commits=3)
     make_tables(past)

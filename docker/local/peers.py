@@ -21,7 +21,7 @@ class PeerMissing(Exception):
 
 
 def built(name: str) -> Path:
-    """The folder with what was built of docker/peers/``name``, made anew when its sources changed.
+    """The folder with what was built of docker/peers/``name``, made again when its sources changed.
 
     Raises PeerMissing where its tools, or what they would fetch, can't be had, SystemExit where its sources are wrong.
     """

@@ -334,7 +334,7 @@ class Server:
         patience = time.monotonic() + 30.0
         while self.execute(f"SELECT 1 FROM information_schema.processlist WHERE id = {session}"):
             if time.monotonic() > patience:
-                raise TimeoutError(f"session {session} goes on though its client has left")
+                raise TimeoutError(f"session {session} continues though its client has left")
             time.sleep(0.01)
 
     def variable(self, name: str) -> str:
@@ -433,7 +433,9 @@ def _initialise(kind: Kind, release: str, datadir: Path, forever: dict[str, Sett
         command += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal", "--skip-test-db"]
         size = OF_KIND[kind]["innodb_log_file_size"]
         command += [f"--innodb-log-file-size={size}", "--skip-log-bin"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with tempfile.TemporaryDirectory() as own:  # see Server._start_on
+        environment = {**os.environ, "TMPDIR": own}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     if done.returncode:
         raise ServerFailed(f"{kind} can't make a data folder:\n" + "\n".join(done.stdout.splitlines()[-25:]))
     if kind == "mysql":

@@ -92,7 +92,7 @@ setup_python() {
   uv=$(find_uv)
   if [ -z "$uv" ]; then
     say python "installing uv $UV into $VENV"
-    $VENV/bin/python -m pip install -q "uv==$UV" || fail python "pip couldn't install uv"
+    $VENV/bin/python -m pip install -q --no-deps --require-hashes -r docker/uv.lock || fail python "pip couldn't install uv"
     uv=$VENV/bin/uv
   fi
   say python "installing $(grep -c '^[a-z0-9].*==' docker/requirements.lock) locked packages into $VENV, hashes checked"

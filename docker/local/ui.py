@@ -65,7 +65,7 @@ def login() -> str:
 
 
 def environment(port: int) -> dict[str, str]:
-    """Of Airflow's services. The connection's secret stands in their database alone."""
+    """Of Airflow's services. The connection's secret is in their database alone."""
     url = f"http://127.0.0.1:{port}"
     variables = demo.environment("") | {
         "AIRFLOW_HOME": str(HOME),

@@ -10,12 +10,13 @@
     │   ├── ServerSettingError                  wrong format, missing row metadata
     │   │   └── NoBinlog                        the server writes no log
     │   ├── PositionLost                        purged, past the end, numbering restarted, another server
-    │   ├── Busy                  retry helps   the snapshot's lock can't be had (source/locks.py)
+    │   ├── Busy                  retry helps   the snapshot's lock can't be had (source/locks.py, read_lock.py)
+    │   ├── LockTimeout           retry helps   another session locks a table that is read
     │   └── ServerIdInUse         retry helps   a replica with our server_id is connected
     ├── BinlogError                             bytes of the log, always with file:pos
     │   ├── CorruptEvent
     │   └── UnsupportedEvent
-    ├── TableError                              concerns one table; the others go on
+    ├── TableError                              concerns one table; the others continue
     │   ├── UnfollowedStatement                 a DDL statement that can't be followed
     │   ├── UnsupportedColumn
     │   ├── InvalidDate
@@ -23,13 +24,14 @@
     │   ├── SchemaMismatch                      the log and the recorded schema disagree
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   ├── LakeTableChanged                    somebody restored, replaced or removed our Delta table
-    │   └── SnapshotUnfinished                  a newer snapshot stands in the lake, but its life never began
+    │   │   └── CommitsLost                     its newest commits are lost
+    │   └── SnapshotUnfinished                  a newer snapshot is in the lake, but its life never began
     ├── StagingError          retry helps       a staged file is missing or damaged, or couldn't be made
-    │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
+    │   └── StagedRowsDiffer                    staged again, a batch that is merged in part has other content
     ├── LakeError                 retry helps   the lake's storage
-    │   ├── NewerMetadata                       a newer binlake wrote the metadata
+    │   ├── UnknownFormat                       another binlake wrote the metadata
     │   └── LakeGone                            nothing is where a lake was: a disk that isn't mounted
-    ├── FeedError                               a feed can't go on: its condition, its format, what it lacks
+    ├── FeedError                               a feed can't continue: its condition, its format, what it lacks
     │   └── SinkFailed        retry helps       the sink refused, or can't be reached
     ├── SetupFailed                             this machine can't be given what it lacks
     ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/waves.py)
@@ -41,18 +43,22 @@ Every message ends with what to do next; none carries a secret or the value of a
 
 from __future__ import annotations
 
+import os
+import traceback
 from typing import Final, Protocol
 
 from binlake import names
 
-SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
+SNAPSHOTTED_BY_ITSELF: Final = "nothing to do: it is snapshotted again by itself"
 """The remedy for a table of which the next run takes a snapshot."""
+UNREADABLE_REMEDY: Final = "exclude the table, and report what is said here: the others continue"
+"""The remedy for a table in which an unexpected error was met."""
 UNMATCHED_REMEDY: Final = "patterns are database.table; tables must be included in the YAML and exist on the server"
 """The remedy for patterns that match no table."""
 
 DIFFERING_REMEDY: Final = (
-    "snapshot the tables named above again; where few rows differ, those alone: "
-    "binlake snapshot --config FILE --tables TABLE --keys FIRST..LAST"
+    "put the differing rows right: binlake repair --config FILE --tables TABLE; what it leaves alone, it names with a "
+    "reason: snapshot that again, where few rows differ with --keys FIRST..LAST"
 )
 """The remedy for tables that differ from the server's."""
 UNVERIFIED_REMEDY: Final = "see what is said of each above, then verify again"
@@ -63,23 +69,50 @@ RESNAPSHOT: Final = "snapshot all tables again: binlake snapshot --config FILE"
 """The remedy for a log that is lost."""
 
 FIRST_BATCH: Final = "one comes with the first binlake sync that finds a change in the log after the snapshot"
-"""The remedy where no batch is recorded: a sync of a server on which nothing changed records none."""
+"""The remedy where no batch is recorded: a sync of a server on which nothing changed records none. The snapshot with
+which a lake begins is a version where all tables were copied at one position."""
 
 
 class Named(Protocol):
     """A table's name, as ``schema.table.TableName`` has it."""
 
     @property
-    def database(self) -> str: ...
+    def database(self) -> str:
+        """Return the name of the table's database."""
 
     @property
-    def table(self) -> str: ...
+    def table(self) -> str:
+        """Return the table's name in its database."""
 
 
 def snapshot_command(table: Named) -> str:
     """Return the command that snapshots a table."""
     pattern = names.pattern_of(table.database, table.table)
     return f"binlake snapshot --config FILE --tables {names.shell_quote(pattern)}"
+
+
+def repair_command(table: Named) -> str:
+    """Return what to do about a table that differs from the server's, or can't be read."""
+    pattern = names.shell_quote(names.pattern_of(table.database, table.table))
+    return f"binlake repair --config FILE --tables {pattern}; where it can't, {snapshot_command(table)}"
+
+
+def check_partitions(table: Named) -> str:
+    """Return what to do about a table in which several rows have the same key."""
+    quoted = names.shown(f"{names.mysql_quote(table.database)}.{names.mysql_quote(table.table)}")
+    return (
+        f"ALTER TABLE {quoted} CHECK PARTITION ALL names rows that are in a wrong partition; exchange or truncate that "
+        "partition, then run the snapshot again"
+    )
+
+
+def repair_beside(table: Named) -> str:
+    """Return what to do about a table beside a mirror that is stopped. table: the mirror's."""
+    pattern = names.shell_quote(names.pattern_of(table.database, table.table))
+    return (
+        "write it again from the staging that is kept, or continue from the mirror with a gap that is noted: "
+        f"binlake repair --config FILE --tables {pattern}; or move its folder away: it is begun again"
+    )
 
 
 def snapshot_again(table: Named) -> str:
@@ -98,7 +131,23 @@ def catch_up_again(table: Named) -> str:
 
 
 def resume_command(table: Named) -> str:
+    """Return the command line that resumes a table, without the reason that its user gives."""
     return f"binlake table resume --config FILE --table {names.shell_quote(str(table))} --why …"
+
+
+OF_CODE: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, RecursionError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""Errors that code raises about its arguments, Arrow's and deltalake's included. Failures of storage, network and
+server raise others."""
+
+
+def unexpected(error: BaseException) -> str:
+    """Return an unexpected error's type and where it was raised, without its message, which may hold a row's values."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"
 
 
 class BinlakeError(Exception):
@@ -167,6 +216,12 @@ class ConnectionFailed(SourceError):
     retryable = True
 
 
+class LockTimeout(SourceError):
+    """Another session locks a table for longer than a statement of ours waits."""
+
+    retryable = True
+
+
 class AccessDenied(SourceError):
     """Wrong password, or a grant is missing."""
 
@@ -217,7 +272,9 @@ class UnsupportedEvent(BinlogError):
 
 
 class TableError(BinlakeError):
-    """Stops one table; the others go on."""
+    """Stops one table; the others continue. table: its ``database.table``, if the code that raised it gave one."""
+
+    table = ""
 
 
 class UnfollowedStatement(TableError):
@@ -248,6 +305,10 @@ class LakeTableChanged(TableError):
     """The Delta table isn't the one that binlake wrote."""
 
 
+class CommitsLost(LakeTableChanged):
+    """The Delta log went back: its newest commits are lost, or its folder was restored from a copy."""
+
+
 class SnapshotUnfinished(TableError):
     """A snapshot of the table was committed, but its run ended before the life began. It is resumed, or repeated."""
 
@@ -275,13 +336,18 @@ class WrittenMeanwhile(LakeError):
 
 
 class FeedError(BinlakeError):
-    """A feed can't go on. The mirror does."""
+    """A feed can't continue. The mirror does."""
 
 
 class SinkFailed(FeedError):
     """A feed's sink refused what was sent, or can't be reached."""
 
     retryable = True
+
+
+class LogUnreadable(LakeError):
+    """The Delta log of one table can't be read: files of it are damaged or lost, and no cause of the storage is
+    named."""
 
 
 class SparkNeeded(Exception):
@@ -292,14 +358,24 @@ class LeftToSpark(Exception):
     """A step on a Delta table that this process leaves to Spark; nothing was changed. Its text is the reason."""
 
 
-class NewerMetadata(LakeError):
-    """A newer binlake wrote the metadata, in a form that this one doesn't know."""
+class UnknownFormat(LakeError):
+    """Another binlake wrote the metadata, in a form that this one doesn't know."""
 
     retryable = False
 
 
 class LakeGone(LakeError):
     """There is nothing at the place of a lake that this account worked on. A retry helps once its disk is mounted."""
+
+
+class MetadataLost(LakeError):
+    """A metadata table is gone, and the others are there."""
+
+    retryable = False
+
+
+class LeaseLost(MetadataLost):
+    """The metadata table of the lease is gone."""
 
 
 class LeaseHeld(BinlakeError):

@@ -26,5 +26,5 @@ at_point: Callable[[FaultPoint], None] = _pass
 
 
 def fault(point: FaultPoint) -> None:
-    """Tell that a run has come to a point."""
+    """Mark a point of a run, at which tests let it fail."""
     at_point(point)

@@ -83,7 +83,7 @@ class GtidSet:
             member = uuid_text(body[at : at + 16])
             at += 16
             if tagged:
-                size = body[at] >> 1  # of at most 32 characters, so one byte tells it
+                size = body[at] >> 1  # of at most 32 characters, so one byte holds it
                 tag = body[at + 1 : at + 1 + size].decode("ascii")
                 member = f"{member}:{tag}" if tag else member
                 at += 1 + size
@@ -98,18 +98,30 @@ class GtidSet:
         return cls.of(collected)
 
     def has(self, gtid: str) -> bool:
-        """Tell whether a transaction (``uuid:5``, ``uuid:tag:5``) is in the set."""
+        """Return whether a transaction (``uuid:5``, ``uuid:tag:5``) is in the set."""
         member, _, number = gtid.rpartition(":")
         return _inside(self.members.get(member, ()), int(number), int(number))
 
     def contains(self, other: GtidSet) -> bool:
+        """Return whether all transactions of the other set are in this one."""
         return all(
             _inside(self.members.get(member, ()), first, last)
             for member, intervals in other.members.items()
             for first, last in intervals
         )
 
+    def without(self, other: GtidSet) -> GtidSet:
+        """Return the transactions that aren't in another set."""
+        return GtidSet.of(
+            {
+                member: left
+                for member, intervals in self.members.items()
+                if (left := _outside(intervals, other.members.get(member, ())))
+            }
+        )
+
     def union(self, other: GtidSet) -> GtidSet:
+        """Return the set of the transactions of both."""
         both = (*self.members.items(), *other.members.items())
         merged: dict[str, list[Interval]] = {}
         for member, intervals in both:
@@ -117,6 +129,7 @@ class GtidSet:
         return GtidSet.of(merged)
 
     def adding(self, gtids: Iterable[str]) -> GtidSet:
+        """Return the set with more transactions. gtids: as ``uuid:number`` or ``uuid:tag:number``."""
         extended = {member: list(intervals) for member, intervals in self.members.items()}
         for gtid in gtids:
             member, _, number = gtid.rpartition(":")
@@ -136,7 +149,8 @@ class GtidSet:
 class GtidPosition:
     """A GTID position of MariaDB. domains: (server_id, sequence number) of the last transaction, by domain.
 
-    Within a domain the log has one order, so all transactions before the last were executed, too.
+    Within a domain the log has one order, so all transactions before the last were executed, too. Numbers show that
+    order where they never go back, which gtid_strict_mode=OFF lets them do.
     """
 
     domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -149,37 +163,59 @@ class GtidPosition:
     @classmethod
     def decode(cls, body: bytes) -> GtidPosition:
         """Decode the body of a GTID_LIST event. Raises ValueError."""
-        try:
-            (head,) = struct.unpack_from("<I", body)
-            entries = [struct.unpack_from("<IIQ", body, 4 + 16 * number) for number in range(head & 0x0FFFFFFF)]
-        except struct.error as error:
-            raise ValueError("a GTID list that is cut off") from error
-        return cls().adding(f"{domain}-{server}-{number}" for domain, server, number in entries)
+        return cls().adding(gtid_list(body))
 
     def has(self, gtid: str) -> bool:
-        domain, _, number = _mariadb(gtid)
+        """Return whether the transaction is at or before this position. gtid: ``domain-server-number``."""
+        domain, _, number = domain_server_number(gtid)
         return domain in self.domains and number <= self.domains[domain][1]
 
     def contains(self, other: GtidPosition) -> bool:
+        """Return whether the other position is at or before this one in each of its domains."""
         return all(
             domain in self.domains and number <= self.domains[domain][1]
             for domain, (_, number) in other.domains.items()
         )
 
     def adding(self, gtids: Iterable[str]) -> GtidPosition:
-        """Return the position after later transactions. Of a domain's GTIDs the one with the highest number counts."""
+        """Return the position after later transactions, in the log's order. The last one of each domain counts."""
         domains = dict(self.domains)
         for gtid in gtids:
-            domain, server, number = _mariadb(gtid)
-            if domain not in domains or number >= domains[domain][1]:
-                domains[domain] = server, number
+            domain, server, number = domain_server_number(gtid)
+            domains[domain] = server, number
         return GtidPosition(domains)
 
     def union(self, later: GtidPosition) -> GtidPosition:
-        return self.adding(f"{domain}-{server}-{number}" for domain, (server, number) in later.domains.items())
+        """Return the position after the transactions of a later one."""
+        return GtidPosition({**self.domains, **later.domains})
+
+    def highest(self, other: GtidPosition) -> GtidPosition:
+        """Return the position with the higher number of each domain, as MariaDB's gtid_current_pos has it."""
+        ahead = {
+            domain: last
+            for domain, last in other.domains.items()
+            if domain not in self.domains or last[1] >= self.domains[domain][1]
+        }
+        return GtidPosition({**self.domains, **ahead})
+
+    @property
+    def last(self) -> frozenset[str]:
+        """Return the GTIDs of the last transactions."""
+        return frozenset(f"{domain}-{server}-{number}" for domain, (server, number) in self.domains.items())
 
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))
+
+
+def gtid_list(body: bytes) -> list[str]:
+    """Return the GTIDs of a GTID_LIST event: the last one of each server in each domain, the domain's last behind the
+    others (rpl_binlog_state::get_gtid_list, sql/rpl_gtid.cc). Raises ValueError."""
+    try:
+        (head,) = struct.unpack_from("<I", body)
+        entries = [struct.unpack_from("<IIQ", body, 4 + 16 * number) for number in range(head & 0x0FFFFFFF)]
+    except struct.error as error:
+        raise ValueError("a GTID list that is cut off") from error
+    return [f"{domain}-{server}-{number}" for domain, server, number in entries]
 
 
 Executed = GtidSet | GtidPosition
@@ -208,12 +244,27 @@ def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     return tuple(merged)
 
 
+def _outside(intervals: tuple[Interval, ...], others: tuple[Interval, ...]) -> list[Interval]:
+    """Return the parts of intervals that lie in none of the others."""
+    left: list[Interval] = []
+    for first, last in intervals:
+        for begin, end in others:
+            if begin > first and begin <= last:
+                left.append((first, begin - 1))
+            if begin <= last and end >= first:
+                first = end + 1
+        if first <= last:
+            left.append((first, last))
+    return left
+
+
 def _inside(intervals: tuple[Interval, ...], first: int, last: int) -> bool:
     place = bisect_right(intervals, first, key=lambda interval: interval[0]) - 1
     return place >= 0 and last <= intervals[place][1]
 
 
-def _mariadb(text: str) -> tuple[int, int, int]:
+def domain_server_number(text: str) -> tuple[int, int, int]:
+    """Return domain, server and sequence number of a MariaDB GTID. Raises UsageError."""
     match = _MARIADB.match(text)
     if not match:
         raise _not_a_set(text)

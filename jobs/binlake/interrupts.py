@@ -14,7 +14,7 @@ from types import FrameType
 
 EXIT_CODE = 130
 """The exit code of shells: 128 plus the signal's number."""
-SAID = "binlake: interrupted; run again to go on, nothing is lost\n"
+SAID = "binlake: interrupted; run again to continue, nothing is lost\n"
 
 GRACE, MOST = 2.5, 4.0
 """Seconds that a step has after the end was asked for: then it is interrupted, and then the process ends."""
@@ -39,7 +39,7 @@ def raise_from_here_on() -> None:
 
 
 def was_raised() -> bool:
-    """Tell whether an interrupt came, whatever became of the KeyboardInterrupt."""
+    """Return whether an interrupt came, whatever became of the KeyboardInterrupt."""
     return bool(_caught)
 
 
@@ -52,7 +52,7 @@ class Ending:
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT for the wish from here on. A step that goes on is interrupted, as long as ``over``
+        """Take SIGTERM and SIGINT for the wish from here on. They interrupt a step that still runs, as long as ``over``
         isn't called."""
         heard, telling = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(telling, False)
@@ -74,7 +74,7 @@ class Ending:
             select.select([self._reading], [], [], seconds)
 
     def over(self) -> None:
-        """Interrupt nothing any more: what was at work has ended."""
+        """Stop interrupting: the step that was at work has ended."""
         self._is_over = True
 
     def _listen(self, heard: int) -> None:

@@ -23,3 +23,11 @@ def parse_moment(text: str, option: str, *, instead: str = "") -> datetime:
 def moment_text(us: int) -> str:
     """Return a time in microseconds since 1970 as text: ``2026-01-31 13:00:00 UTC``."""
     return f"{datetime.fromtimestamp(us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a length of time in the largest unit of which it has two: ``36 s``, ``12 min``, ``29 days``."""
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:,.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 _NOT_IN_PATHS = re.compile(r"[/\\%~?#\[\]^|\x00-\x1f\x7f]")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.=-]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def mysql_quote(name: str) -> str:
@@ -21,15 +22,25 @@ def spark_quote(name: str) -> str:
 
 
 def grant_quote(database: str) -> str:
-    """Quote a database's name for ``GRANT … ON name.*``, in which ``_`` and ``%`` stand for other characters.
+    """Quote a database's name for ``GRANT … ON name.*``, in which ``_`` and ``%`` match other characters.
 
     See "Using quotation marks around database names" in MySQL's manual on GRANT.
     """
     return mysql_quote(re.sub(r"([\\_%])", r"\\\1", database))
 
 
+def shown(name: str) -> str:
+    """Return a name as a message has it: a line feed would begin a line there. Control characters are written as in
+    JSON, such as ``\\u000a``."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
+
+
 def shell_quote(text: str) -> str:
-    """Return a text in single quotes, as one word of a shell."""
+    """Return a text in single quotes, as one word of a shell, on one line: control characters are written as bash, zsh
+    and POSIX of 2024 read them between ``$'`` and ``'``."""
+    if _CONTROL.search(text):
+        escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+        return "$'" + _CONTROL.sub(lambda found: f"\\{ord(found[0]):03o}", escaped) + "'"
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -41,6 +52,11 @@ def ansi_quote(name: str) -> str:
 def ansi_string(text: str) -> str:
     """Return a string literal for DataFusion, DuckDB and Trino."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def plain_name(name: str) -> str:
+    """Return a name with lower-case letters, digits and ``_`` alone."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def mysql_string(text: str) -> str:
@@ -73,10 +89,11 @@ def folder(name: str, *, plain: bool = False) -> str:
 
 
 def pattern_of(database: str, table: str) -> str:
-    """Return a pattern that matches this table, and others only if the database's name has a dot, for any character."""
+    """Return a pattern that matches this table, and others only if the database's name has a dot, or a name a control
+    character: a ``?`` is in the place of these."""
 
     def plain(name: str) -> str:
-        return re.sub(r"([*?\[])", r"[\1]", name)
+        return _CONTROL.sub("?", re.sub(r"([*?\[])", r"[\1]", name))
 
     return f"{plain(database).replace('.', '?')}.{plain(table)}"
 
@@ -87,12 +104,12 @@ def matches(pattern: str, database: str, table: str) -> bool:
 
 
 def matches_database(pattern: str, database: str) -> bool:
-    """Tell whether a pattern may match a table of the database."""
+    """Return whether a pattern may match a table of the database."""
     return fnmatch.fnmatchcase(database, pattern.partition(".")[0])
 
 
 def matches_any(patterns: Iterable[str], database: str, table: str) -> bool:
-    """Tell whether one of the patterns matches a table."""
+    """Return whether one of the patterns matches a table."""
     return any(matches(pattern, database, table) for pattern in patterns)
 
 

@@ -7,7 +7,7 @@ Each step takes its state from metadata and leaves it there, so each can be a pr
 again. A batch goes planned → staged → merged → recorded; it is finished under its frozen range before another begins.
 
 Arguments that all steps share: config, the source's settings; origin, its server or folder of log files; session, gives
-the Spark session to a step that needs Spark; report, tells progress; run, its name in the metadata table ``runs``.
+the Spark session to a step that needs Spark; report, shows progress; run, its name in the metadata table ``runs``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
 from binlake.interrupts import Ending
-from binlake.metadata import lease
-from binlake.metadata.failures import noted
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import metadata_of as metadata_of
-from binlake.metadata.record import RunReport, nothing_new, recorded_before
+from binlake.lease import lease
+from binlake.lease.lease import Lease
 from binlake.phases import asked_tables, verification
 from binlake.phases.follow import Beside, Followed, Following, FollowPace, RestingSession
 from binlake.phases.open_batch import merge_open, record_open, stage_open
@@ -33,43 +30,47 @@ from binlake.phases.register import register as register
 from binlake.phases.resume import resume as resume, resume_all as resume_all
 from binlake.phases.verification import RepairRequest, VerifyRequest, self_test as self_test, verify_lake as verify_lake
 from binlake.position import Position
+from binlake.records import lost_lease
+from binlake.records.failures import noted
+from binlake.records.record import RunReport, nothing_new, recorded_before
 from binlake.report import Report
 from binlake.source.log import Log, Origin
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
+from binlake.store.metadata import metadata_of as metadata_of
 
 if TYPE_CHECKING:
     from binlake.maintain.maintain import MaintainReport
-    from binlake.phases.bootstrap import KeysAsked
+    from binlake.phases.bootstrap import KeysAsked, Unnamed
     from binlake.phases.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify.verify import VerifyReport
 
 
 @noted("snapshot")
-def bootstrap(
+def bootstrap(  # noqa: PLR0913 - the options of a command, each given by its name
     config: PipelineConfig,
     origin: Origin,
     session: SessionFactory,
     report: Report,
     *,
     tables: list[str] | None = None,
-    asked: bool = False,
+    unnamed: Unnamed = "new or all",
     lock: LockMode = "flush",
     run: str | None = None,
     begin: bool = False,
 ) -> list[SnapshotResult]:
-    """Snapshot the tables that patterns name, or those for which a sync asked; without either those that don't follow
-    the log yet, else all. Return a result for each table.
+    """Snapshot the tables that patterns name, without patterns those that ``unnamed`` says. Return a result for each
+    table.
 
-    A folder of log files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
+    A folder of log files holds no table to copy: the log is followed from its beginning, or from the lake's position.
     begin: replace a lake that is gone by a new one; without it LakeGone is raised.
     """
     from binlake.phases import snapshots
 
     if begin:
-        metadata_of(config).begin_anew()
-    return snapshots.snapshot_tables(config, origin, session, report, tables, asked=asked, lock=lock, run=run)
+        lost_lease.begin_anew(metadata_of(config))
+    return snapshots.snapshot_tables(config, origin, session, report, tables, unnamed=unnamed, lock=lock, run=run)
 
 
 @noted("snapshot")
@@ -83,7 +84,7 @@ def snapshot_keys(
     lock: LockMode = "flush",
     run: str | None = None,
 ) -> list[SnapshotResult]:
-    """Read one table's rows in a range of keys anew, and carry the lake to the position at which they were read."""
+    """Read one table's rows in a range of keys again, and carry the lake to the position at which they were read."""
     from binlake.phases import snapshots
 
     catch_up = _carry_to(config, origin, session, report, run)
@@ -102,16 +103,15 @@ def sync(
 ) -> RunReport:
     """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``.
 
-    Tables whose rows the log alone couldn't tell are snapshotted anew. The report of a batch that was unfinished stands
-    in ``earlier``.
+    Tables whose rows can't be derived from the log are snapshotted again; without a limit the lake is carried to the
+    position of these copies. The reports of the run's other batches are in ``earlier``.
     """
     settings.say_missing_jars(config.root, report.say)
-    may_copy = asked_tables.snapshot_asked(config, origin, session, report, run)
+    copying, limit = asked_tables.snapshot_asked(config, origin, session, report, run), Limit(until, stop_at)
     with lease.held(metadata_of(config)) as held:
-        recorded = _carry(held, config, origin, session, report, Limit(until, stop_at), run)
-    if may_copy:
-        asked_tables.snapshot_asked(config, origin, session, report, run)
-    return recorded
+        recorded = _carry(held, config, origin, session, report, limit, run)
+    carry_to = _carry_to(config, origin, session, report, run) if limit == Limit() else None
+    return asked_tables.snapshot_behind(config, origin, session, report, copying, recorded, carry_to, run)
 
 
 def follow(
@@ -150,7 +150,7 @@ def _carry(
         report.say(planned.message)
         if planned.empty:
             nothing = nothing_new(planned.batch, planned.position, planned.message)
-            return replace(nothing, tables=planned.tables, earlier=tuple(earlier))
+            return replace(nothing, tables=(*planned.tables, *planned.standing_still), earlier=tuple(earlier))
         between()
         stage_open(held, config, origin, session, report)
         between()
@@ -230,7 +230,7 @@ def repair(
 def replay(
     config: PipelineConfig, session: SessionFactory, report: Report, asked: ReplayRequest
 ) -> list[ReplayedTable]:
-    """Build tables as they stood after a batch, beside the lake's. Needs no server."""
+    """Build tables as they were after a batch, beside the lake's. Needs no server."""
     from binlake.phases.replay import replay as build
 
     return build(config, session, metadata_of(config), report, asked)

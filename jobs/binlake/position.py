@@ -46,6 +46,7 @@ class Position:
 
     @property
     def order(self) -> tuple[int, int]:
+        """Return file number and offset, by which positions of one server are ordered."""
         return file_number(self.file), self.offset
 
     def __lt__(self, other: Position) -> bool:
@@ -53,7 +54,7 @@ class Position:
             raise ValueError(f"positions of two servers don't compare: {self} and {other}")
         return self.order < other.order
 
-    # By the place alone: the same one may be told with another GTID set, which equality sees.
+    # By the place alone: the same one may come with another GTID set, which equality sees.
     def __gt__(self, other: Position) -> bool:
         return other < self
 
@@ -65,6 +66,7 @@ class Position:
 
     @property
     def flavour(self) -> Flavour:
+        """Return the kind of server, by the position's server name."""
         return "mariadb" if self.server.startswith("mariadb-") else "mysql"
 
     @property
@@ -72,8 +74,12 @@ class Position:
         """Return the base name of the binlog files. A server may be restarted with another."""
         return self.file.rpartition(".")[0]
 
+    def is_at(self, position: Position | None) -> bool:
+        """Return whether another position is the same point of the same log. GTID sets aren't compared."""
+        return position is not None and str(self) == str(position)
+
     def reaches(self, watermark: Position | None) -> bool:
-        """Tell whether a log that is read from ``watermark`` on has everything after this position."""
+        """Return whether a log that is read from ``watermark`` on has everything after this position."""
         if watermark is None:
             return True
         return (self.server, self.series) == (watermark.server, watermark.series) and self.order >= watermark.order
@@ -128,6 +134,7 @@ class Slice:
 
     @property
     def size(self) -> int:
+        """Return the slice's size in bytes."""
         return self.stop - self.start
 
 
@@ -141,6 +148,7 @@ class Range:
 
     @property
     def empty(self) -> bool:
+        """Return whether the range holds no byte of the log."""
         return self.start.order == self.stop.order
 
     @property

@@ -1,11 +1,12 @@
-"""Progress of a run: bars on a terminal, plain lines otherwise."""
+"""Progress of a run: bars on a terminal, plain lines otherwise; and texts that a terminal can show without harm."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -17,23 +18,67 @@ _REPEATED_AFTER = 60.0
 """Seconds after which an unchanged line is printed again, to show that the run still works."""
 
 
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Control characters but tab and line feed; marks of direction, which show a text in another order; and what is seen as
+nothing (Unicode Technical Report 36, "Unicode Security Considerations")."""
+
+
+def harmless(text: str) -> str:
+    """Return a text for a terminal or a log: names may hold characters that rule the terminal, or hide others. They are
+    written as in JSON, such as ``\\u001b``."""
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def harmless_entry(text: str) -> str:
+    """Return a harmless text for a log: its further lines are indented, so that none looks like an entry of its own."""
+    return re.sub(r"\n(?=[^\s])", "\n  ", harmless(text))
+
+
+class HarmlessStream:
+    """A text stream through which only harmless characters are written. raw: the stream itself, for what draws."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.raw = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without characters that rule a terminal; return the number of characters taken."""
+        self.raw.write(harmless(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw(stream: TextIO) -> TextIO:
+    """Return the stream that a HarmlessStream writes to; any other as it is."""
+    return stream.raw if isinstance(stream, HarmlessStream) else stream
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: ``1 row``, ``2,000 rows``, ``3 batches``."""
     ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count:,} {noun}{ending}"
 
 
+def rows_of_tables(rows_by_table: Iterable[int]) -> str:
+    """Return how many rows were changed, and of how many tables: ``8,181 rows of 7 tables``; tables without one don't
+    count."""
+    changed = [rows for rows in rows_by_table if rows]
+    return f"{counted(sum(changed), 'row')} of {counted(len(changed), 'table')}" if changed else "no row changed"
+
+
 class ProgressCallback(Protocol):
     """Callback with the progress of some work, in any unit. It is cheap to call often."""
 
-    def __call__(self, done: float, total: float, detail: str = "") -> None: ...
+    def __call__(self, done: float, total: float, detail: str = "") -> None:
+        """Take note that ``done`` of ``total`` is done. detail: words to show beside it."""
 
 
 class Report:
     """Lines and progress of a run, written to ``stream`` (standard error, because standard output is for results)."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = raw(stream or sys.stderr)
         self._quiet = quiet
         self._terminal = self._stream.isatty()
         self._bars: Progress | None = None
@@ -43,6 +88,7 @@ class Report:
         """Print a line."""
         if self._quiet:
             return
+        text = harmless_entry(text)
         with self._lock:
             if self._bars is not None:
                 self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -65,7 +111,7 @@ class Report:
             bar = bars.add_task(what, total=None, detail="")
 
             def update(done: float, total: float, detail: str = "") -> None:
-                bars.update(bar, completed=done, total=total, detail=detail)
+                bars.update(bar, completed=done, total=total, detail=harmless(detail))
 
             yield update
             bars.update(bar, completed=1, total=1)

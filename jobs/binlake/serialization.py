@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
+from binlake.caches import remembered
+
 T = TypeVar("T")
 
 
@@ -26,14 +28,12 @@ def _encoded(value: bytes) -> str:
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, return_type=str)]
 """Bytes that are base64 of the standard alphabet in JSON."""
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
-"""Cached adapters: making one takes as long as reading a thousand values with it (tens of milliseconds)."""
 
-
+@remembered("forms of dataclasses")
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
+    """Return the adapter that reads and writes a class: making it takes as long as reading a thousand values with it
+    (tens of milliseconds)."""
+    return TypeAdapter(kind)
 
 
 def dump(value: Any) -> Any:

@@ -26,6 +26,7 @@ class Jar:
 
     @property
     def file(self) -> str:
+        """Return the jar's file name."""
         return f"{self.name}-{self.version}.jar"
 
 

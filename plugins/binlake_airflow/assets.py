@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from binlake.config import PipelineConfig
-    from binlake.metadata.metadata import Metadata
-    from binlake.metadata.record import RunReport
+    from binlake.records.record import RunReport
+    from binlake.store.metadata import Metadata
 
 TableEvent = tuple[str, dict[str, Any]]
 """A table's name, and the ``extra`` of its asset's event."""
@@ -25,7 +25,7 @@ _CLOCKS_AGREE = timedelta(days=1)
 
 
 def asset_alias(source: str) -> AssetAlias:
-    """Return the alias that stands for all tables of a source, as only the server knows which they are."""
+    """Return the alias for all tables of a source, as only the server knows which they are."""
     return AssetAlias(f"binlake/{source}")
 
 
@@ -46,8 +46,8 @@ def announce(context: Context, config: PipelineConfig, table_events: Iterable[Ta
     Airflow stores events together with a task's success, so a task that died has emitted none. Each event also has
     ``verified_through``, the batch up to which the table is known equal to the server.
     """
-    from binlake.metadata import verified
-    from binlake.metadata.metadata import metadata_of
+    from binlake.records import verified
+    from binlake.store.metadata import metadata_of
 
     if not (events := list(table_events)):
         return
@@ -80,20 +80,20 @@ def changes(report: RunReport) -> list[TableEvent]:
 
 
 def repairs(metadata: Metadata, run: str) -> list[TableEvent]:
-    """Return the events of the tables of which a run put rows right."""
-    from binlake.metadata.metadata import literal
+    """Return the events of the tables in which a run repaired rows."""
+    from binlake.store.metadata import literal
+    from binlake.store.run_rows import RepairRow
 
-    repaired: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in sorted(metadata.read("repairs", where=f"run = {literal(run)}"), key=lambda row: row["at_us"]):
-        extra = {name: row[name] for name in ("batch", "position", "delta_version")}
-        table = f"{row['database']}.{row['table']}"
-        repaired.setdefault((table, row["delta_version"]), {"repaired": 0, **extra})["repaired"] += row["rows"]
+    repaired: dict[tuple[str, int | None], dict[str, Any]] = {}
+    for row in sorted(RepairRow.read(metadata, where=f"run = {literal(run)}"), key=lambda row: row.at_us):
+        extra = {name: getattr(row, name) for name in ("batch", "position", "delta_version")}
+        repaired.setdefault((str(row.name), row.delta_version), {"repaired": 0, **extra})["repaired"] += row.rows or 0
     return [(table, extra) for (table, _), extra in repaired.items()]
 
 
 def copies(metadata: Metadata, run: str) -> list[TableEvent]:
     """Return the events of the tables that a run's snapshots copied."""
-    from binlake.metadata.record import tables_copied
+    from binlake.records.record import tables_copied
 
     return [
         (

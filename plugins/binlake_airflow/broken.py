@@ -1,4 +1,4 @@
-"""The DAG that stands for a YAML with errors, so that these cost no other source."""
+"""The DAG that takes the place of a YAML with errors, so that these cost no other source."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _HOURLY = "0 * * * *"
 _DOC = """
-**{file} has errors**, so that nothing of it runs. Each run of this DAG fails with them, until they are mended; the DAGs
-of other files go on.
+**{file} has errors**, so that nothing of it runs. Each run of this DAG fails with them, until they are fixed; the DAGs
+of other files continue.
 
 ```
 {problem}
@@ -43,6 +43,7 @@ class BinlakeConfigurationOperator(BaseOperator):
         self.problem = problem
 
     def execute(self, context: Context) -> NoReturn:
+        """Raise AirflowFailException with the problem."""
         raise AirflowFailException(self.problem)
 
 
@@ -50,10 +51,10 @@ def broken_dag(file: Path, what: str, problem: Exception, taken: Collection[str]
     """Return a DAG whose runs fail with the problem, in the place of the DAG ``binlake_{source}_{what}``.
 
     Airflow 3.3 takes all DAGs of a Python file as stale while the file has an import error, so that the problem of one
-    YAML mustn't become one. The DAG has the source's schedule as far as it can be read, else it runs hourly: who hears
-    of failed runs hears of this. taken: ids of other DAGs.
+    YAML mustn't become one. The DAG has the source's schedule as far as it can be read, else it runs hourly: whoever
+    hears of failed runs hears of this. taken: ids of other DAGs.
     """
-    _log.warning("%s has errors, and stands for itself alone: %s", file, problem)
+    _log.warning("%s has errors, and is shown by itself: %s", file, problem)
     source, schedule = _readable(file)
     dag_id = f"binlake_{source}_{what}"
     if dag_id in taken:

@@ -14,6 +14,7 @@ from binlake.config import load
 from binlake.errors import ConfigurationError, FeedFollowed
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
+from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
 
 
-class BinlakeFeedOperator(BaseOperator):
+class BinlakeFeedOperator(LogsHarmlessly, BaseOperator):
     """Carry one feed of a source to the newest recorded batch, in this process: it needs neither server nor Spark.
 
     :param config_file: the source's YAML (templated)
     :param feed: the feed's name there (templated)
-    :param feeds_file: the file of feeds in which it stands, where that isn't the source's YAML (templated)
+    :param feeds_file: the file of feeds that has it, where that isn't the source's YAML (templated)
     """
 
     template_fields: Sequence[str] = ("config_file", "feed", "feeds_file")
@@ -40,6 +41,7 @@ class BinlakeFeedOperator(BaseOperator):
         self.feeds_file = feeds_file
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Carry the feed, and return its counts. Raises ConfigurationError where the file has no such feed."""
         from binlake.feeds.carry import carry
         from binlake.feeds.feeds_file import hold_staging, understood
         from binlake.feeds.registry import PARTS
@@ -51,9 +53,9 @@ class BinlakeFeedOperator(BaseOperator):
             known = [feed for source, feed in feeds if source.source.name == config.source.name]
             feed = next((feed for feed in known if feed.name == self.feed), None)
             if feed is None:
-                raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew")
+                raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs again")
             if not feed.enabled:
-                raise AirflowSkipException(f"feed {self.feed} stays where it stands: {file} has enabled: false")
+                raise AirflowSkipException(f"feed {self.feed} stays where it is: {file} has enabled: false")
             if self.feeds_file:
                 hold_staging(feeds)
             lend_connections(feed)

@@ -17,7 +17,7 @@ from binlake.interrupts import Ending
 from binlake.spark.on_demand import SessionOnDemand
 from binlake_airflow.feeding import lend_connections
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import SourceOperator
+from binlake_airflow.operators.source import SourceOperator
 from binlake_airflow.submit import airflow_errors, look_again
 from binlake_airflow.task_log import TaskReport
 
@@ -38,7 +38,7 @@ _BEHIND_SECONDS = 60.0
 
 
 class BinlakeFollowOperator(SourceOperator):
-    """Follow the log in batches of seconds for some hours, and carry the source's feeds; or stand by while another
+    """Follow the log in batches of seconds for some hours, and carry the source's feeds; or wait while another
     process does.
 
     It ends between two steps when the task is killed or its DAG is paused. Spark is started inside the task, where a
@@ -57,6 +57,7 @@ class BinlakeFollowOperator(SourceOperator):
         self._ending: Ending | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Follow the log until the task's time is up or the DAG is paused, and return what was done."""
         self._ending = Ending()
         try:
             with _until_paused(context, self._ending):
@@ -86,7 +87,7 @@ class BinlakeFollowOperator(SourceOperator):
         report, file = TaskReport(self.log), YamlOnDisk(self.config_file, config)
         return pipeline.follow(
             file.read,
-            BinlakeHook(config.source.connection).origin(),
+            BinlakeHook.origin_of(config),
             SessionOnDemand(f"binlake {config.source.name} follow", config, report),
             report,
             FollowPace(None, None, self.hours * 3600),
@@ -95,12 +96,13 @@ class BinlakeFollowOperator(SourceOperator):
         )
 
     def on_kill(self) -> None:
+        """Ask the follower to end after its present step."""
         if self._ending is not None:
             self._ending.ask()
 
 
 def _failed_before(context: Context) -> bool:
-    """Tell whether the run before this one failed."""
+    """Return whether the run before this one failed."""
     run = context["ti"].get_previous_dagrun()
     return run is not None and run.state == "failed"
 
@@ -158,15 +160,22 @@ class BinlakeFollowedOperator(SourceOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from binlake.metadata import followers
-        from binlake.metadata.metadata import metadata_of
+        """Return the follower's state.
+
+        Raises AirflowException where none follows, or it is silent or too far behind.
+        """
+        from binlake.lease import followers
+        from binlake.store.metadata import metadata_of
 
         with airflow_errors():
             config = load(self.config_file)
             follower = followers.read_status(metadata_of(config))
         begin = f"unpause binlake_{config.source.name}_follow, or start binlake follow"
-        if follower is None:
-            raise AirflowException(f"nobody follows the log\n  → {begin}")
+        if follower is None or follower.is_dead:
+            died = f": {follower.holder}, which did, is dead" if follower else ""
+            raise AirflowException(f"nobody follows the log{died}\n  → {begin}")
+        if follower.cannot_write:
+            raise AirflowException(f"{follower.holder} follows the log, and can give no sign: {follower.cannot_write}")
         if follower.is_silent:
             silent = f"{follower.holder} followed the log, and gives no sign of life: it hangs or is dead"
             raise AirflowException(f"{silent}\n  → end that process where it still runs, and {begin}")

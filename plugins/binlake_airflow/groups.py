@@ -25,7 +25,8 @@ def binlake_bootstrap(
     """Return the tasks that copy tables at one binlog position, from preflight to the tables' assets.
 
     :param config_file: the source's YAML, on every worker at the same path
-    :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
+    :param tables: patterns of ``database.table`` (templated); without any those that aren't followed yet, and nothing
+        where all are: ``*.*`` copies all of them again
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
     :param keys: ``FIRST..LAST`` (templated): copy only these rows of one followed table, by the first column of its key
     :param begin: begin a new lake if the known one is gone (templated)

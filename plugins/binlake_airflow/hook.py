@@ -73,9 +73,21 @@ class BinlakeHook(BaseHook):
         return folder_of(self.connection_id) or self.endpoint()
 
     @classmethod
+    def origin_of(cls, config: PipelineConfig) -> Origin:
+        """Return the server of a source, or its folder of binlog files."""
+        from binlake.source.connection import Endpoint
+        from binlake.source.log import allowed
+
+        origin = cls(config.source.connection).origin()
+        return allowed(origin, config.source) if isinstance(origin, Endpoint) else origin
+
+    @classmethod
     def replica_of(cls, config: PipelineConfig) -> Endpoint | None:
         """Return the server that a verification reads in the source's place; None where it reads the source itself."""
-        return cls(config.verify.connection).endpoint() if config.verify.connection else None
+        from binlake.source.log import allowed
+
+        connection = config.verify.connection
+        return allowed(cls(connection).endpoint(), config.source) if connection else None
 
     def get_conn(self) -> pymysql.Connection[Cursor]:
         """Return a control connection: utf8mb4, UTC, autocommit."""

@@ -37,7 +37,7 @@ class TableLineage:
 
 
 def is_collected() -> bool:
-    """Tell whether the provider openlineage is installed."""
+    """Return whether the provider openlineage is installed."""
     try:
         return find_spec("airflow.providers.openlineage") is not None
     except ModuleNotFoundError:
@@ -65,9 +65,9 @@ def _collect(config_file: str, asked: Callable[[_KnownTables], Iterator[TableLin
         return ()
     try:
         config = load(config_file)
-        return tuple(asked(_KnownTables(config, BinlakeHook(config.source.connection).origin())))
+        return tuple(asked(_KnownTables(config, BinlakeHook.origin_of(config))))
     except Exception as error:
-        log.warning("lineage isn't told: %s", type(error).__name__)
+        log.warning("lineage isn't known: %s", type(error).__name__)
         return ()
 
 
@@ -75,53 +75,52 @@ class _KnownTables:
     """A source's tables, as metadata know them."""
 
     def __init__(self, config: PipelineConfig, origin: Origin) -> None:
-        from binlake.metadata.metadata import metadata_of
+        from binlake.store.metadata import metadata_of
 
         self._config = config
         self._server = _server(origin)
         self._metadata = metadata_of(config)
 
     def of_batch(self, batch: int) -> Iterator[TableLineage]:
-        from binlake.metadata import history, lease
+        from binlake.lease import lease
+        from binlake.records import ddl_history
 
         merged = lease.read(self._metadata).open
         if merged is None or merged.batch != batch:  # recorded meanwhile by another run, which reports its lineage
             return
         changed = [life for life in merged.outcome.lives if life.changed and not self._config.ghost(life.name)]
-        shapes = history.schemas_now(self._metadata, [life.id for life in changed])
+        shapes = ddl_history.schemas_now(self._metadata, [life.id for life in changed])
         for life in changed:
             if life.id in shapes:
                 yield self._table(life.name, shapes[life.id])
 
     def of_tables(self, names: Collection[str]) -> Iterator[TableLineage]:
-        from binlake.metadata import history
+        from binlake.records import ddl_history
 
         ids = self._ids(names)
-        shapes = history.schemas_now(self._metadata, list(ids.values()))
+        shapes = ddl_history.schemas_now(self._metadata, list(ids.values()))
         for name, life in ids.items():
             if life in shapes:
                 yield self._table(name, shapes[life])
 
     def of_replays(self, replayed: Sequence[Mapping[str, Any]]) -> Iterator[TableLineage]:
-        from binlake.metadata import history
+        from binlake.records import ddl_history
 
         if not replayed:
             return
         paths = {table["table"]: table["path"] for table in replayed}
         ids = self._ids(paths)
-        shapes = history.schemas_now(self._metadata, list(ids.values()), up_to=replayed[0]["batch"])
+        shapes = ddl_history.schemas_now(self._metadata, list(ids.values()), up_to=replayed[0]["batch"])
         for name, life in ids.items():
             if life in shapes:
                 yield self._table(name, shapes[life], paths[str(name)])
 
     def _ids(self, names: Collection[str]) -> dict[TableName, str]:
         """Return the ids of the named tables that weren't dropped."""
-        from binlake.metadata import watermarks
-        from binlake.schema.table import TableName
+        from binlake.records import watermarks
 
-        living = [row for row in watermarks.read(self._metadata) if row["low"] and row["status"] != "dropped"]
-        known = {TableName(row["database"], row["table"]): row["table_id"] for row in living}
-        return {name: life for name, life in known.items() if str(name) in names}
+        living = (row for row in watermarks.read(self._metadata) if row.low and row.status != "dropped")
+        return {row.name: row.table_id for row in living if str(row.name) in names}
 
     def _table(self, name: TableName, shape: TableSchema, path: str | None = None) -> TableLineage:
         from binlake.schema.lake_columns import lake_columns

@@ -28,17 +28,35 @@ class Notice:
     remedy: str = ""
 
 
-def tell(config: PipelineConfig, context: Context, event: Occasion, message: str, remedy: str = "") -> None:
-    """Call each notifier that is configured for the event."""
+_NOTIFIED = "_binlake_notified"
+
+
+def notified(error: BaseException | None, event: Occasion) -> None:
+    """Mark the error that fails a task as one that was told by a notice of the event."""
+    if error is not None:
+        setattr(error, _NOTIFIED, event)
+
+
+def tell(
+    config: PipelineConfig,
+    context: Context,
+    event: Occasion,
+    message: str,
+    remedy: str = "",
+    *,
+    but: Occasion | None = None,
+) -> None:
+    """Call each notifier that is configured for the event. but: without those that are configured for this one, too,
+    and have told the same thing by it."""
     notice = Notice(event, config.source.name, message, remedy)
     for asked in config.airflow.notify:
-        if event not in asked.when:
+        if event not in asked.when or but in asked.when:
             continue
         try:
             notifier(asked)({**context, "binlake": asdict(notice)})
         except Exception as error:
             # Only its type: a message may quote an argument, such as an address with a token.
-            log.error("%s wasn't told by %s: %s", event, asked.notifier, type(error).__name__)
+            log.error("%s wasn't notified by %s: %s", event, asked.notifier, type(error).__name__)
 
 
 def notifier(asked: NotifyConfig) -> Callable[[Mapping[str, Any]], None]:
@@ -67,22 +85,25 @@ class FeedStopped:
     feed: str
 
     def __call__(self, context: Context) -> None:
-        from binlake.metadata import feed_watermarks
-        from binlake.metadata.metadata import metadata_of
+        """Notify if metadata say that the feed is stopped; log it where they can't be read."""
+        from binlake.records import feed_watermarks
+        from binlake.store.metadata import metadata_of
 
         try:
             config = load(self.config_file)
             row = feed_watermarks.read(metadata_of(config), self.feed)
         except BinlakeError as error:
-            log.error("nobody is told that feed %s stopped: %s", self.feed, error)
+            log.error("nobody is notified that feed %s stopped: %s", self.feed, error)
             return
-        if row is not None and row["status"] == "stopped":
-            tell(config, context, "feed_stopped", f"feed {self.feed} is stopped: {row['reason']}", row["remedy"] or "")
+        if row is not None and row.status == "stopped":
+            notified(_error_of(context), "feed_stopped")
+            tell(config, context, "feed_stopped", f"feed {self.feed} is stopped: {row.reason}", row.remedy)
 
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """Airflow's on_failure_callback of all tasks of a source, called when no retry is left.
+    """Airflow's on_failure_callback of all tasks of a source, called when no retry is left. A notifier that was told of
+    the same thing as another event isn't told twice.
 
     config_file: the source's YAML.
     """
@@ -90,11 +111,18 @@ class TaskFailed:
     config_file: str
 
     def __call__(self, context: Context) -> None:
+        """Notify of the failed task, with the first line of its exception."""
         try:
             config = load(self.config_file)
         except BinlakeError as error:
-            log.error("nobody is told of the failure: %s", error)
+            log.error("nobody is notified of the failure: %s", error)
             return
         task = context["ti"]
         said = str(context.get("exception") or "it ended without a word").strip().partition("\n")[0]
-        tell(config, context, "failed", f"{task.dag_id}, task {task.task_id}: {said}", "see the task's log")
+        failed, but = f"{task.dag_id}, task {task.task_id}: {said}", getattr(_error_of(context), _NOTIFIED, None)
+        tell(config, context, "failed", failed, "see the task's log", but=but)
+
+
+def _error_of(context: Context) -> BaseException | None:
+    error = context.get("exception")
+    return error if isinstance(error, BaseException) else None

@@ -14,9 +14,9 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
+from binlake_airflow.assets import asset_alias
 from binlake_airflow.broken import broken_dag
 from binlake_airflow.feeding import BinlakeFeedOperator
-from binlake_airflow.operators import asset_alias
 from binlake_airflow.sources import files_of_feeds, sources_of
 from binlake_airflow.steps import Steps, arguments_of_feed, default_args
 from binlake_airflow.timetables import FIRST_INTERVAL, timetable_of
@@ -35,17 +35,17 @@ _TIME = rf"^\d{{4}}-{_DATE}[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-
 _BOOTSTRAP_DOC = """
 Copies tables of **{source}** into Delta Lake, all at one binlog position; the sync DAG follows the log from there.
 
-Without `tables` it copies those that aren't followed yet (a table that was added to `{file}`), or all of them when all
-are followed. Tables that aren't copied stay as they are.
+Without `tables` it copies those that aren't followed yet (a table that was added to `{file}`), and nothing where all
+are. `tables` set to `*.*` copies all of them again. Tables that aren't copied stay as they are.
 """
 _SYNC_DOC = """
 Carries the Delta tables of **{source}** forward along the binlog: preflight → plan → stage → merge → record.
 A batch that an earlier run left open is carried through first, by the tasks of the group `unfinished`; the same run
-then goes on with the rest of the log.
+then continues with the rest of the log.
 
 A scheduled run, or a backfilled one, goes to the last commit before its data interval's end; a run triggered by hand
 goes to the head of the log. An interval that is merged already ends as a proved no-op. Every table that isn't stopped
-stands at one position after each run. Settings: `{file}`.
+is at one position after each run. Settings: `{file}`.
 """
 
 _FOLLOW_DOC = """
@@ -62,7 +62,7 @@ in `{file}`.
 """
 
 _RESUME_DOC = """
-Carries paused or stopped tables of **{source}** through the batches they missed, so that they follow again: mend what
+Carries paused or stopped tables of **{source}** through the batches they missed, so that they follow again: fix what
 stopped a table first. Who triggered it, and why, is recorded. Settings: `{file}`.
 """
 
@@ -72,10 +72,13 @@ of binlog files, without the server. They are written below `_replayed`, beside 
 those tables' earlier versions. Settings: `{file}`.
 """
 
+_HOURLY = "0 * * * *"
+
 _FEEDS_DOC = """
 Carries the feeds of **{source}** to the newest recorded batch, each by a task of its own, whenever the sync (or a
-snapshot) changed tables. A feed that fails or takes long doesn't hold up a sync; its staging is kept up to its
-`keep_gb` and `keep_hours`. Settings: `feeds` in `{file}`.
+snapshot) changed tables, and by the sync's `schedule`, or hourly: Airflow keeps no event for a paused DAG. A feed that
+fails or takes long doesn't hold up a sync; its staging is kept up to its `keep_gb` and `keep_hours`. Settings: `feeds`
+in `{file}`.
 """
 
 _MAINTAIN_DOC = """
@@ -94,7 +97,7 @@ the sync is paused or hangs. Limits, and who is notified, are set under `airflow
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     """Return all DAGs of ``folder/*.yaml`` by id, of sources and of files of feeds.
 
-    A file with errors costs its own DAGs alone: in their place stands one that fails with the error, whatever it is.
+    A file with errors costs its own DAGs alone: one that fails with the error, whatever it is, takes their place.
     """
     dags: dict[str, DAG] = {}
     problems: list[tuple[Path, str, Exception]] = []
@@ -153,13 +156,13 @@ def _form(dag: DAG, params: Mapping[str, Param]) -> Iterator[DAG]:
 
 def _bootstrap(steps: Steps) -> DAG:
     params = {
-        "tables": _tables(steps.config, "tables that aren't followed yet, else all"),
+        "tables": _tables(steps.config, "those that aren't followed yet; *.*: all of them again"),
         "lock": Param(
             "flush",
             enum=list(_LOCKS),
             values_display=_LOCKS,
             title="Lock",
-            description="How the copies come to stand at one position. Writes stop for that moment only, not for the "
+            description="How the copies get to one position. Writes stop for that moment only, not for the "
             "copy; tables without a key always need a lock.",
         ),
         "keys": Param(
@@ -174,7 +177,7 @@ def _bootstrap(steps: Steps) -> DAG:
         "begin": Param(
             False,
             type="boolean",
-            title="Begin anew",
+            title="Begin again",
             description="The lake that was here is gone: give it up, and begin a new one here.",
         ),
     }
@@ -310,25 +313,32 @@ def _replay(steps: Steps) -> DAG:
 
 
 def _feeds(steps: Steps) -> DAG:
-    """Return the DAG of a source's feeds, run when tables changed; with heartbeats also by the sync's schedule.
+    """Return the DAG of a source's feeds, run when tables changed, and by the sync's schedule.
 
     Raises ConfigurationError for a ``where`` that can't be parsed.
     """
     from binlake.feeds.feeds_file import understand
 
     understand(steps.file, steps.config.feeds)
-    alias = asset_alias(steps.config.source.name)
-    schedule: Any = [alias]
-    beats = any(getattr(feed.format, "heartbeat", False) for feed in steps.config.feeds)
-    if beats and (timetable := timetable_of(steps.config.schedule, "schedule", steps.file)):
-        schedule = AssetOrTimeSchedule(timetable=timetable, assets=alias)
+    schedule = _changed_or_time(steps.config.schedule, [asset_alias(steps.config.source.name)], steps.file)
     with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=schedule)):
         steps.feeds()
     return dag
 
 
+def _changed_or_time(schedule: str | None, aliases: list[Any], file: str) -> AssetOrTimeSchedule:
+    """Return the schedule of what is to be done when tables changed. It runs by time, too, by default hourly: Airflow
+    keeps no event for a DAG that is paused, so after that nothing would be done until the next change.
+
+    schedule: a cron expression. file: the YAML that has it, for the error. Raises ConfigurationError.
+    """
+    timetable = timetable_of(schedule or _HOURLY, "schedule", file)
+    assert timetable is not None  # a cron expression is there
+    return AssetOrTimeSchedule(timetable=timetable, assets=reduce(or_, aliases) if len(aliases) > 1 else aliases)
+
+
 def _feeds_of(file: Path) -> DAG:
-    """Return the DAG of a file of feeds: a task per feed and source, run when one of the sources changed."""
+    """Return the DAG of a file of feeds, a task per feed and source: run hourly, and when a source changed."""
     from binlake.feeds.feeds_file import understood
 
     feeds = understood(file)
@@ -340,7 +350,7 @@ def _feeds_of(file: Path) -> DAG:
         start_date=FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
-        schedule=reduce(or_, aliases) if len(aliases) > 1 else aliases,
+        schedule=_changed_or_time(None, aliases, str(file)),
         tags={"binlake", *files},
         doc_md=f"Carries the feeds of {file.name} to the newest recorded batch of each of their sources.",
     )

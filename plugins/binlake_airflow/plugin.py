@@ -19,6 +19,7 @@ class PageOnDemand:
         self._lock = threading.Lock()
 
     def app(self) -> Any:
+        """Return the page's app, imported by the first call."""
         with self._lock:  # two threads must not import one module at the same time
             from binlake_airflow.page.app import app
 
@@ -30,6 +31,7 @@ class PageOnDemand:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
+        """Pass a request to the page's app."""
         app = await asyncio.to_thread(self.app)
         await app(scope, receive, send)
 

@@ -12,6 +12,7 @@ from binlake.config import load
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
+from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 _LOOK_AGAIN = timedelta(minutes=1)
 
 
-class BinlakeSourceChangedSensor(BaseSensorOperator):
-    """Wait, without a worker slot, until the source's log goes on after the lake's position.
+class BinlakeSourceChangedSensor(LogsHarmlessly, BaseSensorOperator):
+    """Wait, without a worker slot, until the source's log continues after the lake's position.
 
-    The log may go on with changes that aren't mirrored; then a sync merges nothing.
+    The log may continue with changes that aren't mirrored; then a sync merges nothing.
 
     :param config_file: the source's YAML, on every worker at the same path (templated)
     :param beyond_bytes: how many bytes of log there must be after the lake's position
@@ -37,10 +38,10 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
         self.beyond_bytes = beyond_bytes
 
     def poke(self, context: Context) -> bool:
-        """Tell whether the log goes on; also true if it lacks the lake's position, which the sync then reports."""
-        from binlake.metadata.status import read_status
+        """Return whether the log continues; also true if it lacks the lake's position, which the sync then reports."""
         from binlake.phases.watch import look
         from binlake.position import Position
+        from binlake.records.status import read_status
         from binlake.source.log import opened
 
         with airflow_errors():
@@ -49,7 +50,7 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
             if position is None:
                 self.log.info("no table has a snapshot yet")
                 return False
-            with opened(BinlakeHook(config.source.connection).origin()) as log:
+            with opened(BinlakeHook.origin_of(config)) as log:
                 ahead = look(config, log, Position.parse(position))
         self.log.info("the log's end is %s, %s bytes beyond the lake", ahead.head, ahead.bytes)
         return ahead.bytes is None or ahead.bytes >= self.beyond_bytes

@@ -27,22 +27,33 @@ def pipelines_folder(beside: Path | None = None) -> Path:
 
 
 def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | ConfigurationError]]:
-    """Yield each source's file with its configuration or error; a second file with the same source name is an error."""
-    files: dict[str, Path] = {}
-    for file in sorted(folder.glob("*.yaml")):
-        if _holds_feeds(file):
-            continue
-        config = _load(file)
+    """Yield each source's file with its configuration or error; of two files with one source name that is an error
+    which was written last: the other one keeps working."""
+    loaded = {file: _load(file) for file in sorted(folder.glob("*.yaml")) if not _holds_feeds(file)}
+    owners: dict[str, Path] = {}
+    for file in sorted(loaded, key=_written):
+        config = loaded[file]
         if isinstance(config, PipelineConfig):
-            name = config.source.name
-            if twin := files.get(name):
-                config = ConfigurationError(
-                    f"{file}:\n  source.name: {name!r} is the source of {twin.name}",
+            owners.setdefault(config.source.name, file)
+    for file, config in loaded.items():
+        if isinstance(config, PipelineConfig) and (owner := owners[config.source.name]) != file:
+            yield (
+                file,
+                ConfigurationError(
+                    f"{file}:\n  source.name: {config.source.name!r} is the source of {owner.name}, which is older",
                     remedy="give each source a name of its own",
-                )
-            else:
-                files[name] = file
-        yield file, config
+                ),
+            )
+        else:
+            yield file, config
+
+
+def _written(file: Path) -> tuple[float, str]:
+    """Return when a file was written, and its name; one that is gone comes last."""
+    try:
+        return file.stat().st_mtime, file.name
+    except OSError:
+        return float("inf"), file.name
 
 
 def files_of_feeds(folder: Path) -> list[Path]:
@@ -51,7 +62,7 @@ def files_of_feeds(folder: Path) -> list[Path]:
 
 
 def _holds_feeds(file: Path) -> bool:
-    """Tell whether a file has feeds and no source, only by its top-level keys, as this is asked every few seconds."""
+    """Return whether a file has feeds and no source, only by its top-level keys, as this is asked every few seconds."""
     try:
         text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:

@@ -57,7 +57,7 @@ def arguments_of_feed(config: PipelineConfig, file: str, feed: str) -> dict[str,
     failed = arguments.pop("on_failure_callback", None)
     callbacks = [failed] if failed else []
     if any("feed_stopped" in asked.when for asked in config.airflow.notify):
-        callbacks.append(FeedStopped(file, feed))
+        callbacks.insert(0, FeedStopped(file, feed))  # what it has told, the other leaves out
     return {**arguments, "on_failure_callback": callbacks, "feed": feed, "config_file": file}
 
 
@@ -98,7 +98,7 @@ class Steps:
             # As a teardown it runs whatever happened before, and doesn't decide whether the run succeeded.
             resnapshot >> self.watch().as_teardown()
         if self.config.follow is not None:
-            BinlakeFollowedOperator(task_id="followed", **self._plain)  # beside the others, which go on without one
+            BinlakeFollowedOperator(task_id="followed", **self._plain)  # beside the others, which continue without one
 
     def follow(self) -> None:
         """Make the task that follows the log in batches of seconds."""
@@ -125,6 +125,7 @@ class Steps:
             BinlakeFeedOperator(task_id=feed.name, **arguments_of_feed(self.config, self.file, feed.name))
 
     def watch(self) -> BaseOperator:
+        """Make the task that checks lag and retention."""
         return BinlakeWatchOperator(task_id="watch", **self._plain)
 
     def maintain(self, tables: Any = None) -> None:

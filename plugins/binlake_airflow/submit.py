@@ -27,11 +27,12 @@ from airflow.sdk.exceptions import (
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld, NoSnapshotYet
 from binlake.job import submitter
+from binlake.report import harmless
 from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
 from binlake.storage import accounts
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
-from binlake_airflow.task_log import at_their_level
+from binlake_airflow.task_log import LogsHarmlessly, at_their_level
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -65,6 +66,7 @@ def airflow_errors() -> Iterator[None]:
 
 
 def _airflow_error(message: str, *, retryable: bool) -> AirflowException:
+    message = harmless(message)
     return AirflowException(message) if retryable else AirflowFailException(message)
 
 
@@ -122,6 +124,7 @@ class Handover:
 
     @property
     def environment(self) -> dict[str, str]:
+        """Return the job's environment variables: paths of the files in this folder."""
         from binlake.source.connection import REPLICA_FILE
 
         lake = {accounts.CONNECTION_FILE: str(self._lake)} if self._lake.exists() else {}
@@ -150,7 +153,7 @@ class Handover:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class BinlakeSparkOperator(SparkSubmitOperator):
+class BinlakeSparkOperator(LogsHarmlessly, SparkSubmitOperator):
     """Run one of the scripts in ``jobs/`` by spark-submit, in client mode.
 
     :param config_file: the source's YAML, on every worker at the same path (templated)
@@ -176,6 +179,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         """Address of the Spark application's UI or history, once it has run."""
 
     def pipeline_config(self) -> PipelineConfig:
+        """Return the source's configuration. Raises ConfigurationError."""
         return load(self.config_file)
 
     def submit(self, context: Context, *arguments: str, short_lived: bool = False) -> Any:
@@ -183,8 +187,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
         short_lived: the JVM is too short-lived for optimising its code.
         """
-        from binlake.metadata import failures
-        from binlake.metadata.metadata import metadata_of, now_us
+        from binlake.records import failures
+        from binlake.store.metadata import metadata_of, now_us
 
         self._short_lived = short_lived
         config, began_us = self.pipeline_config(), now_us()
@@ -193,7 +197,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self.application_args = ["--config", self.config_file, *arguments]
         self._handover = Handover()
         try:
-            self._handover.put(BinlakeHook(config.source.connection).origin())
+            self._handover.put(BinlakeHook.origin_of(config))
             self._handover.put_lake(config)
             if self.job == "verify":
                 self._handover.put_replica(config)

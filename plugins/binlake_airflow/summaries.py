@@ -10,14 +10,15 @@ from binlake_airflow.assets import STANDING_STILL
 
 if TYPE_CHECKING:
     from binlake.config import PipelineConfig
-    from binlake.metadata.metadata import Metadata
-    from binlake.metadata.record import RunReport
+    from binlake.records.record import RunReport
+    from binlake.store.metadata import Metadata
 
 _NAMED = 20
 """The most names in a summary."""
 
 
 def first(names: Iterable[str]) -> list[str]:
+    """Return the first few of the names, as many as a summary has."""
     return list(names)[:_NAMED]
 
 
@@ -55,6 +56,7 @@ def of_snapshots(metadata: Metadata, results: Sequence[Mapping[str, Any]]) -> di
 
 
 def of_replays(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums of the replays, and the first few tables' paths."""
     return {**_summed(results, "rows"), "paths": first(table["path"] for table in results)}
 
 
@@ -64,7 +66,7 @@ def of_verification(config: PipelineConfig, metadata: Metadata, result: Mapping[
     verified_through: the batch up to which each table that follows the log is known equal; None where one never was
     verified by reading.
     """
-    from binlake.metadata import verified
+    from binlake.records import verified
 
     compared = [table for table in result["tables"] if table["state"] == "compared"]
     return {

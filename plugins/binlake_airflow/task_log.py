@@ -6,9 +6,9 @@ import io
 import logging
 import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
-from binlake.report import Report
+from binlake.report import Report, harmless, harmless_entry
 from binlake.spark.starting import is_worth_reading
 
 _LEVEL = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>WARN|ERROR|FATAL) ")
@@ -18,24 +18,67 @@ _OF_BINLAKE = re.compile(r"^binlake: ")
 
 
 class Logger(Protocol):
-    """What a task's ``self.log`` and Python's loggers share."""
+    """The methods that a task's ``self.log`` and Python's loggers share."""
 
-    def log(self, level: int, msg: str, /, *arguments: object) -> object: ...
+    def log(self, level: int, msg: str, /, *arguments: object) -> object:
+        """Write a message with its arguments at a level of ``logging``."""
+
+
+class HarmlessLogger:
+    """A logger whose arguments are written without characters that rule a terminal, or hide others."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def info(self, msg: str, *arguments: object) -> None:
+        """Write a message at INFO."""
+        self.log(logging.INFO, msg, *arguments)
+
+    def warning(self, msg: str, *arguments: object) -> None:
+        """Write a message at WARNING."""
+        self.log(logging.WARNING, msg, *arguments)
+
+    def error(self, msg: str, *arguments: object) -> None:
+        """Write a message at ERROR."""
+        self.log(logging.ERROR, msg, *arguments)
+
+    def log(self, level: int, msg: str, /, *arguments: object) -> None:
+        """Write a message at a level; numbers are passed as they are, other arguments as harmless text."""
+        texts = (text if isinstance(text, int | float) else harmless_entry(str(text)) for text in arguments)
+        self._logger.log(level, msg, *texts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
+
+class LogsHarmlessly:
+    """An operator or sensor whose ``log`` is a HarmlessLogger: its lines have names of tables."""
+
+    @property
+    def log(self) -> Any:
+        """Return Airflow's logger, through which only harmless arguments are written."""
+        return HarmlessLogger(super().log)  # type: ignore[misc]
+
+    @log.setter
+    def log(self, logger: Any) -> None:
+        raise AttributeError("the log is Airflow's")
 
 
 class TaskReport(Report):
-    """Report whose lines stand in the task's log at INFO, its warnings at WARNING. What is printed to standard error
-    stands there at ERROR."""
+    """Report whose lines are in the task's log at INFO, its warnings at WARNING. Airflow logs standard error at
+    ERROR."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__(io.StringIO())
         self._log = log
 
     def say(self, text: str) -> None:
-        self._log.log(logging.INFO, "%s", text)
+        """Write a line at INFO."""
+        self._log.log(logging.INFO, "%s", harmless_entry(text))
 
     def warn(self, text: str) -> None:
-        self._log.log(logging.WARNING, "%s", text)
+        """Write a line at WARNING."""
+        self._log.log(logging.WARNING, "%s", harmless_entry(text))
 
 
 def at_their_level(lines: Iterator[str], log: Logger) -> Iterator[str]:
@@ -46,6 +89,7 @@ def at_their_level(lines: Iterator[str], log: Logger) -> Iterator[str]:
     for line in lines:
         if not is_worth_reading(line):
             continue
+        line = harmless(line)
         if match := _LEVEL.match(line):
             level = logging.WARNING if match["level"] == "WARN" else logging.ERROR
         elif _OF_BINLAKE.match(line):

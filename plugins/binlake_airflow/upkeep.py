@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -16,8 +16,9 @@ from binlake.errors import SparkNeeded, UsageError
 from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import lineage, notices, summaries
+from binlake_airflow.assets import run_key
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import LineageOperator, SourceOperator, is_true, run_key
+from binlake_airflow.operators.source import LineageOperator, SourceOperator, is_true
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 from binlake_airflow.task_log import TaskReport
 
@@ -54,17 +55,19 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         self.repair = repair
 
     def execute(self, context: Context) -> Any:
+        """Compare the lake with the server, and return a summary. Raises AirflowFailException where they differ."""
         from binlake import pipeline
         from binlake.doctor import beforehand
 
         config = self.pipeline_config()
-        origin = BinlakeHook(config.source.connection).origin()
+        origin = BinlakeHook.origin_of(config)
         try:
             with airflow_errors():
                 beforehand.check_tables(config, origin, self.tables or ())
                 result = self._verified(context, config, origin)
         except AirflowFailException as error:
             notices.tell(config, context, "verify_failed", str(error))
+            notices.notified(error, "verify_failed")
             raise
         return summaries.of_verification(config, pipeline.metadata_of(config), result)
 
@@ -85,7 +88,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
             except SparkNeeded as left:
                 self.log.info("%s", left)
             else:
-                self.log.info("%s; no Spark was needed", compared.to_text())
+                self.log.info("%s; no Spark was needed", compared.to_text_without_keys())
                 if not compared.differing or config.verify.repair != "auto":
                     compared.refuse_unequal()
                     return compared.to_json()
@@ -98,8 +101,8 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     def _verified_by_job(
         self, context: Context, config: PipelineConfig, origin: Origin, options: list[str]
     ) -> dict[str, Any]:
-        from binlake.metadata import verified
-        from binlake.metadata.metadata import metadata_of, now_us
+        from binlake.records import verified
+        from binlake.store.metadata import metadata_of, now_us
 
         tables, began_us = list(self.tables or ()), now_us()
         asked = [*options, *(["--tables", *tables] if tables else [])]
@@ -114,7 +117,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     def _repaired_by_itself(
         self, context: Context, config: PipelineConfig, origin: Origin, tables: list[str]
     ) -> dict[str, Any]:
-        """Repair tables, and tell it."""
+        """Repair tables, and notify of it."""
         result = self._repaired(context, config, origin, tables)
         repaired = [table["name"] for table in result["tables"] if table["repair"]]
         said = "the lake differed from the server, and no longer did when it was to be put right"
@@ -135,7 +138,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         session = SessionOnDemand("binlake repair", config, report)
         asked = RepairRequest(tables or None, replica=BinlakeHook.replica_of(config))
         repaired_tables = pipeline.repair(config, origin, session, report, asked, run_key(context))
-        self.log.info("%s", repaired_tables.to_text())
+        self.log.info("%s", repaired_tables.to_text_without_keys())
         repaired_tables.refuse_unrepaired()
         return repaired_tables.to_json()
 
@@ -164,8 +167,9 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
+        """Resume the tables by a job, and return how many."""
         from binlake.doctor import beforehand
-        from binlake.metadata.decisions import Reason
+        from binlake.records.decisions import Reason
 
         reason = Reason(_decider(context), str(self.why or ""))
         with airflow_errors():
@@ -213,6 +217,7 @@ class BinlakeReplayOperator(LineageOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
+        """Build the tables again by a job, report their lineage, and return a summary."""
         from binlake.cli import replay_arguments
         from binlake.doctor import beforehand
 
@@ -241,6 +246,7 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> Any:
+        """Maintain the tables, by a job where one needs Spark, and return a summary."""
         from binlake import pipeline
         from binlake.maintain import maintain
 
@@ -269,26 +275,28 @@ class BinlakeWatchOperator(SourceOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
+        """Write the measurements to Airflow's metrics, notify of limits that are reached, and return them."""
         from binlake.phases.watch import watch
+        from binlake.records import metrics
 
         with airflow_errors():
             config = load(self.config_file)
-            watched = watch(config, BinlakeHook(config.source.connection).origin())
-        values = {**asdict(watched), "tables_stopped": len(watched.stopped)}
-        for name in ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped", "verified_through"):
+            watched = watch(config, BinlakeHook.origin_of(config))
+        health = watched.health
+        values = {**asdict(replace(watched, health=None)), "tables_stopped": len(watched.stopped)}
+        values |= {"health": health.level, "sentence": health.sentence} if health else {}
+        shared = (metrics.LAG_SECONDS.stat, metrics.LAG_BYTES.stat, metrics.HEADROOM_SECONDS.stat)
+        for name in (*shared, "tables_stopped", "verified_through"):
             if values[name] is not None:
                 stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
-        limits = config.airflow
-        if limits.lag_minutes is not None and (watched.lag_seconds or 0) > limits.lag_minutes * 60:
-            behind = f"{(watched.lag_seconds or 0) / 60:,.0f} minutes, {(watched.lag_bytes or 0) / 1e6:,.1f} MB of log"
-            self._warn(context, config, "lag", f"the lake is behind: {behind}", "see why syncs fail or take so long")
-        if watched.abandoned:
-            self._warn(context, config, "lag", watched.abandoned, "the next run finishes it; see why this one ended")
-        if limits.retention_hours is not None and watched.headroom_seconds is not None:
-            hours = watched.headroom_seconds / 3600
-            if hours < limits.retention_hours:
-                said = f"the log that is read next may be purged in {hours:,.1f} hours"
-                self._warn(context, config, "retention", said, "run a sync, or let the server keep its log longer")
+        if health:
+            self.log.info("%s", health.sentence)
+            for advice in health.advice:
+                if advice.occasion:
+                    self._warn(context, config, advice.occasion, advice.what, advice.remedy)
+        for reason in watched.gaps:
+            remedy = "binlake doctor says what to set; the tables that missed changes stop, and ask for a snapshot"
+            self._warn(context, config, "lag", f"the log lacks changes: {reason}", remedy)
         return {**values, "stopped": summaries.first(watched.stopped)}
 
     def _warn(self, context: Context, config: PipelineConfig, event: Occasion, message: str, remedy: str) -> None:
@@ -303,6 +311,7 @@ class BinlakeRegisterOperator(BinlakeSparkOperator):
         super().__init__(job="register", **kwargs)
 
     def execute(self, context: Context) -> Any:
+        """Register the names by a job, and return the counts; None where the catalog has all of them."""
         from binlake.phases.register import registration_due
 
         with airflow_errors():

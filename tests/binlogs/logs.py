@@ -15,7 +15,8 @@ import pyarrow as pa
 from binlake.binlog.border import DELETE, INSERT, Mutations, XaEvent
 from binlake.binlog.reader import Emitted
 from binlake.position import Slice
-from binlake.schema import render
+from binlake.schema.datatypes import made_late
+from binlake.schema.table import Column
 from comparison import Declared, comparable
 
 HERE = Path(__file__).parent
@@ -75,9 +76,9 @@ def mutations(emitted: Sequence[Emitted], columns: dict[str, list[Any]]) -> list
 def _rows(structs: pa.StructArray, declared: list[Declared]) -> list[dict[str, Any]]:
     table = pa.Table.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
     for column in declared:
-        if column.type in render.RENDERERS:  # the log has their stored bytes
-            texts = [v if v is None else render.RENDERERS[column.type](v) for v in table[column.name].to_pylist()]
+        if (stored := made_late(Column(column.name, column.type))) is not None:  # the log has their stored bytes
+            texts = stored.values(table[column.name].combine_chunks())
             place = table.column_names.index(column.name)
-            table = table.set_column(place, column.name, pa.array(texts, pa.string()))
+            table = table.set_column(place, column.name, texts)
     names = [column.name for column in declared]
     return [dict(zip(names, map(plain, row), strict=True)) for row in comparable(declared, table)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from binlake import faults
 from binlake.cli import command_line
-from binlake.spark import functions
+from binlake.spark import session
 from binlake.staging import staged_files
 
 POINT, COUNT = sys.argv[1], int(sys.argv[2])
@@ -42,5 +42,5 @@ if __name__ == "__main__":
     if POINT == "within stage":
         staged_files.SliceWriter.finish = die  # type: ignore[method-assign,assignment]
     if POINT == "within merge":
-        functions.register = dying_within(functions.register, 3.0)
+        session.of_this_thread = dying_within(session.of_this_thread, 3.0)
     sys.exit(command_line.run(sys.argv[3:]))

@@ -13,9 +13,9 @@ import pytest
 
 from binlake import pipeline
 from binlake.errors import BinlakeError
-from binlake.metadata.metadata import query
 from binlake.report import Report
 from binlake.storage.disks import Disks
+from binlake.store.metadata import query
 from mirror import Mirror, on_mariadb, sync_alone
 from no_session import NoSession
 from servers import Server

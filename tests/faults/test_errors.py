@@ -9,8 +9,8 @@ import pytest
 
 from binlake import faults
 from binlake.cli import command_line
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLimits
 from binlake.spark import session
 from mirror import Mirror
 from servers import Server

@@ -12,8 +12,9 @@ from binlake import faults
 from binlake.cli import command_line
 from binlake.delta.delta_log import overtaking
 from binlake.delta.delta_schema import DeltaSchema
+from binlake.lease import lease
 from binlake.merge.lake_table import CONFLICTS, LakeTable, NewTable
-from binlake.metadata import lease
+from binlake.records import watermarks
 from binlake.spark import data_files, session
 from binlake.spark.transaction import OptimisticTransaction
 from frozen import Frozen
@@ -192,7 +193,8 @@ def test_a_copy_beside_the_batches_that_wakes_after_others_went_on_changes_nothi
     expire(mirror)
     work(mirror)
     mirror.execute(f"UPDATE {name} SET v = 'changed'")
-    assert command(mirror, "sync") == 0
+    has_life = any(row.table == name and row.low for row in watermarks.read(mirror.metadata))
+    assert command(mirror, "sync") == (0 if has_life else 3)  # without a life it is missing: no run copies it any more
     assert command(mirror, "snapshot", "--tables", f"fenced.{name}") == 0
     assert command(mirror, "sync") == 0
     mirror.assert_equal(*TABLES, name)

@@ -13,17 +13,22 @@ from binlake.config import PipelineConfig
 from binlake.doctor.preflight import preflight
 from binlake.errors import AccessDenied
 from binlake.schema.table import TableName
+from binlake.source import lock_waits
 from binlake.source.connection import Endpoint
-from binlake.source.locks import LockMode, read_lock
+from binlake.source.locks import LockMode
+from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
+from mirror import on_mysql
 from servers import Kind, Server
 
 SQL = Path(__file__).parents[2] / "sql"
 ACCOUNT = "'binlake'@'%'"
 PRIVILEGES: dict[Kind, list[str]] = {
     "mysql": ["REPLICATION SLAVE", "REPLICATION CLIENT", "FLUSH_TABLES", "XA_RECOVER_ADMIN", "SELECT", "LOCK TABLES"],
-    "mariadb": ["REPLICATION SLAVE", "BINLOG MONITOR", "RELOAD", "SELECT", "LOCK TABLES"],
+    "mariadb": ["REPLICATION SLAVE", "BINLOG MONITOR", "RELOAD", "PROCESS", "SELECT", "LOCK TABLES"],
 }
+SEEN_BY = {"metadata_locks", "threads"}
+"""Tables of MySQL's performance_schema by which the account sees the statements of others."""
 
 
 def statements(kind: Kind, database: str) -> list[str]:
@@ -59,8 +64,10 @@ USES: dict[str, Use] = {
 
 
 def test_the_file_grants_what_is_tried_here(server: Server, database: str) -> None:
-    given = [re.match(r"GRANT (.*) ON ", statement) for statement in statements(server.kind, database)]
+    given = [re.match(r"GRANT (.*) ON (?!performance_schema)", text) for text in statements(server.kind, database)]
     assert [name for match in given if match for name in match[1].split(", ")] == PRIVILEGES[server.kind]
+    seen = re.findall(r"GRANT SELECT ON performance_schema\.(\w+) TO", "; ".join(statements(server.kind, database)))
+    assert set(seen) == (SEEN_BY if server.kind == "mysql" else set())
 
 
 def test_all_of_them_are_enough(server: Server, database: str, account: Endpoint, lake: Path) -> None:
@@ -69,7 +76,10 @@ def test_all_of_them_are_enough(server: Server, database: str, account: Endpoint
             USES[privilege](source, TableName(database, "t"))
         assert locked(source, "flush", TableName(database, "t")) == "flush"
     checked = checks(account, database, lake)
-    assert {text.partition(" ")[0] for ok, text in checked if ok is not True} == {"sync_binlog"}  # as our servers are
+    assert {text.partition(" ")[0] for ok, text in checked if ok is not True} == {
+        "sync_binlog",
+        "innodb_flush_log_at_trx_commit",
+    }  # as our servers are
 
 
 def checks(account: Endpoint, database: str, lake: Path) -> list[tuple[object, str]]:
@@ -92,6 +102,8 @@ def test_each_is_needed(server: Server, database: str, account: Endpoint, lake: 
         with Source.open(account) as source:
             if privilege in ("FLUSH_TABLES", "RELOAD"):
                 assert locked(source, "flush", table) == "tables"
+            elif privilege == "PROCESS":
+                assert not lock_waits.may_see(source)
             else:
                 with pytest.raises(AccessDenied) as denied:
                     USES[privilege](source, table)
@@ -101,6 +113,18 @@ def test_each_is_needed(server: Server, database: str, account: Endpoint, lake: 
         # The tables are locked one by one only where the account may not flush.
         assert said or privilege == "LOCK TABLES", f"the doctor doesn't miss {privilege}"
         server.execute(f"GRANT {privilege} ON {on} TO {ACCOUNT}")
+
+
+@on_mysql
+@pytest.mark.parametrize("table", sorted(SEEN_BY))
+def test_the_doctor_misses_what_shows_long_statements(
+    server: Server, database: str, account: Endpoint, lake: Path, table: str
+) -> None:
+    server.execute(f"REVOKE SELECT ON performance_schema.{table} FROM {ACCOUNT}")
+    with Source.open(account) as source:
+        assert not lock_waits.may_see(source)
+    said = [text for ok, text in checks(account, database, lake) if ok is not True]
+    assert [text for text in said if f"GRANT SELECT ON performance_schema.{table} TO" in text]
 
 
 def test_an_account_that_may_lock_nothing_is_told_both_ways(server: Server, database: str, account: Endpoint) -> None:

@@ -13,8 +13,8 @@ from typing import get_args
 import pytest
 from deltalake import DeltaTable
 
+from binlake.delta import layout
 from binlake.faults import FaultPoint
-from binlake.merge import in_process
 from mirror import SHORT_LIVED, Mirror, in_the_soak, on_mariadb, on_mysql
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
@@ -131,7 +131,7 @@ def cut_off_at_each(followed: Mirror, points: tuple[FaultPoint, ...]) -> None:
 
 @on_mysql
 def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
-    """Each run goes on with what the one before left."""
+    """Each run continues with what the one before left."""
     cut_off_at_each(followed, POINTS)
     assert {row["batch"] for row in followed.metadata.read("batches")} == {1, 2}
 
@@ -139,7 +139,7 @@ def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
 @on_mariadb
 def test_cut_off_where_rows_are_marked(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are in large data files."""
-    monkeypatch.setattr(in_process, "SMALL", 0)
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
     cut_off_at_each(followed, MARKED)
 
 
@@ -160,7 +160,8 @@ def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
         "INSERT INTO b VALUES (1, 'same'), (1, 'same')",
     )
     for number, point in enumerate(OF_SNAPSHOT, start=3):
-        mirror.options["snapshot"] = {"reader": ("direct", "jdbc")[number % 2]}  # each goes on with the other's chunks
+        # Each continues with the other's chunks.
+        mirror.options["snapshot"] = {"reader": ("direct", "jdbc")[number % 2]}
         with mirror.cut_off_at(point):
             mirror.snapshot()
         mirror.execute(f"INSERT INTO a VALUES ({number}, 'new')", "INSERT INTO b VALUES (1, 'same')")
@@ -214,8 +215,8 @@ def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
 
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time something is to do; syncs go on in between."""
-    monkeypatch.setattr(in_process, "SMALL", 0)
+    """Each time something is to do; syncs continue in between."""
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
     maintained = {

@@ -14,7 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.cli import command_line
-from binlake.merge import apply, by_spark
+from binlake.merge import apply
+from binlake.merge.engine import by_spark
 from binlake.spark import session
 from mirror import Mirror
 
@@ -245,7 +246,7 @@ def between_read_and_commit(
     """
     reading, go = folder / "reading", folder / "go"
     versions: list[int] = []
-    staged, merged = by_spark.staged_rows, apply.merge_epoch
+    staged, merged = by_spark.changes, apply.merge_epoch
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time
@@ -260,8 +261,9 @@ def between_read_and_commit(
     reading_path, go_path, seconds = str(reading), str(go), SECONDS
     waits.__module__ = "__main__"  # travels to the workers by value
 
-    def slow(spark: SparkSession, life: Any, step: Any, invalid: Any) -> DataFrame:
-        rows = staged(spark, life, step, invalid)
+    def slow(spark: SparkSession, life: Any, *arguments: Any, **options: Any) -> DataFrame:
+        rows = staged(spark, life, *arguments, **options)
+        assert rows is not None
         return rows.coalesce(1).mapInArrow(waits, rows.schema) if life.name.table == "t" else rows
 
     def counted(spark: Any, table: Any, life: Any, *arguments: Any, **options: Any) -> None:
@@ -279,7 +281,7 @@ def between_read_and_commit(
             go.touch()
 
     with monkeypatch.context() as patched:
-        patched.setattr(by_spark, "staged_rows", slow)
+        patched.setattr(by_spark, "changes", slow)
         patched.setattr(apply, "merge_epoch", counted)
         thread = threading.Thread(target=act)
         thread.start()

@@ -1,4 +1,4 @@
-"""The lake goes on with a server that provably holds its past, and refuses every other."""
+"""The lake continues with a server that provably holds its past, and refuses every other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from binlake.binlog.integrity import format_description
 from binlake.doctor.preflight import preflight
 from binlake.errors import NoBinlog, PositionLost, UsageError
 from binlake.interrupts import Ending
-from binlake.metadata import decisions, lease
-from binlake.metadata.decisions import Reason
+from binlake.lake.opened_lake import place_of
+from binlake.lease import lease
 from binlake.phases import follow
 from binlake.phases.follow import FollowPace
 from binlake.position import Position
+from binlake.records import decisions, missing_log
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import waves
@@ -31,6 +34,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.locks import CreatedOf, head_position
 from binlake.source.server import Source
 from fault_proxy import FaultProxy
+from feeding import carried, feed, plain_lines
 from mirror import Mirror
 from no_session import NoSession
 from replication import catch_up, replicate
@@ -91,9 +95,9 @@ def resume(mirror: Mirror, table: str) -> None:
     pipeline.resume(mirror.config, mirror.origin, lambda _: mirror.spark, Report(), name, why)
 
 
-def refused(mirror: Mirror) -> str:
+def refused(mirror: Mirror, until: datetime | None = None) -> str:
     with pytest.raises(PositionLost) as caught:
-        mirror.sync()
+        mirror.sync(until=until)
     return str(caught.value)
 
 
@@ -151,7 +155,7 @@ def test_a_process_that_follows_goes_on_with_a_promoted_replica(
             ending.ask()
             following.join()
     mirror.assert_equal("a", "b")
-    assert said.getvalue().endswith("going on\n")
+    assert said.getvalue().endswith("continuing\n")
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -173,16 +177,16 @@ def stands_at_head(mirror: Mirror) -> bool:
 def test_what_was_being_committed_when_a_snapshot_began_is_not_read_again(
     followed: Mirror, primary: Server, replica: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server doesn't count a transaction as executed yet that stands in its log before the snapshot's position."""
+    """The server doesn't count a transaction as executed yet that is in its log before the snapshot's position."""
     position_before_views = waves.position_before_views
 
-    def while_one_commits(source: Source, created: CreatedOf) -> Position:
+    def while_one_commits(source: Source, created: CreatedOf, say: Callable[[str], None]) -> Position:
         before = source.head()
         committing = threading.Thread(target=followed.execute, args=("UPDATE a SET v = 'before' WHERE id = 1",))
         committing.start()
         while source.head()[:2] == before[:2]:
             time.sleep(0.01)
-        position = position_before_views(source, created)
+        position = position_before_views(source, created, say)
         committing.join()
         return position
 
@@ -251,7 +255,41 @@ def test_a_replica_that_lacks_what_the_lake_holds(followed: Mirror, primary: Ser
     followed.sync()
     replica.execute("INSERT INTO a VALUES (5, 'elsewhere')", database=DATABASE)
     assert "binlake snapshot" in refused(on(followed, replica))
-    followed.execute("INSERT INTO a VALUES (6, 'the old server goes on')")
+    followed.execute("INSERT INTO a VALUES (6, 'the old server continues')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_replica_with_a_transaction_of_its_own_among_its_primarys(
+    followed: Mirror, primary: Server, replica: Server
+) -> None:
+    """Its number is one that the lake has, of another transaction (gtid_strict_mode=OFF)."""
+    catch_up(replica, primary)
+    replica.execute("INSERT INTO a VALUES (70, 'errant')", database=DATABASE)
+    followed.execute("INSERT INTO a VALUES (4, 'four')", "INSERT INTO a VALUES (5, 'five')")
+    followed.sync()
+    catch_up(replica, primary)
+    promote(replica)
+    mirror = on(followed, replica)
+    assert "gtid_strict_mode" in refused(mirror)
+    mirror.snapshot()
+    mirror.execute("INSERT INTO a VALUES (6, 'six')")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_numbers_that_go_back_on_the_same_server_are_no_other_lineage(followed: Mirror) -> None:
+    """Its files and offsets prove that it is the one."""
+    low = ("SET SESSION server_id = 9", "SET SESSION gtid_seq_no = 1")
+    followed.execute(*low, "INSERT INTO a VALUES (4, 'four')")
+    followed.sync()
+    followed.execute("INSERT INTO a VALUES (5, 'five')", "FLUSH BINARY LOGS")
+    followed.sync()
+    followed.execute(*low, "INSERT INTO a VALUES (6, 'six')", "FLUSH BINARY LOGS")
+    followed.sync()
+    followed.execute("INSERT INTO a VALUES (7, 'seven')")
     followed.sync()
     followed.assert_equal("a", "b")
 
@@ -277,7 +315,7 @@ def test_another_server(followed: Mirror, primary: Server) -> None:
 def test_a_replica_made_from_a_dump(followed: Mirror, primary: Server, state_is_told: bool) -> None:
     """What it got by the dump is in no log of its own, though it counts as executed.
 
-    state_is_told: on MariaDB its log is made to go on where the lake stands.
+    state_is_told: on MariaDB its log is made to continue where the lake stands.
     """
     lake = primary.variable("gtid_executed" if primary.kind == "mysql" else "gtid_binlog_pos").replace("\n", "")
     followed.execute("INSERT INTO a VALUES (9, 'in the dump')", "UPDATE b SET v = 'in the dump' LIMIT 1")
@@ -323,9 +361,9 @@ def test_gtids_switched_off_before_a_failover(
         assert_begins_anew(on(followed, promoted))
 
 
-def assert_begins_anew(mirror: Mirror) -> None:
-    """A sync is refused, and what it asks for helps."""
-    assert "binlake snapshot" in refused(mirror)
+def assert_begins_anew(mirror: Mirror, until: datetime | None = None) -> None:
+    """A sync up to a time, or the head, is refused, and what it asks for helps."""
+    assert "binlake snapshot" in refused(mirror, until)
     mirror.snapshot()
     mirror.execute("INSERT INTO b VALUES ('followed')")
     mirror.sync()
@@ -404,9 +442,84 @@ def test_a_server_that_ran_without_its_log(followed: Mirror, primary: Server, se
     assert_begins_anew(followed)
 
 
+def test_a_server_that_was_seen_without_its_log_in_the_second_in_which_a_file_began(followed: Mirror) -> None:
+    position = lease.read(followed.metadata).position
+    assert position is not None
+    at_us = position.created * 1_000_000 + 999_999
+    missing_log.note(followed.metadata, NoBinlog("writes no log", remedy="", server=position.server, at_us=at_us))
+    time.sleep(1.1)
+    assert_begins_anew(followed)
+
+
+def test_a_snapshot_gets_past_it_where_a_log_of_rows_is_kept(followed: Mirror, primary: Server) -> None:
+    """What reads every mutation can't have those of that time, either."""
+    followed.modes = [{"tables": f"{DATABASE}.a", "log": {}}]
+    followed.sync()
+    time.sleep(1.1)  # the file where the lake stands is older by its second
+    primary.restart(log_bin=None, skip_log_bin="")
+    followed.execute("INSERT INTO a VALUES (4, 'in no log')")
+    with pytest.raises(NoBinlog):
+        followed.sync()
+    time.sleep(1.1)
+    primary.restart(log_bin="binlog", skip_log_bin=None)
+    assert_begins_anew(followed)
+
+
+@pytest.mark.parametrize("keeps", ["mirror alone", "log of rows"])
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_snapshot_gets_past_a_border_of_files_that_do_not_follow_each_other(
+    followed: Mirror, primary: Server, keeps: str
+) -> None:
+    """Somebody removed a file by hand, and the server gave its number to another."""
+    if keeps == "log of rows":
+        followed.modes = [{"tables": f"{DATABASE}.a", "log": {}}]
+    followed.execute("INSERT INTO a VALUES (4, 'four')")
+    followed.sync()
+    followed.execute("FLUSH BINARY LOGS", "INSERT INTO a VALUES (5, 'in the removed file')")
+    *_, before, (newest, _) = primary.execute("SHOW BINARY LOGS")
+    primary.stop()
+    (primary.datadir / newest).unlink()
+    (primary.datadir / "binlog.index").write_text(f"./{before[0]}\n")
+    primary.start()
+    followed.execute("INSERT INTO a VALUES (6, 'six')")
+    assert "doesn't continue where" in refused(followed)
+    assert_begins_anew(followed)
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+@pytest.mark.parametrize("of_an_interval", [False, True], ids=["to_the_head", "up_to_a_time"])
+def test_a_snapshot_gets_past_transactions_that_the_server_does_not_send(
+    followed: Mirror, primary: Server, of_an_interval: bool
+) -> None:
+    """Once gtid_mode is ON, those without a GTID. The log of rows wants all of them."""
+    followed.modes = [{"tables": f"{DATABASE}.a", "log": {}}]
+    followed.execute("INSERT INTO a VALUES (4, 'four')")
+    followed.sync()
+    primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = OFF_PERMISSIVE")
+    followed.execute("INSERT INTO a VALUES (5, 'without a GTID')", "FLUSH BINARY LOGS")
+    primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = ON")
+    if of_an_interval:
+        time.sleep(1.1)
+        assert_begins_anew(followed, until=datetime.now(UTC))
+    else:
+        assert_begins_anew(followed)
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_transactions_that_the_server_does_not_send_are_not_asked_for_again(followed: Mirror, primary: Server) -> None:
+    """The file in which the lake's position is begins with them, and what it lists before them is compared."""
+    primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = OFF_PERMISSIVE")
+    followed.execute("INSERT INTO a VALUES (5, 'without a GTID')")
+    followed.sync()
+    primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = ON")
+    followed.execute("INSERT INTO a VALUES (6, 'with one')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
 @pytest.mark.parametrize("with_its_identity", [True, False], ids=["as_the_old_server", "as_a_new_server"])
 def test_a_restored_backup(followed: Mirror, primary: Server, tmp_path: Path, with_its_identity: bool) -> None:
-    """As a new server it goes on where it has all that the lake holds; with the identity of the old one it can't be
+    """As a new server it continues where it has all that the lake holds; with the identity of the old one it can't be
     told from a server whose transactions of the same names were others."""
     primary.stop()
     backup = tmp_path / "backup"
@@ -437,13 +550,60 @@ def test_a_purged_log_is_left_behind_by_a_table_whose_log_is_kept(followed: Mirr
     followed.modes = [{"tables": f"{DATABASE}.a", "log": {}}]
     followed.execute("INSERT INTO a VALUES (4, 'four')")
     followed.sync()
-    followed.execute("INSERT INTO a VALUES (5, 'never read')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    purge(primary)
-    assert "binlake snapshot" in refused(followed)
-    followed.snapshot()
+    snapshot_behind_a_lost_log(followed, primary)
     followed.execute("INSERT INTO a VALUES (6, 'six')")
     followed.sync()
     followed.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("mode", [None, "history", "log"])
+def test_a_snapshot_behind_a_lost_log_is_a_version_at_once(followed: Mirror, primary: Server, mode: str | None) -> None:
+    """Though the server is quiet since."""
+
+    def keys() -> list[int]:
+        answer = place_of(followed.config).at().sql(f"SELECT id FROM {DATABASE}.a ORDER BY id")
+        return [row["id"] for row in answer.to_pylist()]
+
+    followed.modes = [{"tables": f"{DATABASE}.a", mode: {}}] if mode else []
+    followed.execute("INSERT INTO a VALUES (4, 'four')")
+    before = followed.sync().batch
+    assert before is not None
+    snapshot_behind_a_lost_log(followed, primary)
+    newest = place_of(followed.config).at()
+    assert newest.batch == before + 1
+    assert newest.version.position == followed.watermark("a")["position"]
+    assert {f"{DATABASE}.a", f"{DATABASE}.b"} <= newest.version.contents.keys()
+    assert keys() == [1, 2, 3, 4, 5]
+    assert len(newest.at(batch=before).arrow(f"{DATABASE}.a")) == 4
+    assert followed.sync().message.startswith("nothing new")
+    followed.execute("INSERT INTO a VALUES (6, 'six')")
+    assert followed.sync().batch == before + 2
+    assert keys() == [1, 2, 3, 4, 5, 6]
+    followed.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_a_feed_goes_on_behind_a_lost_log_and_says_that_it_left_it_out(followed: Mirror, primary: Server) -> None:
+    config = feed(followed)
+    followed.execute("INSERT INTO a VALUES (4, 'four')")
+    followed.sync()
+    carried(followed, config)
+    snapshot_behind_a_lost_log(followed, primary)
+    followed.execute("INSERT INTO a VALUES (6, 'six')")
+    followed.sync()
+    carried(followed, config)
+    assert plain_lines(followed)[-2:] == [
+        'insert a {"id": 4} {"id": 4, "v": "four"}', 'insert a {"id": 6} {"id": 6, "v": "six"}'
+    ]  # fmt: skip
+    assert [row["layer"] for row in followed.metadata.read("omissions", ["layer"])] == ["log"]
+
+
+def snapshot_behind_a_lost_log(mirror: Mirror, server: Server) -> None:
+    """A row is written, its log is purged before it is read, the sync is refused, and the remedy is carried out."""
+    mirror.execute("INSERT INTO a VALUES (5, 'never read')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    purge(server)
+    assert "binlake snapshot" in refused(mirror)
+    mirror.snapshot()
 
 
 def purge(server: Server) -> None:

@@ -20,7 +20,7 @@ from binlake.position import Slice
 from binlake.source import connection, dump
 from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
-from binlake.source.locks import read_lock
+from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
 from binlog_slices import SERVER_ID, position, read_all, rows, written
 from fault_proxy import DeafListener, FaultProxy

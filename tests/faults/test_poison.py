@@ -100,7 +100,7 @@ def test_what_an_unfinished_batch_did_is_told_by_the_sync_that_finishes_it(
     ready: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ready.options["policies"] = {"on_truncate": "stop"}
-    ready.execute("TRUNCATE t", "INSERT INTO u VALUES ('goes on')")
+    ready.execute("TRUNCATE t", "INSERT INTO u VALUES ('continues')")
     with ready.cut_off_at("planned"):
         ready.sync()
     capsys.readouterr()
@@ -127,7 +127,7 @@ def test_an_undecodable_table_keeps_its_bytes_and_its_place(ready: Mirror, capsy
     stood = ready.watermark("t")["position"]
     with ready.server.setting("binlog_row_metadata", "MINIMAL"):
         ready.execute("INSERT INTO t VALUES (3, 'c')")
-    ready.execute("INSERT INTO u VALUES ('goes on')")
+    ready.execute("INSERT INTO u VALUES ('continues')")
     assert command(ready, "sync") == 3
     (kept,) = ready.metadata.read("quarantine")
     assert kept["table"] == "t"
@@ -191,7 +191,7 @@ def test_a_commit_that_fails(ready: Mirror, policy: str, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def archive(ready: Mirror, tmp_path: Path) -> Mirror:
-    """The same lake, going on with a copy of the server's files in which the row event of ``INSERT … 'poison'`` is
+    """The same lake, continuing with a copy of the server's files in which the row event of ``INSERT … 'poison'`` is
     damaged; a row of each table comes after it."""
     ready.execute(
         "INSERT INTO t VALUES (3, 'poison')", "INSERT INTO t VALUES (4, 'four')", "INSERT INTO u VALUES ('u')"

@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from binlake import pipeline
 from binlake.delta.delta_log import STEPS_PER_BATCH
 from binlake.errors import LakeError, LeaseHeld, StagingError, TableError, UsageError
+from binlake.lease import lease
+from binlake.lease.holder import LIFETIME
 from binlake.merge import apply, merge, table_progress
-from binlake.metadata import lease, record
-from binlake.metadata.holder import LIFETIME
 from binlake.phases import copies_beside, open_batch
 from binlake.position import Position
+from binlake.records import record
 from binlake.schema.table import TableName
 from model_lake import Lake
 from model_server import Row
@@ -108,7 +109,7 @@ class Protocol(RuleBasedStateMachine):
         change(self.world, name, keys, self.changes[what % len(self.changes)], self.value)
 
     def work(self, job: str, host: str, point: int, how: str) -> None:
-        """A worker begins, and goes on up to a point, where it dies or falls asleep, or to its end."""
+        """A worker begins, and continues up to a point, where it dies or falls asleep, or to its end."""
         if len(self.asleep) < 2:
             worker = self.world.start(job, host)
             self.asleep.append(worker)
@@ -282,7 +283,7 @@ def record_before_merge(patch: pytest.MonkeyPatch) -> None:
 
 
 def widen_the_range(patch: pytest.MonkeyPatch) -> None:
-    """A retry plans the open batch anew, up to where the log ends by then."""
+    """A retry plans the open batch again, up to where the log ends by then."""
     plan = pipeline.plan_batch
 
     def anew(held: lease.Lease, *arguments: Any) -> Any:
@@ -325,7 +326,7 @@ def steps_numbered_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def lease_not_checked(patch: pytest.MonkeyPatch) -> None:
-    """Whoever has lost the lease goes on all the same."""
+    """Whoever has lost the lease continues all the same."""
 
     def update(self: Any, **changes: Any) -> None:
         expires_us = self.control().since_us + LIFETIME * 1_000_000

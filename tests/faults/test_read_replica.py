@@ -9,7 +9,7 @@ import pytest
 
 from begun_alone import begin_alone
 from binlake import pipeline
-from binlake.doctor.replica_checks import replica_checks
+from binlake.doctor.server_checks import replica_checks
 from binlake.errors import ConnectionFailed, SourceError
 from binlake.lake.opened_lake import open_lake
 from binlake.phases.verification import VerifyRequest

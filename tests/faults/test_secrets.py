@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_home import ProcessWatch
-from binlake.batch.manifest import Manifest
 from binlake.binlog.reader import read
 from binlake.errors import BinlakeError
+from binlake.planner.manifest import Manifest
 from binlake.schema.invalid import FAIL
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source

@@ -1,5 +1,5 @@
 """The lake's storage fails: full or unwritable disks, lost and damaged files. Each is told with its path and what to
-do; no batch is recorded, no row merged that shouldn't be; and once it is mended a rerun ends equal."""
+do; no batch is recorded, no row merged that shouldn't be; and once it is fixed a rerun ends equal."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 
 from binlake import faults, pipeline
 from binlake.cli import command_line
+from binlake.lease import lease
 from binlake.merge import apply
-from binlake.metadata import lease
 from binlake.report import Report
 from binlake.snapshot import few_rows
 from binlake.spark import session
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.parametrize("server", ["mysql"], indirect=True)  # the 
 TABLES = ("t", "u")
 FREE = "free space on the lake's disk, then run again"
 ALLOW = "writable for this account"
-ANEW = "run again: the batch is staged anew"
+ANEW = "run again: the batch is staged again"
 MORE_ROWS = "(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 400) SELECT n FROM s) x"
 
 
@@ -356,7 +356,7 @@ def test_copied_chunks_that_are_damaged_before_their_commit(
 
         with at("chunks written", act, monkeypatch):
             refused = failing(fresh, "snapshot")
-        refused.names(tables_folder(fresh), "run again: they are copied anew")
+        refused.names(tables_folder(fresh), "run again: they are copied again")
     assert not any(DeltaTable.is_deltatable(fresh.path(table)) for table in TABLES)
     assert command(fresh, "snapshot") == 0
     work(fresh)
@@ -373,7 +373,7 @@ def test_a_file_that_goes_while_its_commit_begins(
             gone(file)
 
     with at("commit begun", act, monkeypatch):
-        failing(fresh, "snapshot").names(tables_folder(fresh), "run again: they are copied anew")
+        failing(fresh, "snapshot").names(tables_folder(fresh), "run again: they are copied again")
     assert command(fresh, "snapshot") == 0
     fresh.assert_equal(*TABLES)
 

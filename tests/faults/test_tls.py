@@ -6,6 +6,7 @@ import json
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,7 +51,7 @@ def tls_server(request: pytest.FixtureRequest, new_server: type[Server], authori
 
 @pytest.fixture(scope="module")
 def plain_server(tls_server: Server) -> Server:
-    """The same, begun anew without TLS. Tests that use it come last in this file."""
+    """The same, begun again without TLS. Tests that use it come last in this file."""
     tls_server.kill()
     # MySQL knows no setting any more that turns TLS off, but runs without what it can't load.
     tls_server.settings.update({"skip_ssl": ""} if tls_server.kind == "mariadb" else {"ssl_cert": "/nowhere.crt"})
@@ -184,6 +185,23 @@ def test_a_password_that_the_server_has_forgotten_goes_by_tls(
     """caching_sha2_password asks for it once more after a restart, or FLUSH PRIVILEGES."""
     tls_server.execute("FLUSH PRIVILEGES")
     enter(request, way, tls_server, connection(tls_server, way, ca=authority.pem.as_posix()))
+
+
+@pytest.mark.parametrize("tls_server", ["mysql"], indirect=True)
+@pytest.mark.parametrize("ssl", [{}, {"verify_mode": "none"}], ids=str)
+def test_a_server_that_nothing_proves_gets_no_password(
+    request: pytest.FixtureRequest, way: str, tls_server: Server, authority: Authority, ssl: dict[str, str]
+) -> None:
+    """0.0.0.0 leads to this machine, and isn't known to."""
+    tls_server.execute("FLUSH PRIVILEGES")
+    unproved = connection(tls_server, way, host="0.0.0.0", **ssl)
+    asked = "(?i)caching_sha2_password|authentication plugin"
+    refused(request, way, tls_server, unproved, asked)
+    enter(request, way, tls_server, connection(tls_server, way, ca=authority.pem.as_posix()))
+    if way != "jdbc":  # Connector/J can't do without the password
+        enter(request, way, tls_server, unproved)  # a server that knows the account is content with a proof
+    tls_server.execute("FLUSH PRIVILEGES")
+    enter(request, way, tls_server, replace(unproved, allow_cleartext=True))
 
 
 def test_a_server_without_tls_where_it_is_asked_for(

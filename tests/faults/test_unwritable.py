@@ -11,18 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from binlake.cli import printing
 from binlake.config import PipelineConfig
 from binlake.doctor import reach
 from binlake.errors import LakeError
-from binlake.metadata import lease
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import followers, lease
+from binlake.lease.followers import Follower
+from binlake.lease.holder import Watch, known_here
+from binlake.records.status import read_status
 from binlake.storage import storage_errors
+from binlake.store.metadata import metadata_of, now_us
 
 HOLD = """
 import sys
 from binlake.errors import BinlakeError
-from binlake.metadata import lease
-from binlake.metadata.metadata import Metadata
+from binlake.lease import lease
+from binlake.store.metadata import Metadata
 try:
     with lease.held(Metadata(sys.argv[1])) as held:
         pass
@@ -118,3 +122,26 @@ def test_doctor_tells_a_full_disk_from_a_writable_one(config: PipelineConfig, di
     assert check.ok is not full
     assert ("No space left" in check.found) == full
     assert [path.name for path in Path(f"{config.root}/_binlake").iterdir()] == ["lease"], "no probe is left"
+
+
+def test_a_follower_on_a_full_disk_is_told_from_one_that_died(
+    config: PipelineConfig, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can't renew its row, and lives."""
+    metadata = metadata_of(config)
+    followers.prepare(metadata)
+    follower = Follower(metadata, 1.0)
+    with known_here(follower._token):
+        follower.begin(Watch())
+        monkeypatch.setattr(followers, "now_us", lambda: now_us() + 60_000_000)
+        assert "followed it, last seen" in said_of_follower(config)
+        fill(disk)
+        said = said_of_follower(config)
+    assert "follows it, and can't write since" in said
+    assert "No space left on device" in said
+    assert "takes over" not in said
+
+
+def said_of_follower(config: PipelineConfig) -> str:
+    status = read_status(config, metadata_of(config))
+    return "\n".join(printing.status_lines(status, "the server isn't asked here"))

@@ -46,6 +46,15 @@ def test_a_password_that_the_executors_have_wrong(two: Mirror, capsys: pytest.Ca
     assert "repeated" not in said
 
 
+@on_mysql
+def test_a_server_that_nothing_proves_to_the_executors(two: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
+    two.server.create_account("afar", "right", [f"SELECT ON `{two.database}`.*"])
+    error, said = failing(two, Endpoint("0.0.0.0", two.server.port, "afar", "right"), capsys)
+    assert "asks for the password itself (caching_sha2_password)" in error.message
+    assert "allow_cleartext" in error.remedy
+    assert "repeated" not in said
+
+
 def test_a_grant_that_is_missing(two: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
     two.server.create_account("empty_handed", "right", ["USAGE ON *.*"])
     error, _ = failing(two, Endpoint("127.0.0.1", two.server.port, "empty_handed", "right"), capsys)

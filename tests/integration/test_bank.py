@@ -100,7 +100,7 @@ class Bank:
         self.move_account()
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Let transfers go on."""
+        """Let transfers continue."""
 
         def work(over: Event) -> None:
             while not over.wait(0.01):

@@ -1,4 +1,4 @@
-"""Offsets beyond 4 GiB: the log's own 32 bits have wrapped, ours go on. The file is a hole with events at its end."""
+"""Offsets beyond 4 GiB: the log's own 32 bits have wrapped, ours continue. The file is a hole with events behind."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_whole_files_and_their_ends(server: Server, database: str) -> None:
         with pytest.raises(PositionLost, match="numbering"):
             read_all(transport, dataclasses.replace(whole, created=created - 1), database)
         last = list(transaction_boundaries(transport, whole))[-1]
-        with pytest.raises(PositionLost, match="goes on after"):
+        with pytest.raises(PositionLost, match="continues after"):
             read_all(transport, dataclasses.replace(whole, stop=last.end_offset), database)
         with pytest.raises(PositionLost, match="ends at"):
             read_all(transport, dataclasses.replace(whole, stop=size + 100), database)

@@ -112,7 +112,7 @@ def test_events_are_those_of_our_reader(
     } <= {line["type"] for line in theirs}
     for mine, its in zip(ours, theirs, strict=True):
         both = mine["detail"].keys() & its["detail"].keys() - TIMES
-        if mine["type"] == "TABLE_MAP":  # what a column is drawn from isn't told there
+        if mine["type"] == "TABLE_MAP":  # what a column is drawn from isn't known there
             its["detail"]["columns"] |= {"g": "point"} if "g" in its["detail"]["columns"] else {}
         assert {key: its["detail"][key] for key in both} == {key: mine["detail"][key] for key in both}
 

@@ -15,15 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from binlake.config import PipelineConfig
-from binlake.delta import opened_tables
+from binlake.delta import layout, opened_tables
 from binlake.doctor.reach import lake_checks
 from binlake.errors import LeaseHeld
 from binlake.lake.opened_lake import open_lake
-from binlake.merge import in_process
-from binlake.metadata import lease
-from binlake.metadata.metadata import Metadata, now_us
+from binlake.lease import lease
 from binlake.spark import session, trust
 from binlake.storage import files, stores
+from binlake.store.metadata import Metadata, now_us
 from blob_storage import ACCOUNT, BlobStorage
 from frozen import Frozen
 from mirror import Mirror
@@ -92,8 +91,8 @@ def test_a_mirror_is_made_followed_verified_and_looked_after(mirror: Mirror, mon
     without = replace(mirror, spark=None, options={"merge": {"without_spark_mb": 16}})  # type: ignore[arg-type]
     work(mirror)
     replace(mirror, options={"merge": {"without_spark_mb": 0}}).sync()
-    for small in (in_process.SMALL, 0):
-        monkeypatch.setattr(in_process, "SMALL", small)
+    for small in (layout.FEW_BYTES, 0):
+        monkeypatch.setattr(layout, "FEW_BYTES", small)
         plain_work(mirror, f"cut off {small}")
         with without.cut_off_at("data file written"):
             without.sync()

@@ -13,8 +13,9 @@ import pymysql
 import pytest
 
 from binlake.cli import command_line
+from binlake.delta import layout
 from binlake.errors import TableError
-from binlake.merge import in_process
+from binlake.records.status import read_status
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
 from binlake.source.listed_tables import included_databases
@@ -81,7 +82,8 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     mirror.execute(*TABLES)
     with pytest.raises(TableError, match="cascades from"):
         mirror.snapshot()
-    assert {row["table"] for row in mirror.metadata.read("watermarks")} == {"grandparent"}
+    statuses = {row["table"]: row["status"] for row in mirror.metadata.read("watermarks")}
+    assert statuses == {"grandparent": "following", "parent": "missing", "child": "missing", "own": "missing"}
     mirror.execute("CREATE TABLE late (id INT PRIMARY KEY, g INT)", "INSERT INTO late VALUES (1, 1)")
     mirror.sync()
     mirror.assert_equal("grandparent", "late")
@@ -89,6 +91,32 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     mirror.sync()
     assert mirror.watermark("late")["status"] == "stopped"
     assert "on_unlogged_cascade" in mirror.watermark("late")["remedy"]
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_the_status_says_why_a_table_was_refused_until_it_is_mirrored(mirror: Mirror) -> None:
+    def told() -> dict[str, tuple[str, str | None, str | None]]:
+        tables = read_status(mirror.config).tables
+        return {row["table"].partition(".")[2]: (row["status"], row["reason"], row["remedy"]) for row in tables}
+
+    mirror.execute(*TABLES)
+    with pytest.raises(TableError, match="cascades from"):
+        mirror.snapshot()
+    for table in ("parent", "child", "own"):
+        status, reason, remedy = told()[table]
+        assert status == "missing"
+        assert "cascades from" in (reason or "")
+        assert "on_unlogged_cascade" in (remedy or "")
+    refused = told()
+    with pytest.raises(TableError, match="cascades from"):  # without a table that can be copied
+        mirror.snapshot(f"{mirror.database}.child")
+    mirror.execute("INSERT INTO grandparent VALUES (77, 7)")
+    mirror.sync()
+    assert told() == refused
+    mirror.options = {"policies": {"on_unlogged_cascade": "resnapshot"}}
+    mirror.snapshot()
+    assert {status for status, _, _ in told().values()} == {"following"}
+    mirror.assert_equal("parent", "child", "own")
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
@@ -295,7 +323,7 @@ def test_what_random_statements_cascade_is_derived_without_spark(deriving: Mirro
     for turn in range(8):
         for _ in range(25):
             rows.transaction(deriving.server, deriving.database)
-        with mock.patch.object(in_process, "SMALL", in_process.SMALL if turn % 2 else 0):  # rewritten, or marked
+        with mock.patch.object(layout, "FEW_BYTES", layout.FEW_BYTES if turn % 2 else 0):  # rewritten, or marked
             sync_alone(deriving)
         deriving.assert_equal(*FAMILY)
     assert lives(deriving, *FAMILY) == before

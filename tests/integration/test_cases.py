@@ -6,16 +6,16 @@ line. Comments of one line say the rest:
     -- servers mysql, mariadb >= 10.7      those that know the statements; without it all do
     -- report https://…   the public report that the case comes from; its statements are words of our own
     -- snapshot           what stands above is in the bootstrap's snapshot, what follows comes by the log
-    -- sync               the lake is brought to here, then the case goes on
+    -- sync               the lake is brought to here, then the case continues
     -- fails              the next statement does
     -- resnapshot t       at the end a new snapshot of t has been asked and taken
     -- refused t WORDS    or the table stopped, for a reason that holds these words
     -- gone t             no table of this name is mirrored any more
     -- without t.c        the lake goes without this column; "for mariadb >= 11.5" may follow
-    -- waits WORDS        the outcome is what it should be, and isn't yet: what is to be mended
+    -- waits WORDS        the outcome is what it should be, and isn't yet: what is to be fixed
 
 The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
-one alone. A case whose statement the server refuses is left where it stands, and its test alone fails. Merges are cut
+one alone. A case whose statement the server refuses is left where it is, and its test alone fails. Merges are cut
 off after some of their Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else
 once or twice for each sync, each table after one of three. So each case proves as well that a kill between two of its
 epochs does no harm. The process copies the cases and merges by itself; on MySQL Spark merges what two runs left. In the
@@ -36,12 +36,13 @@ import pytest
 from deltalake import DeltaTable
 
 import comparison
-from binlake.metadata import metadata, watermarks
 from binlake.names import mysql_quote
+from binlake.records import watermarks
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source import listed_tables
 from binlake.source.server import Source
+from binlake.store import metadata
 from mirror import MERGES, Merge, Mirror
 from server_shape import read_schema
 from servers import Kind, Server
@@ -278,7 +279,7 @@ def _assert_old_versions_can_be_read(path: str) -> None:
 
 
 def _assert_history(mirror: Mirror, case: Case) -> None:
-    """Each statement stands in the history once for each table it concerns; asked and stopped as expected."""
+    """Each statement is in the history once for each table it concerns; asked and stopped as expected."""
     rows = [row for row in mirror.metadata.read("ddl_history") if row["database"] == case.database]
     keys = [(row["file"], row["offset"], row["table"], row["kind"], row["before"]) for row in rows]
     assert len(keys) == len(set(keys))

@@ -16,8 +16,8 @@ from binlake import faults, pipeline
 from binlake.errors import CorruptEvent
 from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import open_lake
-from binlake.metadata import decisions, history
-from binlake.metadata.decisions import Reason
+from binlake.records import ddl_history, decisions
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.lake_columns import BATCH
 from binlake.schema.table import TableName
@@ -199,7 +199,7 @@ def test_the_default_character_set_is_the_databases(alone: Mirror) -> None:
     )
     paused_for(alone, "ALTER TABLE t CONVERT TO CHARACTER SET DEFAULT", "INSERT INTO t VALUES (2, 'ü')")
     assert [row["v"] for row in stored(alone.path("t"))] == ["é", "ü"]
-    schema = history.schema_now(alone.metadata, alone.watermark("t")["table_id"])
+    schema = ddl_history.schema_now(alone.metadata, alone.watermark("t")["table_id"])
     assert schema
     assert schema.column("v").charset == "latin1"
 

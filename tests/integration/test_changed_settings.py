@@ -1,4 +1,4 @@
-"""The YAML is changed under a lake that is there: nothing is stale, and nothing is copied anew without need."""
+"""The YAML is changed under a lake that is there: nothing is stale, and nothing is copied again without need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from binlake import pipeline
 from binlake.cli import command_line
 from binlake.errors import ConfigurationError
-from binlake.metadata import status
+from binlake.records import status
 from binlake.report import Report
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -55,7 +55,7 @@ def test_a_table_that_comes_back_is_what_the_server_has(copied: Mirror) -> None:
     assert copied.watermark("t")["status"] == "excluded"
     leave_out(copied)
     (table,) = copied.sync().tables
-    assert (table.status, "left it out" in table.reason) == ("resnapshot", True)
+    assert (table.status, "left it out" in table.reason) == ("copied", True)
     assert statuses(copied) == {"t": "following", "u": "following"}
     copied.assert_equal("t", "u")
 

@@ -19,10 +19,11 @@ from binlake.errors import LeaseHeld, TableError, TablesCopied
 from binlake.faults import FaultPoint
 from binlake.interrupts import Ending
 from binlake.lake.opened_lake import open_lake, place_of
-from binlake.metadata import copier, lease, watermarks
-from binlake.metadata.decisions import Reason
+from binlake.lease import copier, lease
 from binlake.phases import resume
 from binlake.phases.follow import FollowPace
+from binlake.records import watermarks
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import snapshot
@@ -112,6 +113,25 @@ def test_others_follow_while_it_is_copied(mirror: Mirror) -> None:
     assert_follows(mirror, "t", "u")
 
 
+@on_mysql
+@pytest.mark.parametrize("meanwhile", [(), ("UPDATE t SET v = v + 1",)], ids=["left alone", "written"])
+def test_it_is_missing_only_while_no_run_copies_it(mirror: Mirror, meanwhile: Sequence[str]) -> None:
+    condition = "table = 't'"
+    mirror.metadata.replace("watermarks", condition, [])
+
+    def statuses() -> set[str]:
+        mirror.execute("INSERT INTO u SELECT COALESCE(MAX(id), 0) + 1000 FROM u", *meanwhile)
+        sync_alone(mirror)
+        return {row["status"] for row in mirror.metadata.read("watermarks", ["status"], where=condition)}
+
+    with at("chunk copied", lambda: seen.append(statuses())):
+        seen: list[set[str]] = []
+        copy(mirror)
+    assert seen == [set()]
+    mirror.metadata.replace("watermarks", condition, [])
+    assert statuses() == {"missing"}
+
+
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -159,7 +179,7 @@ def test_without_a_global_lock(mirror: Mirror, lock: str) -> None:
 @on_mysql
 def test_a_table_that_is_dropped_and_made_anew_meanwhile(mirror: Mirror) -> None:
     again = ["DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 7)"]
-    with at("chunks written", batches_of(mirror, FOLLOWS, again)), pytest.raises(TableError, match="made anew"):
+    with at("chunks written", batches_of(mirror, FOLLOWS, again)), pytest.raises(TableError, match="made again"):
         copy(mirror)
     assert_follows(mirror, "t", "u")
 

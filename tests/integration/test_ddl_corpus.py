@@ -361,9 +361,11 @@ def wrong_values(source: Source, database: str, table: str, step: Step, evolutio
     for column, origin in zip(evolution.after.columns, evolution.origins, strict=True):
         if origin is None:
             expected = expected_value(column, fills.get(column.name))
-            for value in server_values(source, database, table, column):
-                if value != expected:
-                    wrong.append(f"{step.statement}: {column.name} is {value!r}, expected {expected!r}")
+            wrong += [
+                f"{step.statement}: {column.name} is {value!r}, expected {expected!r}"
+                for value in server_values(source, database, table, column)
+                if value != expected
+            ]
     return wrong
 
 

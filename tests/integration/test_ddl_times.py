@@ -84,7 +84,7 @@ def follow(server: Server, source: Source, database: str, sessions: list[list[st
 
 
 def evolved(statement: Statement, shape: TableSchema, server: Server) -> ddl.Evolution:
-    """What the statement, as it stands in the log, made of a table."""
+    """What the statement, as it is in the log, made of a table."""
     [change] = ddl.parse(
         statement.text,
         database=statement.database,

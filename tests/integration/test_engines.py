@@ -1,4 +1,4 @@
-"""Storage engines: a table whose rows aren't those that the log tells is refused by name, the others go on."""
+"""Storage engines: a table whose rows aren't those that the log tells is refused by name, the others continue."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def assert_bounds_are_those_of_the_rows(by_footers: str, gathered: str, long: se
 
 
 def is_long(value: object) -> bool:
-    """Tell whether it is half of what Parquet's writer takes into a footer as two bounds."""
+    """Return whether it is half of what Parquet's writer takes into a footer as two bounds."""
     size = len(value.encode() if isinstance(value, str) else value) if isinstance(value, str | bytes) else 0
     return size > 2000
 

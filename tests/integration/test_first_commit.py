@@ -13,11 +13,11 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.delta import plain_files
-from binlake.delta.attempts import DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import LeftToSpark
-from binlake.merge import begin_in_process
+from binlake.merge.engine import begin_in_process
 from binlake.merge.lake_table import LakeTable, NewTable
 from binlake.spark import data_files
 from binlake.spark.session import of_this_thread
@@ -174,7 +174,7 @@ def test_a_feature_that_comes_with_the_columns_is_turned_on(spark: SparkSession,
     for way in ways:
         path = str(shutil.copytree(there, lake / way))
         begin_of(session, path, DeltaSchema(TIMES, "snapshot"), third, way, batch=4, life="third")
-        log = LakeLog(path, "").log()
+        log = LakeLog(path, "").opened()
         protocol, table = log.protocol(), session.read.format("delta").load(path)
         features = set(protocol.reader_features or ()), set(protocol.writer_features or ())
         made[way] = features, log.metadata().configuration, table.dtypes, table.orderBy("id").collect()

@@ -23,9 +23,10 @@ from binlake import pipeline
 from binlake.config import PipelineConfig
 from binlake.interrupts import Ending
 from binlake.lake.opened_lake import place_of
-from binlake.metadata import feed_watermarks, followers, lease
-from binlake.metadata.followers import FollowerStatus
+from binlake.lease import followers, lease
+from binlake.lease.followers import FollowerStatus
 from binlake.phases.follow import FollowPace
+from binlake.records import feed_watermarks
 from binlake.report import Report
 from binlake.source.server import Source
 from feeding import feed, lines
@@ -135,7 +136,7 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
 
 @dataclass
 class EndAtHead:
-    """Work beside a follower that lets it end where the lake stands at the log's head."""
+    """Work beside a follower that lets it end where the lake is at the log's head."""
 
     mirror: Mirror
     ending: Ending

@@ -322,7 +322,7 @@ def test_positions_of_a_log_that_began_anew_are_greater(
 
 @on_mysql
 def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
-    """Each run goes on with what the one before left, and is cut off at the next commit or before it."""
+    """Each run continues with what the one before left, and is cut off at the next commit or before it."""
     points: tuple[FaultPoint, ...] = (
         "data file written",
         "epoch committed",

@@ -1,4 +1,4 @@
-"""A follower's connections: one dump goes on from slice to slice, with the bytes that a new one would give."""
+"""A follower's connections: one dump continues from slice to slice, with the bytes that a new one would give."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ def test_a_file_of_the_same_name_isnt_taken_for_the_one_that_was_read(log: Follo
     (part,) = log.parts()
     other = Slice(part.file, part.start, part.stop, part.created + 1, whole=False)
     description = next(iter(log.source.transport(SERVER_ID).chunks(other)))
-    with pytest.raises(PositionLost, match="its numbering began anew"):
+    with pytest.raises(PositionLost, match="its numbering began again"):
         describe(bytes(description), other, description.offset)

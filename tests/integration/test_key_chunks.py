@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from binlake.metadata import lease
+from binlake.lease import lease
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import bounds, cutting, jdbc
@@ -244,7 +244,7 @@ def test_rows_that_come_after_the_cut_are_in_one_chunk_each(server: Server, data
 
 
 def test_bounds_part_the_rows_whatever_becomes_of_the_index(server: Server, database: str) -> None:
-    """As where a dead snapshot goes on: an index or a collation that has changed is no change of the shape."""
+    """As where a dead snapshot continues: an index or a collation that has changed is no change of the shape."""
     keys = {name: BOTH[name] for name in ("no_case", "downwards")}
     created(server, database, keys)
     with of_server(server) as source:

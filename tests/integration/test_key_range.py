@@ -1,4 +1,4 @@
-"""Rows of a range of keys are read anew: what the log never told comes into the lake, and the table goes on."""
+"""Rows of a range of keys are read again: what the log never told comes into the lake, and the table continues."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from binlake import pipeline
 from binlake.doctor import beforehand
 from binlake.errors import LakeTableChanged, LeaseHeld, TableError, UsageError
 from binlake.faults import FaultPoint
-from binlake.merge import exchange
+from binlake.lease import lease
+from binlake.merge.engine import exchange
 from binlake.merge.position_texts import boundary_text
-from binlake.metadata import decisions, lease, record, status
-from binlake.metadata.decisions import Reason
 from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.replay import ReplayRequest
+from binlake.records import decisions, record, status
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.lake_columns import BATCH, COMMITTED, POSITION
 from binlake.schema.table import TableName

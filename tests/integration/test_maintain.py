@@ -14,21 +14,25 @@ from binlake import faults, pipeline
 from binlake.cli import command_line
 from binlake.delta import layout
 from binlake.errors import LeaseHeld, UsageError
+from binlake.lease import lease
+from binlake.maintain import upkeep_by_spark
 from binlake.maintain.maintain import maintain, wants_spark
 from binlake.maintain.table_upkeep import TablesUpkeep
-from binlake.merge import in_process
-from binlake.metadata import decisions, lease
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import query
+from binlake.records import decisions
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark import session
 from binlake.spark.starting import no_session
+from binlake.store.metadata import query
 from long_life import BRIEF, begin, live
 from mirror import Merge, Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from binlake.delta.delta_log import LakeLog
+    from binlake.maintain.upkeep_by_spark import Rewriting
 
 TABLES = ("keyed", "named", "keyless", "mapped")
 NOW = {"history_hours": 0, "metadata_hours": 0}
@@ -156,7 +160,7 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
 
 @on_mysql
 def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_process, "SMALL", 0)
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
     worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
     for number in range(4):
         worn.options["merge"] = {"without_spark_mb": 16 * (number % 2)}
@@ -225,7 +229,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, point: str, act: Callable[[], Non
 def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
     worn: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It replaces the files that are being put together: these are chosen anew."""
+    """It replaces the files that are being put together: these are chosen again."""
 
     def sync() -> None:
         worn.execute("UPDATE keyed SET v = 'meanwhile'", "DELETE FROM keyed WHERE id = 3")
@@ -241,6 +245,33 @@ def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
     work(worn, 8)
     worn.sync()
     worn.assert_equal(*TABLES)
+
+
+@on_mariadb
+@pytest.mark.parametrize("times", [1, 9], ids=["once", "all the time"])
+def test_files_that_syncs_replace_before_they_are_read_are_chosen_anew_or_left(
+    worn: Mirror, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """As beside a follower, whose batches come while Spark starts."""
+    begun: list[int] = []
+    begin = upkeep_by_spark.Rewriting.__init__
+
+    def after_a_sync(rewriting: Rewriting, session: SparkSession, log: LakeLog) -> None:
+        begun.append(1)
+        if len(begun) <= times:
+            worn.merges = ("rewrite",)
+            for statement in ("UPDATE keyed SET v = {}", "INSERT INTO keyed VALUES (9{}, '')"):
+                worn.execute(statement.format(len(begun)))
+                worn.sync()
+        begin(rewriting, session, log)
+
+    monkeypatch.setattr(upkeep_by_spark.Rewriting, "__init__", after_a_sync)
+    promising(worn, **NOW)
+    (report,) = worn.maintain("*.keyed").tables
+    assert len(begun) == min(times + 1, 3)
+    assert ("batches replace its files" in report.left) == (times > 1)
+    worn.assert_equal("keyed")
+    worn.assert_each_once("keyed")
 
 
 @on_mysql

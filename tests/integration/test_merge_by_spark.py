@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,28 +15,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import NO_END
 from binlake.config import PipelineConfig
+from binlake.delta import layout
 from binlake.delta.delta_log import LakeLog
 from binlake.merge import log_table
-from binlake.merge.arrow_mutations import ordered_mutations
-from binlake.merge.by_spark import merge_by_spark
+from binlake.merge.arrow_mutations import StagedMutations
+from binlake.merge.engine.by_spark import merge_by_spark
+from binlake.merge.lake_images import LakeImages
 from binlake.merge.lake_table import LakeTable
+from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.mutations import staged_rows
 from binlake.merge.shared_reads import SharedReads
+from binlake.planner.manifest import StagedFile
+from binlake.planner.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.position import Position
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import columns_of, lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
 
 NAME, START = TableName("d", "t"), Position("s", "b.000001", 4, 1)
+PROPERTIES: dict[str, str | None] = {}
+"""Of the tables that are made here."""
 Rows = Sequence[tuple[int, Any, Any]]
 """Mutations: what happened, the row before and the row after."""
 
@@ -71,12 +79,11 @@ def merged_by_spark(
     table = LakeLog.of(config, NAME, "life")
     lake = lake_columns(schema, FAIL)
     fields = [(column.name, column.arrow) for column in (*lake, *columns_of(schema.kept, FAIL))]
-    write_deltalake(table.path, pa.Table.from_pylist(there, pa.schema(fields)))
+    write_deltalake(table.path, pa.Table.from_pylist(there, pa.schema(fields)), configuration=PROPERTIES)
     life = Life("life", NAME, schema, START, START)
     step = MergeStep(schema, (file,))
-    merge_by_spark(spark, LakeTable(table.path, table.app), life, step, lake, config, 1, {})
-    rows: list[dict[str, Any]] = DeltaTable(table.path).to_pyarrow_table().to_pylist()
-    return rows
+    merge_by_spark(spark, LakeTable(table.path, table.app), MirrorEpoch(table, life, step, lake, config, 1, {}))
+    return [row.asDict() for row in spark.read.format("delta").load(table.path).collect()]
 
 
 def test_values_of_a_table_without_a_key_keep_the_signs_of_zeros(
@@ -111,6 +118,34 @@ def test_copies_of_rows_without_a_key_keep_what_the_server_dropped(
     assert len({(2, 20), (2, 21), (2, 22)} & set(rows)) == 2
 
 
+OF_MERGE = ("_row_id_", "_FILE_NAME_", "_row_dropped_", "_source_row_present_", "_target_row_present_")
+OF_VECTORS = ("filePath", "deletionVectorId", "rowIndexCol", "_metadata")
+
+
+def named(names: Sequence[str], n: int, value: int) -> dict[str, Any]:
+    return {"id": n, **dict.fromkeys(names, value)}
+
+
+@pytest.mark.parametrize("names", [OF_MERGE, OF_VECTORS], ids=["of MERGE", "of deletion vectors"])
+@pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no key"])
+def test_columns_named_as_those_of_deltas_commands(
+    key: tuple[str, ...], names: Sequence[str], tmp_path: Path, spark: SparkSession, config: PipelineConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    columns = Column("id", "int", nullable=False), *(Column(name, "int") for name in names)
+    schema = TableSchema(columns, key, "primary" if key else "none", kept=(Column("old", "int"),))
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)  # with deletion vectors
+    monkeypatch.setitem(PROPERTIES, "delta.enableDeletionVectors", "true")
+    row = partial(named, names)
+    changes = [(UPDATE, row(1, 10), row(1, 11)), (DELETE, row(2, 20), None), (INSERT, None, row(4, 40))]
+    there = [{**row(n, 10 * n), "old": n} for n in (1, 2, 3)]
+    merged = merged_by_spark(spark, config, schema, staged(tmp_path / "staged.parquet", columns, changes), there)
+    old = 1 if key else None  # without a key an update is another row
+    assert sorted(merged, key=lambda row: row["id"]) == [
+        {**row(1, 11), "old": old}, {**row(3, 30), "old": 3}, {**row(4, 40), "old": None}
+    ]  # fmt: skip
+
+
 def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
     tmp_path: Path, spark: SparkSession, config: PipelineConfig
 ) -> None:
@@ -127,11 +162,39 @@ def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
     file = staged(tmp_path / "staged.parquet", (*shown, *hidden), changes, "x")
     step = MergeStep(schema, (), ((file, XaCommit("x", 1, 4, 200, (1, 300))),))
     life = Life("life", NAME, schema, START, START)
-    by_spark = staged_rows(spark, life, step, FAIL)
-    assert by_spark is not None
-    numbers = [row["number"] for row in by_spark.orderBy("place", "row").select("number").collect()]
-    assert numbers == ordered_mutations(life, step, FAIL, 10**9)["row"].to_pylist() == [0, 2]
+    assert StagedMutations(life, step, FAIL, 10**9).ordered()["row"].to_pylist() == [0, 2]
     commit: Any = SimpleNamespace(config=config, batch=7, reads=SharedReads())
     rows, columns = RowsBeside(life, step), lake_columns(schema, FAIL)
     logged = [row["position"] for row in log_table._rows_by_spark(spark, rows, columns, commit).collect()]
     assert sorted(logged) == log_table._rows(rows, columns, commit)["position"].to_pylist()
+
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["savepoints", "XA transactions of one id"])
+def test_many_ranges_of_rows_take_no_longer_each(tmp_path: Path, spark: SparkSession, held: bool) -> None:
+    """Of every two rows one was rolled back, or each was committed by a transaction of its own."""
+    columns = (Column("id", "int", nullable=False),)
+    rows: Rows = [(INSERT, None, {"id": number}) for number in range(2 * MANY)]
+    file = staged(tmp_path / "staged.parquet", columns, rows, "x" if held else None)
+    step = MergeStep(TableSchema(columns, ("id",), "primary"), (file,))
+    if held:
+        table = pq.read_table(file.path)
+        table = table.set_column(table.column_names.index("offset"), "offset", pa.array(range(2 * MANY)))
+        pq.write_table(table.cast(staged_schema(columns, FAIL)), file.path)
+        ends = (XaCommit("x", 1, at - 1, at, (1, 10 * MANY + at), at) for at in range(1, 2 * MANY, 2))
+        step = replace(step, files=(), xa=tuple((file, end) for end in ends))
+    else:
+        void = tuple((100, at, 100, at + 1) for at in range(0, 2 * MANY, 2))
+        step = replace(step, files=(replace(file, void=void),))
+    life = Life("life", NAME, step.schema, Position("s", "b.000001", 0, 1), START)
+    wanted = list(range(1, 2 * MANY, 2))
+    began = time.monotonic()
+    assert [row["id"] for row in StagedMutations(life, step, FAIL, 10**9).ordered()["after"].to_pylist()] == wanted
+    images = LakeImages.of(step.schema, lake_columns(step.schema, FAIL))
+    rows_by_spark = staged_rows(spark, life, step, images, FAIL)
+    assert rows_by_spark is not None
+    in_order = rows_by_spark.orderBy("offset", "row").selectExpr("after.id").collect()
+    assert [row["id"] for row in in_order] == wanted
+    assert time.monotonic() - began < 60

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from begun_alone import begin_alone
-from binlake.merge import in_process
+from binlake.delta import layout
 from mirror import Mirror, on_mariadb, sync_alone
 from servers import Server
 
@@ -27,7 +27,7 @@ def keyless(mirror: Mirror) -> Mirror:
     return mirror
 
 
-@pytest.mark.parametrize("small", [in_process.SMALL, 0], ids=["rewritten", "marked"])
+@pytest.mark.parametrize("small", [layout.FEW_BYTES, 0], ids=["rewritten", "marked"])
 def test_rows_without_a_key(keyless: Mirror, small: int) -> None:
     for statements in (
         (f"INSERT INTO t VALUES ({ROW}), (2, 0, '', 0, '', NULL)", "INSERT INTO t (d) VALUES (1)"),
@@ -38,7 +38,7 @@ def test_rows_without_a_key(keyless: Mirror, small: int) -> None:
         (f"INSERT INTO t VALUES ({ROW})",),
     ):  # fmt: skip
         keyless.execute(*statements)
-        with mock.patch.object(in_process, "SMALL", small):
+        with mock.patch.object(layout, "FEW_BYTES", small):
             sync_alone(keyless)
         keyless.assert_equal("t")
     keyless.assert_each_once("t")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from binlake.binlog.boundaries import transaction_boundaries
+from binlake.doctor.server_checks import server_checks
+from binlake.errors import CorruptEvent
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
@@ -17,7 +23,7 @@ MIB = 1 << 20
 @on_mariadb
 def test_images_that_leave_out_what_the_image_before_has(mirror: Mirror) -> None:
     """binlog_row_image=FULL_NODUP, with and without a key, NULLs, a new key, and a change that is none; read while
-    writers go on under innodb_snapshot_isolation, the default of 11.8."""
+    writers continue under innodb_snapshot_isolation, the default of 11.8."""
     assert mirror.server.variable("innodb_snapshot_isolation") == "1"
     mirror.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20), b MEDIUMBLOB, n INT, d DATETIME(3))",
@@ -115,3 +121,24 @@ def test_a_servers_own_folder_with_the_indexes_of_its_gtids(server: Server) -> N
     log = FolderLog(Folder(server.datadir))
     with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
         assert [file for file, _ in log.binary_logs()] == [file for file, _ in source.binary_logs()]
+
+
+def test_a_log_that_its_server_encrypts(new_server: type[Server], lake: Path, tmp_path: Path) -> None:
+    """Switched on between two syncs; the server sends the log in the clear. Its files alone can't be read."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"1;{'ab' * 32}\n")
+    plugin = {"plugin_load_add": "file_key_management", "file_key_management_filename": str(keys)}
+    with new_server("mariadb", **plugin) as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+        mirror = Mirror(server, "d", lake, spark=None, reader="direct")  # type: ignore[arg-type]
+        mirror.options = {"merge": {"without_spark_mb": 16}}
+        mirror.snapshot()
+        mirror.execute("INSERT INTO t VALUES (1)")
+        server.restart(encrypt_binlog=True)
+        mirror.execute("INSERT INTO t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (3)")
+        mirror.sync()
+        mirror.assert_equal("t")
+        (check,) = [check for check in server_checks(mirror.endpoint) if check.name == "encrypt_binlog"]
+        assert check.ok is True
+        with pytest.raises(CorruptEvent, match="encrypted"):
+            FolderLog(Folder(server.datadir)).head()

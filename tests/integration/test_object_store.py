@@ -25,13 +25,12 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import LeaseHeld, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake.opened_lake import open_lake
-from binlake.merge import in_process
-from binlake.metadata import lease
-from binlake.metadata.metadata import Metadata, now_us
+from binlake.lease import lease
 from binlake.report import Report
 from binlake.snapshot import few_rows
 from binlake.spark import session, settings
 from binlake.storage import stores
+from binlake.store.metadata import Metadata, now_us
 from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
 from mirror import Mirror
@@ -192,10 +191,10 @@ def test_who_merges_without_spark_is_followed_wherever_he_is_cut_off(
     """As a table that is small, and as one that is large, whose rows are marked."""
     without = replace(mirror, spark=None, options={"merge": {"without_spark_mb": 16}})  # type: ignore[arg-type]
     points: tuple[tuple[int, FaultPoint], ...] = (
-        (in_process.SMALL, "data file written"), (0, "rows marked"), (0, "data file written"), (0, "epoch committed"),
+        (layout.FEW_BYTES, "data file written"), (0, "rows marked"), (0, "data file written"), (0, "epoch committed"),
     )  # fmt: skip
     for number, (small, point) in enumerate(points):
-        monkeypatch.setattr(in_process, "SMALL", small)
+        monkeypatch.setattr(layout, "FEW_BYTES", small)
         plain_work(mirror, f"cut off {number}")
         with without.cut_off_at(point):
             without.sync()
@@ -211,7 +210,7 @@ def test_upkeep_and_a_snapshot_that_are_cut_off_are_taken_up(mirror: Mirror, mon
     monkeypatch.setattr(layout, "FEWEST", 2)
     kept = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}
     mirror = replace(mirror, options={"maintain": kept, "merge": {"without_spark_mb": 16}})
-    monkeypatch.setattr(in_process, "SMALL", 0)
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
     upkeep: tuple[FaultPoint, ...] = ("rows rewritten", "layout committed", "vacuumed")
     for point in upkeep:
         plain_work(mirror, point)

@@ -9,16 +9,15 @@ from typing import NoReturn
 import pytest
 from deltalake import DeltaTable
 
-from binlake.delta import opened_tables
+from binlake.delta import layout, opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import UsageError
 from binlake.lake import pins
 from binlake.lake.lake_versions import lake_versions, version_at
 from binlake.lake.opened_lake import open_lake
-from binlake.merge import in_process
-from binlake.metadata import leftovers
-from binlake.metadata.decisions import Reason
-from binlake.metadata.lease import Lease
+from binlake.lease.lease import Lease
+from binlake.records import leftovers
+from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
 from mirror import CutOff, Mirror, on_mariadb, on_mysql
 from versions_read import BRIEF, Content, assert_true, change, rows_by_spark, server_rows
@@ -30,7 +29,7 @@ REASON = Reason("a test", "to keep it")
 def test_pinned_versions_survive_upkeep_at_the_shortest_retention(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_process, "SMALL", 0)  # files are marked, not written anew
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)  # files are marked, not written again
     mirror.options = {"maintain": BRIEF, "policies": {"on_drop_table": "drop"}}
     mirror.execute(
         "CREATE TABLE marked (id INT PRIMARY KEY, v VARCHAR(20))",
@@ -41,9 +40,9 @@ def test_pinned_versions_survive_upkeep_at_the_shortest_retention(
         "INSERT INTO scratch VALUES (1, 'dropped')",
     )
     mirror.snapshot()
-    known: dict[int, Content] = {}
-    log_files = 0
     tables = ["marked", "plain", "scratch"]
+    known: dict[int, Content] = {0: server_rows(mirror, *tables)}
+    log_files = 0
     for number in range(1, 15):
         change(mirror, number)
         if number == 6:
@@ -95,7 +94,7 @@ def test_the_same_files_go_as_by_delta_s_own_vacuum(mirror: Mirror, monkeypatch:
     )
     mirror.snapshot()
     for number in range(4):
-        monkeypatch.setattr(in_process, "SMALL", number << 30)  # at first files are marked, then they are written anew
+        monkeypatch.setattr(layout, "FEW_BYTES", number << 30)  # at first files are marked, then they are written again
         mirror.options["merge"] = {"without_spark_mb": 16}
         mirror.execute(f"UPDATE marked SET v = 'batch {number}' WHERE id % 10 = {number}")
         mirror.sync()
@@ -137,7 +136,7 @@ def test_versions_have_the_tables_beside_mirrors(mirror: Mirror, monkeypatch: py
             pins.pin(mirror.metadata, batch, "kept", REASON)
     mirror.maintain()
     versions = lake_versions(mirror.metadata, 0)
-    assert [version.readable for version in versions] == [False, True, False, False, True]
+    assert [version.readable for version in versions] == [False, False, True, False, False, True]
     assert all(content(version.batch) == known[version.batch] for version in versions if version.readable)
     assert [len(rows[names[1]]) for rows in known.values()] == [2, 4, 4, 6, 8]
     lake = open_lake(mirror.config).at(name="kept")

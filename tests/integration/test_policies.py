@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.cli import command_line
+from binlake.delta import layout
 from binlake.errors import TableError
-from binlake.merge import in_process
-from binlake.metadata import history
+from binlake.records import ddl_history
 from binlake.schema.table import TableName
 from mirror import WAYS, Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 
@@ -230,7 +230,7 @@ def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altere
     assert set(DeltaTable(mirror.path("w")).file_uris()) == before
     for small, changes in (
         (0, ["UPDATE w SET v = 'marked' WHERE id = 1", "DELETE FROM w WHERE id = 2"]),
-        (in_process.SMALL, ["UPDATE w SET n = 2147483647, u = 1.25 WHERE id = 3", "UPDATE w SET id = 40 WHERE id = 4"]),
+        (layout.FEW_BYTES, ["UPDATE w SET n = 2147483647, u = 1.25 WHERE id = 3", "UPDATE w SET id = 40 WHERE id = 4"]),
         (
             0,
             [
@@ -241,7 +241,7 @@ def test_widened_tables_are_merged_by_either_after_either(mirror: Mirror, altere
     ):
         mirror.options["merge"] = WAYS[0]
         mirror.execute(*changes)
-        with mock.patch.object(in_process, "SMALL", small):
+        with mock.patch.object(layout, "FEW_BYTES", small):
             sync_alone(mirror)
     assert mirror.verify().equal
     mirror.execute("ALTER TABLE w RENAME COLUMN n TO m, DROP v, COMMENT 'wide', MODIFY f DOUBLE COMMENT 'c'")
@@ -265,11 +265,11 @@ def test_the_shape_of_a_table_at_any_place(
     mirror.execute("ALTER TABLE t ADD b INT", "ALTER TABLE t RENAME COLUMN a TO renamed", "DROP TABLE t")
     mirror.sync()
     name = TableName(mirror.database, "t")
-    shapes = history.shapes(mirror.metadata, name)
+    shapes = ddl_history.shapes(mirror.metadata, name)
     names = [[column.name for column in shape.schema.columns] if shape.schema else None for shape in shapes]
     assert names == [["id", "a"], ["id", "a", "b"], ["id", "renamed", "b"], None]
     place = shapes[1].position.rpartition("/")[2].partition("@")[0]
-    assert history.shape_at(mirror.metadata, name, history.Moment.parse(place)) == shapes[1]
+    assert ddl_history.shape_at(mirror.metadata, name, ddl_history.Moment.parse(place)) == shapes[1]
     asked = ["history", "--config", str(mirror.write_yaml()), "--table", str(name)]
     assert command_line.run([*asked, "--at", place]) == 0
     assert "renamed" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The doctor finds each thing that is wrong, and says what mends it."""
+"""The doctor finds each thing that is wrong, and says what fixes it."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ from unittest import mock
 from binlake import faults, pipeline
 from binlake.errors import LeaseHeld, TableError
 from binlake.faults import FaultPoint
-from binlake.metadata import lease, watermarks
+from binlake.lease import lease
 from binlake.phases import resume
+from binlake.records import watermarks
 from binlake.report import Report
 from binlake.snapshot import snapshot
 from binlake.snapshot.snapshot import SnapshotTask
@@ -32,7 +33,7 @@ MOST_TRIES = 20
 
 
 class Copies:
-    """Tables that are copied while the walk goes on, again and again."""
+    """Tables that are copied while the walk continues, again and again."""
 
     def __init__(self, mirror: Mirror, walk: Walk) -> None:
         self.mirror, self.walk, self.random = mirror, walk, walk.random

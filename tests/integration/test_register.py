@@ -205,7 +205,7 @@ def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Pat
 @on_mysql
 @pytest.mark.soak
 def test_names_in_a_metastore_follow_the_tables(mirror: Mirror, tmp_path: Path) -> None:
-    """Dropped, made anew, renamed, and two whose names differ by case alone, until one of them has another."""
+    """Dropped, made again, renamed, and two whose names differ by case alone, until one of them has another."""
     mirror.execute("CREATE TABLE goes (id INT PRIMARY KEY)", "CREATE TABLE made_anew (id INT PRIMARY KEY)")
     mirror.execute("CREATE TABLE moved (id INT PRIMARY KEY)", "INSERT INTO moved VALUES (1), (2)")
     mirror.execute("CREATE TABLE Orders (id INT PRIMARY KEY)", "CREATE TABLE orders (name VARCHAR(9) PRIMARY KEY)")

@@ -14,11 +14,11 @@ import pytest
 from binlake import pipeline
 from binlake.delta import opened_tables as tables
 from binlake.errors import UsageError
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import query
 from binlake.phases.replay import ReplayedTable, ReplayRequest
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.source.folder import Folder
+from binlake.store.metadata import query
 from mirror import Mirror, on_mysql
 
 ASKED = Reason("ann", "somebody changed it")
@@ -157,7 +157,7 @@ def test_what_is_not_staged_any_more_is_named_and_read_from_an_archive(
 
 
 def assert_begins_with_the_oldest_whole_version(mirror: Mirror, versions: list[int]) -> None:
-    """The snapshot's file is gone, as after a VACUUM, and so is one that the second batch wrote anew."""
+    """The snapshot's file is gone, as after a VACUUM, and so is one that the second batch wrote again."""
 
     def names(version: int) -> set[str]:
         return {file.rpartition("/")[2] for file in tables.opened(mirror.path("visits"), version).file_uris()}

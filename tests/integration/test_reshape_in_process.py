@@ -14,12 +14,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from begun_alone import begin_alone
-from binlake.delta import delta_actions, plain_tables
+from binlake.delta import layout, plain_tables
 from binlake.delta.delta_log import FENCE, LakeLog, overtaking, transaction_version
-from binlake.delta.plain_tables import OwnCommit
+from binlake.delta.log_files import commit_path
+from binlake.delta.plain_tables import OwnCommit, StepCommit
 from binlake.errors import SnapshotUnfinished
 from binlake.faults import FaultPoint
-from binlake.merge import filled_rows, in_process, move_in_process
+from binlake.merge import filled_rows
+from binlake.merge.engine import move_in_process
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
@@ -225,15 +227,13 @@ def test_a_table_does_not_come_over_a_snapshot_that_overtook_it(moving: Mirror) 
     """A run that lost its lease wakes up after another has snapshotted the path."""
     log = moving.config.table_path(TableName(moving.database, "three"))
     fenced = LakeLog(log, "binlake:tests:another")
-    plain_tables.commit(LakeLog(log, FENCE), fenced.log(), OwnCommit("Manual Update", overtaking(9), {}, {}, {}), [])
+    plain_tables.commit(LakeLog(log, FENCE), fenced.opened(), OwnCommit("Manual Update", overtaking(9), {}, {}, {}), [])
     version = transaction_version(3, 1)
     with pytest.raises(SnapshotUnfinished, match="over a batch that was begun before"):
         move_in_process.create(
             fenced,
             lake_columns(TableSchema((Column("id", "int"),), ("id",)), FAIL),
-            with_limit(moving, 16).config,
-            version=version,
-            note={},
+            StepCommit(version, {}),
         )
 
 
@@ -278,7 +278,7 @@ def test_constants_of_old_rows_are_written_without_spark(
 ) -> None:
     """Beside rows that deletion vectors hide, and columns that came, went and got other names."""
     with monkeypatch.context() as patch:
-        patch.setattr(in_process, "SMALL", 0)
+        patch.setattr(layout, "FEW_BYTES", 0)
         followed.execute("INSERT INTO t VALUES (3, 'c'), (4, 'd')", "DELETE FROM t WHERE id = 2")
         sync_alone(followed)
     followed.execute(
@@ -365,7 +365,8 @@ def test_comments_alone_are_one_commit_without_rows_and_without_spark(followed: 
     sync_alone(followed)
     assert followed.version("t") - before == 2, "the merge, and the comments"
     log = DeltaTable(followed.path("t"))
-    actions = [*delta_actions.of_commit(followed.path("t"), log.version())]
+    commit = Path(commit_path(followed.path("t"), log.version())).read_text()
+    actions = [json.loads(line) for line in commit.splitlines()]
     assert [set(action) for action in actions] == [{"commitInfo"}, {"txn"}, {"metaData"}]
     assert (log.metadata().description, log.schema().fields[1].metadata) == ("of t", {"comment": "of v"})
     followed.execute("ALTER TABLE t COMMENT 'of t'", "ALTER TABLE t MODIFY v VARCHAR(9) COMMENT 'of v'")

@@ -1,6 +1,6 @@
 """Epochs that are merged without Spark: which are, and that nothing is lost where others commit beside them.
 
-Each test of both ways is run with files that are written anew, and with rows that are marked in them."""
+Each test of both ways is run with files that are written again, and with rows that are marked in them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from deltalake.exceptions import CommitFailedError
 
 from binlake.delta import layout
 from binlake.errors import LeftToSpark
-from binlake.merge import in_process
-from binlake.metadata import runs
+from binlake.merge.engine import in_process
+from binlake.records import runs
 from binlake.storage import parquet_files
 from mirror import on_mariadb, on_mysql, sync_alone
 
@@ -45,7 +45,7 @@ def was_by_spark(mirror: Mirror) -> bool:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if all data files were large."""
-    monkeypatch.setattr(in_process, "SMALL", 0)
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
 
 
 @pytest.fixture(params=["rewritten", "marked"])
@@ -159,7 +159,7 @@ def test_rows_of_large_files_are_marked_by_spark_and_without_by_turns(
     followed.execute(f"INSERT INTO t VALUES {filler}")
     followed.sync()
     with monkeypatch.context() as larger:
-        larger.setattr(in_process, "SMALL", 0)
+        larger.setattr(layout, "FEW_BYTES", 0)
         for turn in range(6):
             followed.options["merge"] = {"without_spark_mb": 16 * (turn % 2)}
             followed.execute(f"DELETE FROM t WHERE id % 20 = {turn}", f"UPDATE t SET v = '{turn}' WHERE id % 20 = 10")
@@ -204,7 +204,7 @@ def test_small_files_beside_a_large_one_are_written_anew_with_the_new_rows(
     followed: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them reaches over all keys, so that it had to be looked into by every further batch."""
-    monkeypatch.setattr(in_process, "SMALL", 40_000)
+    monkeypatch.setattr(layout, "FEW_BYTES", 40_000)
     rows = ", ".join(f"({n}, '{n * 2654435761**2 % 2**61:x}', {n % 1000})" for n in range(1000, 6000))
     followed.execute(f"INSERT INTO t VALUES {rows}")
     sync_alone(followed)

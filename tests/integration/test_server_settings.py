@@ -21,8 +21,8 @@ from binlake.source.listed_tables import list_tables
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
-from binlake.verify import server_side
-from binlake.verify.hashes import TableHashes
+from binlake.verify.hashing import server_side
+from binlake.verify.hashing.hashes import TableHashes
 from mirror import Mirror
 from odd_settings import OddSettings
 from servers import KINDS, Kind, Server

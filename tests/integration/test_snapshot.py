@@ -20,17 +20,19 @@ from deltalake import DeltaTable, QueryBuilder
 from binlake import pipeline
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.errors import AccessDenied, InvalidDate, TableError
-from binlake.metadata import decisions, lease
-from binlake.metadata.decisions import Reason
+from binlake.lease import lease
 from binlake.phases.bootstrap import begin_lives
+from binlake.records import decisions
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import direct, few_rows, jdbc, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
-from binlake.source import locks, prepared_xa
+from binlake.source import prepared_xa, read_lock as read_locks
 from binlake.source.connection import Endpoint
 from binlake.source.listed_tables import included_tables
-from binlake.source.locks import Busy, Gate, Gates, read_lock
+from binlake.source.locks import Busy, Gate, Gates
+from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
@@ -186,7 +188,7 @@ from binlake.report import Report
 from binlake.snapshot.snapshot import SnapshotTask, snapshot
 from binlake.source.listed_tables import included_tables
 from binlake.source.server import Source
-from binlake.metadata import lease
+from binlake.lease import lease
 from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
 with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
@@ -460,7 +462,6 @@ def test_prepared_transactions_end_first(mirror: Mirror) -> None:
 
 def test_a_transaction_that_stays_prepared_is_named(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts(mirror, "a")
-    monkeypatch.setattr(locks, "_PATIENCE", 0)
     preparing = mirror.server.connect(database=mirror.database)
     try:
         with preparing.cursor() as cursor:
@@ -469,7 +470,7 @@ def test_a_transaction_that_stays_prepared_is_named(mirror: Mirror, monkeypatch:
             cursor.execute("XA END 'y'")
             cursor.execute("XA PREPARE 'y'")
         with Source.open(mirror.endpoint) as source:
-            with pytest.raises(Busy, match="prepared XA") as caught, read_lock(source, "flush", []):
+            with pytest.raises(Busy, match="prepared XA") as caught, read_lock(source, "flush", [], patience=0):
                 pass
             mirror.execute("UPDATE a SET amount = 5 WHERE id = 2")  # nothing is locked any more
         assert ("X'79',X'',1" if mirror.server.kind == "mysql" else "'y'") in caught.value.message
@@ -489,7 +490,8 @@ def test_a_sync_follows_the_log_beside_a_transaction_that_stays_prepared(
     accounts(mirror, "a", "b")
     mirror.snapshot()
     decisions.resnapshot(mirror.config, TableName(mirror.database, "b"), Reason("ann", "a test"))
-    monkeypatch.setattr(locks, "_PATIENCE", 0)
+    monkeypatch.setattr(snapshot_room, "PATIENCE", 0)
+    monkeypatch.setattr(snapshot_room, "BRIEF_PATIENCE", 0)
     looks: list[list[str]] = []
 
     def look(source: Source) -> list[str]:
@@ -497,7 +499,7 @@ def test_a_sync_follows_the_log_beside_a_transaction_that_stays_prepared(
         return looks[-1]
 
     monkeypatch.setattr(prepared_xa, "prepared_xids", look)
-    monkeypatch.setattr(locks, "_acquire", lambda *_: pytest.fail("the lock is taken"))
+    monkeypatch.setattr(read_locks._Locker, "acquire", lambda *_: pytest.fail("the lock is taken"))
     with mirror.server.connect(database=mirror.database) as preparing, preparing.cursor() as cursor:
         for statement in ("XA START 'z'", "INSERT INTO other VALUES (1)", "XA END 'z'", "XA PREPARE 'z'"):
             cursor.execute(statement)

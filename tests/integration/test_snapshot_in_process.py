@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,14 +19,15 @@ from binlake import pipeline
 from binlake.config import SnapshotConfig
 from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, SparkNeeded
 from binlake.merge.position_texts import boundary_text
-from binlake.metadata import decisions
-from binlake.metadata.decisions import Reason
 from binlake.phases import snapshots
+from binlake.phases.verification import VerifyRequest
 from binlake.position import Position
+from binlake.records import decisions
+from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.serialization import load
-from binlake.snapshot import few_rows, jdbc, snapshot as snapshot_room
+from binlake.snapshot import few_rows, jdbc, resultset, snapshot as snapshot_room
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks
@@ -33,6 +36,8 @@ from binlake.source.locks import Busy
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import no_session
+from binlake.verify.pace import Pace
+from binlake.verify.reading.by_read import TableReading
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 from servers import Server, free_port
 
@@ -43,7 +48,7 @@ TABLES = ("big", "keyless", "small")
 
 
 def _no_spark(why: str) -> NoReturn:
-    raise AssertionError(f"Spark was asked for: {why}")
+    pytest.fail(f"Spark was asked for: {why}")  # no error of code, which would cost its table alone
 
 
 def snapshot_alone(mirror: Mirror, *patterns: str) -> list[SnapshotResult]:
@@ -199,7 +204,7 @@ def test_a_table_asked_for_is_copied_by_the_next_sync(shop: Mirror) -> None:
 
 @on_mysql
 def test_what_is_left_to_spark_is_told(shop: Mirror, spark: SparkSession) -> None:
-    """A column's odd name is written by Spark; rows that tell what wrote them are written anew by it where its tasks
+    """A column's odd name is written by Spark; rows that tell what wrote them are written again by it where its tasks
     copied them."""
     shop.execute("CREATE TABLE odd (id INT PRIMARY KEY, ab INT)", "INSERT INTO odd VALUES (1, 2)")
     snapshot_alone(shop, "*.odd")
@@ -210,7 +215,7 @@ def test_what_is_left_to_spark_is_told(shop: Mirror, spark: SparkSession) -> Non
         shop.snapshot("*.big")
     shop.execute("UPDATE big SET price = 1 WHERE id > 150")
     shop.options = {"snapshot": {"reader": "direct"}}
-    for table, why in (("odd", "written by Spark alone"), ("big", r"of t_\w+\.big .* tell what wrote them")):
+    for table, why in (("odd", "written by Spark alone"), ("big", r"of t_\w+\.big .* say what wrote them")):
         (result,) = shop.snapshot(f"*.{table}")
         assert re.search(why, result.why_spark)
         newest = max(shop.metadata.read("runs"), key=lambda row: row["ended_us"])
@@ -275,3 +280,68 @@ def test_who_interrupts_doesnt_wait_for_the_rows(shop: Mirror, monkeypatch: pyte
         snapshot_alone(shop, "*.big")
     for (connection,) in shop.server.execute(asleep):  # the server doesn't look whether its client is there
         shop.server.execute(f"KILL {connection}")
+
+
+def test_a_copy_gives_way_to_ddl_that_waits_for_its_table(shop: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes behind a waiting ALTER waits, too."""
+    answer, slow = resultset.answer, ["the first copy"]
+
+    def slowly(connection: Any, text: str, count: int) -> Iterator[Any]:
+        yield from answer(connection, text, count)
+        if slow and "`keyless`" in text:
+            slow.pop()
+            altering.start()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT SLEEP(60)")
+
+    waited: list[float] = []
+
+    def alter() -> None:
+        began = time.monotonic()
+        shop.server.execute("ALTER TABLE keyless ADD COLUMN late INT", database=shop.database)
+        waited.append(time.monotonic() - began)
+
+    altering = threading.Thread(target=alter)
+    monkeypatch.setattr(resultset, "answer", slowly)
+    monkeypatch.setattr(few_rows, "fits", lambda table: False)
+    snapshot_alone(shop)
+    altering.join()
+    assert waited[0] < 8
+    sync_alone(shop)
+    shop.assert_equal(*TABLES)
+
+
+@on_mariadb
+def test_a_verification_gives_way_to_ddl_that_waits_for_a_table(
+    shop: Mirror, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read view keeps its locks there until its transaction ends."""
+    for number in range(20):
+        shop.execute(f"CREATE TABLE t{number} (id INT PRIMARY KEY)", f"INSERT INTO t{number} VALUES (1)")
+    snapshot_alone(shop)
+    add = TableReading.add_server
+
+    def slowly(reading: TableReading, view: Source, query: str, pace: Pace) -> None:
+        add(reading, view, query, pace)
+        time.sleep(2)
+
+    monkeypatch.setattr(TableReading, "add_server", slowly)
+    waited: list[float] = []
+
+    def alter() -> None:
+        time.sleep(4)
+        began = time.monotonic()
+        for number in range(20):
+            shop.server.execute(f"ALTER TABLE t{number} ADD COLUMN late INT", database=shop.database)
+        waited.append(time.monotonic() - began)
+
+    altering = threading.Thread(target=alter)
+    altering.start()
+    report = pipeline.verify(shop.config, shop.origin, _no_spark, Report(io.StringIO()), VerifyRequest())
+    altering.join()
+    assert waited[0] < 10
+    assert {table.state for table in report.tables} == {"compared", "unfinished"}
+    assert not [table for table in report.tables if table.equal is False]
+    monkeypatch.undo()
+    sync_alone(shop)
+    assert pipeline.verify(shop.config, shop.origin, _no_spark, Report(io.StringIO()), VerifyRequest()).equal

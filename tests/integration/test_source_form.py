@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from airflow.models.connection import Connection
 from airflow.models.log import Log
+from airflow.secrets import BaseSecretsBackend
 from airflow.utils.session import create_session
 from sqlalchemy import delete, select
 
 from airflow_page import airflow_server, client, get, post, viewer
 from binlake import config
+from binlake_airflow.page import source_form
 from mirror import on_mysql
 from servers import Server
 
@@ -69,6 +71,7 @@ def test_a_source_is_picked_seen_beforehand_and_written(
     assert [line for line in preview["checks"] if line["ok"] is False] == []
     assert f"table {database}.orders" in {line["name"] for line in preview["checks"]}
     assert not folder.exists(), "nothing is written yet"
+    assert not (tmp_path / "lake").exists(), "neither is the lake"
 
     written = post(admin, "new-source/write", **wanted, server_id=preview["server_id"])
     file = Path(written["file"])
@@ -101,6 +104,52 @@ def test_where_the_folder_cant_be_written_the_text_is_given_and_nothing_stored(
     assert "may not write" in post(admin, "new-source/write", 409, **wanted)["detail"]
     with create_session() as session:
         assert not session.scalars(select(Connection).where(Connection.conn_id == "new_shop_mysql")).all()
+
+
+@on_mysql
+@pytest.mark.parametrize("place", ["environment", "backend", "backend of workers", "broken backend"])
+def test_a_name_that_resolves_anywhere_is_no_new_connection(
+    api: Any,
+    folder: Path,
+    address: dict[str, Any],
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    """The source would be read by that account, which the user may not use."""
+    if place == "environment":
+        monkeypatch.setenv("AIRFLOW_CONN_NEW_SHOP_MYSQL", "mysql://somebody:else@127.0.0.1/")
+    elif place == "broken backend":
+        monkeypatch.setattr(source_form, "ensure_secrets_loaded", lambda: [BrokenBackend()])
+    else:
+        section = "WORKERS" if "workers" in place else "SECRETS"
+        (tmp_path / "connections.json").write_text('{"new_shop_mysql": "mysql://somebody:else@127.0.0.1/"}')
+        kind = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
+        kwargs = "SECRETS_BACKEND_KWARGS" if section == "WORKERS" else "BACKEND_KWARGS"
+        name = "SECRETS_BACKEND" if section == "WORKERS" else "BACKEND"
+        monkeypatch.setenv(f"AIRFLOW__{section}__{name}", kind)
+        given = json.dumps({"connections_file_path": str(tmp_path / "connections.json")})
+        monkeypatch.setenv(f"AIRFLOW__{section}__{kwargs}", given)
+    admin, wanted = client(api, "ada", "ADMIN"), asked(address, database, tmp_path / "lake")
+    expected, said = (503, "can't tell") if place == "broken backend" else (409, "secrets backend has a connection")
+    for step in ("preview", "write"):
+        assert said in post(admin, f"new-source/{step}", expected, **wanted)["detail"]
+    assert not folder.exists()
+
+
+class BrokenBackend(BaseSecretsBackend):
+    def get_connection(self, conn_id: str, team_name: str | None = None) -> Connection | None:
+        raise RuntimeError("the vault is sealed")
+
+
+def test_a_large_request_is_refused_before_anybody_is_asked_who_he_is(api: Any, folder: Path) -> None:
+    nobody = client(api, None)
+    answer = nobody.post("/binlake/api/new-source/write", content=b"[" * (3 << 20))
+    assert answer.status_code == 413
+    pieces = (b"[" * (1 << 20) for _ in range(100))
+    answer = nobody.post("/binlake/api/new-source/write", content=pieces)
+    assert answer.status_code == 413
 
 
 def test_nobody_else_has_a_server_asked(

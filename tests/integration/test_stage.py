@@ -14,8 +14,8 @@ import pytest
 from binlake import pipeline
 from binlake.binlog.transport import FileTransport
 from binlake.errors import BinlogError
+from binlake.lease import lease
 from binlake.merge.merge import manifest_of
-from binlake.metadata import lease
 from binlake.report import Report
 from binlake.staging import stage
 from mirror import Mirror, on_mysql
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from binlake.batch.manifest import Manifest
+    from binlake.planner.manifest import Manifest
 
 
 @pytest.fixture

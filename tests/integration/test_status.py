@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from binlake.cli import command_line
-from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.record import log_noted
+from binlake.records.record import log_noted
+from binlake.store.metadata import Metadata, now_us
 from mirror import Mirror
 
 
@@ -45,13 +45,13 @@ def test_status_of_tables_and_log(standing: Mirror, capsys: pytest.CaptureFixtur
     assert [row["table"] for row in shown("--tables", "*.o*")["tables"]] == [f"{standing.database}.orders"]
     standing.sync()
     assert shown()["bytes_ahead"] == 0
-    # What the server said of its log stands in metadata, for who doesn't ask it.
+    # What the server said of its log is in metadata, for who doesn't ask it.
     seen = log_noted(Metadata(standing.config.metadata_path("").rstrip("/")))
     assert seen is not None
-    assert (seen["head"], seen["bytes_ahead"], seen["files"] >= 1) == (shown()["head"], 0, True)
+    assert (seen.head, seen.bytes_ahead, seen.files >= 1) == (shown()["head"], 0, True)
     seconds = standing.server.execute("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0]
-    assert seen["kept_hours"] == (seconds / 3600 or None)
-    assert abs(seen["at_us"] - now_us()) < 600_000_000
+    assert seen.kept_hours == (seconds / 3600 or None)
+    assert abs(seen.at_us - now_us()) < 600_000_000
     assert shown("--state", "new")["tables"] == []
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from binlake import faults
-from binlake.metadata import lease
+from binlake.lease import lease
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from binlake.batch.steps import PreparedXa
+    from binlake.planner.steps import PreparedXa
 
 
 def waiting(mirror: Mirror) -> tuple[PreparedXa, ...]:
@@ -128,7 +128,7 @@ def test_rows_that_waited_are_damaged(mirror: Mirror) -> None:
     (held,) = waiting(mirror)
     for path in _files(mirror.folder / "tests" / "_staging" / str(held.batch)):
         path.write_bytes(path.read_bytes()[:-1])
-    mirror.execute("XA COMMIT 'x'", "INSERT INTO b VALUES (7, 'goes on')")
+    mirror.execute("XA COMMIT 'x'", "INSERT INTO b VALUES (7, 'continues')")
     mirror.sync()
     mirror.assert_equal("b")
     assert mirror.watermark("a")["status"] == "stopped"
@@ -188,7 +188,7 @@ def test_a_range_never_ends_inside_a_transaction(mirror: Mirror) -> None:
 
 
 def _ids(mirror: Mirror) -> set[int]:
-    from binlake.metadata.metadata import query
+    from binlake.store.metadata import query
 
     assert DeltaTable.is_deltatable(mirror.path("a"))
     return {row["id"] for row in query(mirror.path("a")).to_pylist()}

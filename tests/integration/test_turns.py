@@ -8,8 +8,8 @@ from threading import Condition
 import pytest
 
 from begun_alone import begin_alone
-from binlake.batch.outcome import TableOutcome
 from binlake.merge import apply
+from binlake.planner.outcome import TableOutcome
 from mirror import Mirror, on_mysql, sync_alone
 from servers import Server
 

@@ -11,8 +11,6 @@ import pytest
 from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.delta import layout, opened_tables
-from binlake.errors import LakeError
-from binlake.merge import in_process
 from binlake.report import Report
 from binlake_airflow.page import sizes
 from feeding import carried, feed, lines
@@ -24,7 +22,7 @@ from servers import Server
 @pytest.fixture
 def widened(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Rows of both types, in two files; one of the first is marked."""
-    monkeypatch.setattr(in_process, "SMALL", 0)  # rows are marked, no file is written anew
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)  # rows are marked, no file is written again
     mirror = Mirror(server, database, lake, None)  # type: ignore[arg-type]
     mirror.options["type_widening"] = True
     mirror.execute(
@@ -57,7 +55,7 @@ def test_it_is_measured_and_looked_after(widened: Mirror) -> None:
     size = sizes.measure(path, 1 << 20)
     assert size is not None
     assert (size.files, size.rows) == (2, 3)
-    with pytest.raises(LakeError, match=r"Spark was asked for: .* of its data files are put together"):
+    with pytest.raises(pytest.fail.Exception, match=r"Spark was asked for: .* of its data files are put together"):
         pipeline.maintain(widened.config, NoSession(), Report(quiet=True))
 
 

@@ -1,6 +1,6 @@
 """verify finds what differs, however small, and finds nothing where nothing does.
 
-What is found by reading stands in test_verify_without_spark.py; here both ways are compared, on the same tables, by the
+What is found by reading is in test_verify_without_spark.py; here both ways are compared, on the same tables, by the
 soak.
 """
 
@@ -15,19 +15,20 @@ from pyspark.sql import SparkSession
 
 from binlake.config import PipelineConfig, VerifyWay
 from binlake.delta.delta_log import LakeLog
-from binlake.metadata.metadata import Metadata
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
 from binlake.schema.table import TableName
+from binlake.source.catalog import SourceTable
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.spark import functions
-from binlake.verify import hashes, server_side
-from binlake.verify.hashes import TableHashes
-from binlake.verify.lake_side import LakeSide
+from binlake.store.metadata import Metadata
+from binlake.verify.hashing import hashes, server_side
+from binlake.verify.hashing.hashes import TableHashes
+from binlake.verify.hashing.lake_side import LakeSide
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
-from binlake.verify.verify import verify
+from binlake.verify.verify import VerifyScope, verify
 from comparison import assert_equal
 from mirror import on_mariadb, on_mysql
 from odd_values import SampleTable
@@ -105,7 +106,7 @@ class Mirror:
             self.session,
             self.metadata,
             catch_up or self.catch_up,
-            tables=tables,
+            scope=VerifyScope(tables),
         )
 
     def session(self, why: str) -> SparkSession:
@@ -236,7 +237,9 @@ def test_what_differs_is_looked_for_in_its_range_of_keys(mirror: Mirror, monkeyp
     assert mirror.verify().equal
     for table, values in keys.items():
         with Source.open(mirror.endpoint) as source:
-            cuts = server_side.cuts(source, mirror.name(table), read_schema(source, mirror.name(table)), len(values))
+            name = mirror.name(table)
+            shape = read_schema(source, name)
+            cuts = server_side.cuts(source, SourceTable(name, "BASE TABLE", "InnoDB", len(values), 0, shape))
         assert cuts.ranges >= 3
         mirror.spark.sql(f"UPDATE {mirror.delta(table)} SET v = 2")
     for result in mirror.verify().tables:

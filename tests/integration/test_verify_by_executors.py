@@ -25,15 +25,15 @@ from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.spark import starting
-from binlake.verify import executor_plan, executor_tasks
-from binlake.verify.by_executors import ByExecutors
-from binlake.verify.by_read import ByRead
-from binlake.verify.executor_tasks import ReadingTask
-from binlake.verify.key_cells import ComparedColumns
-from binlake.verify.lake_rows import LakeRows
+from binlake.verify.cluster import executor_plan, executor_tasks
+from binlake.verify.cluster.by_executors import ByExecutors
+from binlake.verify.cluster.executor_tasks import ReadingTask
 from binlake.verify.pace import Budget
+from binlake.verify.reading.by_read import ByRead
+from binlake.verify.reading.key_cells import ComparedColumns
+from binlake.verify.reading.lake_rows import LakeRows
+from binlake.verify.reading.row_checksums import Sums
 from binlake.verify.result import TableResult
-from binlake.verify.row_checksums import Sums
 from binlake.verify.server_load import OtherReaders, ServerLoad
 from binlake.verify.views import ReadViews
 from cluster import wait_until
@@ -54,7 +54,7 @@ def mirror(server: Server, database: str, lake: Path) -> Iterator[Mirror]:
         "ANALYZE TABLE t",
     )
     begin_alone(made)
-    with mock.patch("binlake.verify.lake_rows.ROWS_PER_CHUNK", 100):
+    with mock.patch("binlake.verify.reading.lake_rows.ROWS_PER_CHUNK", 100):
         yield made
 
 
@@ -231,8 +231,8 @@ def test_executors_end_once_the_time_is_up(mirror: Mirror, spark: SparkSession) 
     mirror.options["verify"] = {"rows_per_second": 150}
     compared = Compared(mirror, spark, budget=Budget(0), connections=1)  # a core is left for the lake's rows
     with (
-        mock.patch("binlake.verify.by_read._TOGETHER", 1),
-        mock.patch("binlake.verify.lake_rows._MOST_TIMES", 9),
+        mock.patch("binlake.verify.reading.by_read._TOGETHER", 1),
+        mock.patch("binlake.verify.reading.lake_rows._MOST_TIMES", 9),
         compared.views() as views,
         mirror.server.connect(database=mirror.database) as locking,
     ):
@@ -244,7 +244,7 @@ def test_executors_end_once_the_time_is_up(mirror: Mirror, spark: SparkSession) 
         assert (result.state, result.looked) == ("unfinished", 2)
         tracker = spark.sparkContext.statusTracker()
         (job,) = tracker.getJobIdsForGroup(compared.executors.group)
-        wait_until(lambda: tracker.getJobInfo(job).status == "FAILED", "executors go on")
+        wait_until(lambda: tracker.getJobInfo(job).status == "FAILED", "executors continue")
     assert not compared.said
 
 

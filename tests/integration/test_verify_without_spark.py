@@ -20,62 +20,29 @@ import pytest
 from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.config.table_modes import BesideMode
-from binlake.delta import delta_commits, opened_tables, plain_tables
-from binlake.delta.plain_files import added_file
+from binlake.delta import opened_tables, plain_tables
 from binlake.errors import CheckFailed, ConnectionFailed, UsageError
 from binlake.faults import FaultPoint
-from binlake.metadata.metadata import query
-from binlake.metadata.status import read_status
-from binlake.phases.verification import RepairRequest, VerifyRequest
+from binlake.phases.verification import VerifyRequest
+from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.server import Source
-from binlake.verify.by_read import ByRead
-from binlake.verify.key_cells import ComparedColumns
+from binlake.store.metadata import query
 from binlake.verify.planted_faults import FaultKind, planted
-from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.reading.by_read import ByRead
+from binlake.verify.reading.key_cells import ComparedColumns
+from binlake.verify.result import DifferingRow, TableResult
 from mirror import Mirror, on_mysql
 from odd_values import SampleTable
 from server_shape import read_schema
 from servers import Server
+from without_spark import no_spark, path, put, repair, result, rows, sync, verify
 
 
 @pytest.fixture
 def alone(server: Server, database: str, lake: Path) -> Mirror:
     return Mirror(server, database, lake, None)  # type: ignore[arg-type]
-
-
-def verify(mirror: Mirror, *patterns: str) -> VerifyReport:
-    return pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), VerifyRequest(list(patterns) or None))
-
-
-def _no_spark(why: str) -> Any:
-    raise AssertionError(f"Spark was asked for: {why}")
-
-
-def result(mirror: Mirror, table: str) -> TableResult:
-    (compared,) = verify(mirror, f"{mirror.database}.{table}").tables
-    return compared
-
-
-def path(mirror: Mirror, table: str) -> str:
-    return mirror.config.table_path(TableName(mirror.database, table))
-
-
-def rows(mirror: Mirror, table: str) -> pa.Table:
-    return query(path(mirror, table))
-
-
-def put(mirror: Mirror, table: str, changed: pa.Table) -> None:
-    """Let the lake have other rows, as a foreign writer would."""
-    place = path(mirror, table)
-    log = opened_tables.opened(place)
-    adds = plain_tables.actions_of(log, place, pa.table(log.get_add_actions())["path"].to_pylist())
-    fields = {field["name"]: field for field in plain_tables.fields_of(log)}
-    stored = pa.schema([plain_tables.stored_field(fields[field.name], field.type) for field in changed.schema])
-    added = added_file(place, pa.Table.from_arrays(changed.columns, schema=stored))
-    info = {"commitInfo": {"operation": "WRITE", "timestamp": plain_tables.now()}}
-    delta_commits.commit(log, place, [info, *map(plain_tables.removed, adds), {"add": added}])
 
 
 def test_every_type_at_odd_values(alone: Mirror) -> None:
@@ -105,7 +72,7 @@ def test_chunks_are_ranges_of_keys(alone: Mirror) -> None:
         "INSERT INTO t VALUES (18446744073709551615, 0, 'end')",
         "UPDATE t SET v = NULL WHERE id = 77",
     )
-    with mock.patch("binlake.verify.lake_rows.ROWS_PER_CHUNK", 100):
+    with mock.patch("binlake.verify.reading.lake_rows.ROWS_PER_CHUNK", 100):
         compared = result(alone, "t")
         assert compared.equal, compared.to_text()
         assert compared.source_rows == 811
@@ -150,14 +117,6 @@ def test_keys_of_any_type_pair(alone: Mirror, key: str, values: tuple[str, ...])
     put(alone, "t", table.set_column(1, "v", pa.array([1000, *table["v"].to_pylist()[1:]], pa.int32())))
     (row,) = result(alone, "t").rows
     assert (row.kind, row.columns) == ("changed", ("v",))
-
-
-def sync(mirror: Mirror) -> None:
-    pipeline.sync(mirror.config, mirror.origin, _no_spark, Report())
-
-
-def repair(mirror: Mirror, **options: Any) -> VerifyReport:
-    return pipeline.repair(mirror.config, mirror.origin, _no_spark, Report(), RepairRequest(**options))
 
 
 def planted_in(mirror: Mirror, table: str, kinds: Iterator[str], count: int) -> list[str]:
@@ -225,6 +184,7 @@ def test_a_hundred_faults_in_twenty_tables_are_repaired(alone: Mirror) -> None:
     noted = alone.metadata.read("repairs")
     assert {row["table"] for row in noted} == {f"t{number}" for number in range(20)}
     assert all(row["before"] is None for row in noted)
+    assert all(json.loads(row["key"]).keys() < {"key hash", "row hash"} for row in noted)
     counts = Counter[str]()
     for row in noted:
         counts[row["kind"]] += row["rows"]
@@ -250,6 +210,25 @@ def test_a_repair_keeps_what_was_there_if_it_is_asked(alone: Mirror) -> None:
         {"id": 1, "v": "a"},
         {"id": 2, "v": "b"},
     ]
+
+
+@on_mysql
+def test_masked_columns_stand_in_no_message_and_no_note(alone: Mirror) -> None:
+    alone.execute(
+        "CREATE TABLE t (email VARCHAR(40), n INT, v VARCHAR(9), PRIMARY KEY (email, n))",
+        "INSERT INTO t VALUES ('ann@example.org', 1, 'a'), ('bob@example.org', 2, 'b')",
+    )
+    begin_alone(alone)
+    alone.options["page"] = {"mask_columns": [f"{alone.database}.t.email"]}
+    put(alone, "t", rows(alone, "t").set_column(2, "v", pa.array(["a", "wrong"])))
+    compared = verify(alone)
+    assert [dict(row.key) for table in compared.tables for row in table.rows] == [{"email": "***", "n": "2"}]
+    repair(alone, keep_values=True).refuse_unrepaired()
+    (noted,) = alone.metadata.read("repairs")
+    assert json.loads(noted["key"]) == {"email": "***", "n": "2"}
+    (before,) = json.loads(noted["before"])
+    assert before == {**before, "email": "***", "n": 2, "v": "wrong"}
+    assert "example.org" not in str(noted)
 
 
 @on_mysql
@@ -283,6 +262,8 @@ def test_rows_that_deltalake_changed_are_repaired_and_the_table_follows_on(alone
     opened_tables.opened(path(alone, "t")).update(predicate="id = 'b'", updates={"v": "'wrong'", "b": "NULL"})
     assert [row.columns for row in result(alone, "t").rows] == [("v", "b")]
     repair(alone).refuse_unrepaired()
+    noted = sorted(alone.metadata.read("verifications"), key=lambda row: int(row["at_us"]))
+    assert [(row["equal"], row["differing_rows"]) for row in noted] == [(False, 1), (False, 1), (True, None)]
     alone.execute("UPDATE t SET v = 'again' WHERE id = 'a'", "DELETE FROM t WHERE id = 'c'")
     assert verify(alone).equal
 
@@ -311,7 +292,7 @@ def test_the_lake_is_checked_without_the_server(alone: Mirror, key: str) -> None
     begin_alone(alone)
     assert "never verified" in lake_alone(alone).reason
     assert not pipeline.verify_lake(alone.config).equal
-    with mock.patch("binlake.verify.key_cells.ROWS_PER_CHUNK", 1):
+    with mock.patch("binlake.verify.reading.key_cells.ROWS_PER_CHUNK", 1):
         assert verify(alone).equal
     (status,) = read_status(alone.config).tables
     assert status["verified_through"]["batch"] == status["batch"]
@@ -342,7 +323,7 @@ def test_a_table_that_was_merged_since_is_checked_as_it_was_verified(alone: Mirr
     assert verify(alone).equal
     verified = lake_alone(alone)
     alone.execute("UPDATE t SET v = 3 WHERE id = 2")
-    pipeline.sync(alone.config, alone.origin, _no_spark, Report())
+    pipeline.sync(alone.config, alone.origin, no_spark, Report())
     again = lake_alone(alone)
     assert again.equal
     assert again.delta_version == verified.delta_version
@@ -360,7 +341,7 @@ def test_a_version_that_upkeep_let_go_is_to_be_verified_anew(alone: Mirror, gone
     begin_alone(alone)
     assert verify(alone).equal
     alone.execute("UPDATE t SET v = 3 WHERE id = 2")
-    pipeline.sync(alone.config, alone.origin, _no_spark, Report())
+    pipeline.sync(alone.config, alone.origin, no_spark, Report())
     place = path(alone, "t")
     log = opened_tables.opened(place)
     there = {uri.rpartition("/")[2] for uri in log.file_uris()}
@@ -406,8 +387,8 @@ def test_a_table_that_only_delta_can_read_is_hashed(alone: Mirror) -> None:
     alone.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     begin_alone(alone)
     with (
-        mock.patch("binlake.verify.lake_rows.FEATURES", frozenset()),
-        pytest.raises(AssertionError, match=r"hashes rows: .*[.]t: the table has .*deletionVectors"),
+        mock.patch("binlake.verify.reading.lake_rows.FEATURES", frozenset()),
+        pytest.raises(pytest.fail.Exception, match=r"hashes rows: .*[.]t: the table has .*deletionVectors"),
     ):
         verify(alone)
 
@@ -493,15 +474,15 @@ def small_chunks(alone: Mirror) -> Iterator[Mirror]:
     begin_alone(alone)
     with ExitStack() as stack:
         for module in ("lake_rows", "changed_chunks", "key_cells"):
-            stack.enter_context(mock.patch(f"binlake.verify.{module}.ROWS_PER_CHUNK", 100))
-        stack.enter_context(mock.patch("binlake.verify.by_read._TOGETHER", 2))
-        stack.enter_context(mock.patch("binlake.verify.lake_rows._MOST_TIMES", 9))  # the lake has one file
-        stack.enter_context(mock.patch("binlake.merge.in_process.SMALL", 0))  # rows are marked as in large files
+            stack.enter_context(mock.patch(f"binlake.verify.reading.{module}.ROWS_PER_CHUNK", 100))
+        stack.enter_context(mock.patch("binlake.verify.reading.by_read._TOGETHER", 2))
+        stack.enter_context(mock.patch("binlake.verify.reading.lake_rows._MOST_TIMES", 9))  # the lake has one file
+        stack.enter_context(mock.patch("binlake.delta.layout.FEW_BYTES", 0))  # rows are marked as in large files
         yield alone
 
 
 def verify_changed(mirror: Mirror, **options: Any) -> dict[str, TableResult]:
-    report = pipeline.verify(mirror.config, mirror.origin, _no_spark, Report(), VerifyRequest(changed=True, **options))
+    report = pipeline.verify(mirror.config, mirror.origin, no_spark, Report(), VerifyRequest(changed=True, **options))
     return {table.name.table: table for table in report.tables}
 
 
@@ -560,14 +541,17 @@ def test_a_verification_goes_on_where_one_ended(small_chunks: Mirror) -> None:
     pattern = f"{small_chunks.database}.t"
     options: dict[str, Any] = {"tables": [pattern]}
     begun = pipeline.verify(
-        small_chunks.config, small_chunks.origin, _no_spark, Report(), VerifyRequest(seconds=0, **options)
+        small_chunks.config, small_chunks.origin, no_spark, Report(), VerifyRequest(seconds=0, **options)
     )
     begun.refuse_unequal()
     (table,) = begun.tables
     assert (table.state, table.looked, begun.to_json()["equal"]) == ("unfinished", 2, None)
     assert status_of(small_chunks, "t")["verified_through"] is None
     small_chunks.execute("UPDATE t SET v = 'new' WHERE id = 1")
-    with mock.patch("binlake.verify.by_read.ByRead._sum_up_lake", _failing_at(3)), pytest.raises(ConnectionFailed):
+    with (
+        mock.patch("binlake.verify.reading.by_read.ByRead._sum_up_lake", _failing_at(3)),
+        pytest.raises(ConnectionFailed),
+    ):
         verify(small_chunks, pattern)
     (table,) = verify(small_chunks, pattern).tables
     assert (table.equal, table.chunks, table.looked) == (True, 9, 9 - 1 - 4)
@@ -605,7 +589,7 @@ def test_a_busy_server_is_left_alone(alone: Mirror) -> None:
             busy.submit(alone.execute, "SELECT SLEEP(4)")
         while threads_running(alone) < 4:
             time.sleep(0.05)
-        (table,) = pipeline.verify(alone.config, alone.origin, _no_spark, Report(), VerifyRequest(seconds=1)).tables
+        (table,) = pipeline.verify(alone.config, alone.origin, no_spark, Report(), VerifyRequest(seconds=1)).tables
         assert (table.state, table.looked) == ("unfinished", 0)
         assert verify(alone).equal
         assert threads_running(alone) <= 2

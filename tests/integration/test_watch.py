@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from binlake.metadata import lease
-from binlake.metadata.record import log_noted
+from binlake.lease import lease
 from binlake.phases.watch import Watched, watch
+from binlake.records.record import log_noted
 from binlake.source.retention import RETENTION, headroom_seconds, retention_hours
 from binlake.source.server import Source
+from binlake.store.rows import LogRow
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.sensors import BinlakeSourceChangedSensor
 from mirror import Mirror
@@ -44,11 +45,11 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     mirror.execute("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2)")
     seen = log_noted(mirror.metadata)
     assert seen is not None
-    mirror.metadata.replace("source_log", "true", [{**seen, "at_us": 0}])
+    LogRow.replace(mirror.metadata, "true", [replace(seen, at_us=0)])
     watched = watch(mirror.config, mirror.origin)
     seen = log_noted(mirror.metadata)
     assert seen is not None
-    assert (seen["bytes_ahead"], seen["at_us"] > 0) == (watched.lag_bytes, True), "known without a sync"
+    assert (seen.bytes_ahead, seen.at_us > 0) == (watched.lag_bytes, True), "known without a sync"
     assert watched.lag_bytes
     assert watched.lag_bytes > 100
     assert watched.headroom_seconds is not None

@@ -47,6 +47,7 @@ def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, tmp_path: Path) -> None
     assert {file.name for file in page.iterdir()} == {file.name for file in here.iterdir()} >= {"index.html", "page.js"}
     assert (Path(where.strip()).parent / "example_dags" / "example_binlake_sync.py").is_file()
     assert run(folder, binlake, "help", "docker") == (ROOT / "docker" / "README.md").read_text()
+    assert run(folder, binlake, "help", "security") == (ROOT / "jobs" / "SECURITY.md").read_text()
     assert run(folder, binlake, "help", "feeds") == (ROOT / "jobs" / "binlake" / "feeds" / "README.md").read_text()
     run(folder, binlake, "setup", "--no-archive", "--jars", settings.JARS)
     assert "ready" in run(folder, binlake, "setup", "--no-archive", "--jars", folder)  # nothing is looked for again

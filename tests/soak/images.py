@@ -42,7 +42,7 @@ NETWORK = [
     "/etc/hosts",
     "/etc/pip.conf",
     "/etc/ssl/certs/ca-certificates.crt",
-    "/usr/local/share/ca-certificates",  # of which, too, Debian makes the file above anew
+    "/usr/local/share/ca-certificates",  # of which, too, Debian makes the file above again
 ]
 SERVICES = {
     "spark": ["spark-master", "spark-worker-1"],

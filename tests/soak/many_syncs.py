@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "
 import bench_pictures  # noqa: E402
 from bench_pictures import Bar, Chart  # noqa: E402
 from binlake import pipeline  # noqa: E402
-from binlake.metadata.record import RunReport  # noqa: E402
+from binlake.records.record import RunReport  # noqa: E402
 from binlake.report import Report  # noqa: E402
 from binlake.spark import session  # noqa: E402
 from long_life import BRIEF, Stand, begin, live  # noqa: E402

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "local")]
 
 from binlake.lake import pins  # noqa: E402
-from binlake.metadata.decisions import Reason  # noqa: E402
+from binlake.records.decisions import Reason  # noqa: E402
 from binlake.spark import session  # noqa: E402
 from mirror import Mirror  # noqa: E402
 from servers import Kind, Server  # noqa: E402
@@ -37,7 +37,7 @@ def main(kind: Kind, count: int) -> None:
             "INSERT INTO plain SELECT * FROM marked",
         )
         mirror.snapshot()
-        known: dict[int, Content] = {}
+        known: dict[int, Content] = {0: server_rows(mirror, "marked", "plain")}
         for number in range(1, count + 1):
             change(mirror, number)
             mirror.options["merge"] = {"without_spark_mb": 0 if number % BY_SPARK == 0 else 16}

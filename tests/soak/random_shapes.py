@@ -3,7 +3,7 @@
 What each statement that the server takes makes of a table, followed from its text alone, equals information_schema:
 the columns with their types, the key, character sets, comments, and the columns of the indexes. Defaults, sizes of TEXT
 and BLOB, and prefixes of indexes aren't compared, as they decide no value. Statements that aren't followed, so that the
-table is copied anew, are counted.
+table is copied again, are counted.
 """
 
 from __future__ import annotations

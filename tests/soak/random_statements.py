@@ -1,7 +1,7 @@
 """A server under random statements, while syncs, drivers and the server itself are killed and started again; ends with
 an independent comparison, and with verify's: ``random_statements.py KIND MINUTES [SEED]``.
 
-Statements go on beside the syncs, XA transactions among them. Every process is a real one. Nothing but the loopback is
+Statements continue beside the syncs, XA transactions among them. Every process is a real one. Only the loopback is
 used, and it ends by itself.
 """
 

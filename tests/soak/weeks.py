@@ -1,7 +1,7 @@
 """Weeks of following in hours: ``weeks.py [--batches N] [--minutes N] [--seconds N] [--keep FILE]``.
 
 A source of three tables is followed by ``pipeline.follow``, with a small change behind each batch, and after each batch
-the clock goes on by SECONDS: of five, 120,000 batches are a week; of sixty, 10,080. What happens by the minute, the
+the clock continues by SECONDS: of five, 120,000 batches are a week; of sixty, 10,080. What happens by the minute, the
 hour or the day happens by that clock: commits grow old, batches are thinned, files that were replaced go. The clock is
 moved for this process and for MySQL by moved_clock.c, which wants a C compiler. Ends after so many batches, or minutes
 of the machine's clock.
@@ -41,17 +41,17 @@ from binlake.config import PipelineConfig  # noqa: E402
 from binlake.interrupts import Ending  # noqa: E402
 from binlake.lake import pins  # noqa: E402
 from binlake.lake.lake_versions import lake_versions  # noqa: E402
-from binlake.metadata.decisions import Reason  # noqa: E402
-from binlake.metadata.table_schemas import SCHEMAS  # noqa: E402
 from binlake.phases import follow, upkeep_beside  # noqa: E402
 from binlake.phases.follow import FollowPace  # noqa: E402
+from binlake.records.decisions import Reason  # noqa: E402
 from binlake.report import Report  # noqa: E402
 from binlake.schema.table import TableName  # noqa: E402
 from binlake.source import log as source_log  # noqa: E402
+from binlake.store.table_schemas import SCHEMAS  # noqa: E402
 from servers import Server  # noqa: E402
 
 STRETCH, PACED = 1_000, 50
-"""Batches of a printed line, and after which minutes and hours are timed anew."""
+"""Batches of a printed line, and after which minutes and hours are timed again."""
 TABLES, ROWS = ("grows", "changes", "shrinks"), 2_000
 LATE, MOST_MS = 1.3, 50.0
 """What the last fifth of the lines may be of the second one in CPU time and memory; milliseconds of CPU in which any
@@ -237,7 +237,7 @@ def main(course: Course) -> None:
         os.environ |= {"AIRFLOW_CONN_WEEKS": server.uri(), "XDG_STATE_HOME": f"{home}/state"}
         config = configuration.load(file)
         prepare(server)
-        origin, ending = source_log.origin(config.source.connection), Ending()
+        origin, ending = source_log.origin(config.source), Ending()
         pipeline.bootstrap(config, origin, NoSpark(), Report(quiet=True))
         weeks = Weeks(server, config, course, ending)
         print(" ".join(f"{field.name:>14}" for field in fields(Stand)), flush=True)

@@ -1,7 +1,7 @@
 """Feeds a test file's steps to a server: errors are ignored, tables are kept.
 
-Each file lives in a database of its own, which stands in the place of ``test``. Where a DROP TABLE would leave it
-empty, the file goes on in a fresh one instead (by the seed), so that what it made can be compared; the last ones of a
+Each file lives in a database of its own, which is in the place of ``test``. Where a DROP TABLE would leave it
+empty, the file continues in a fresh one instead (by the seed), so that what it made can be compared; the last ones of a
 file are never dropped.
 """
 
@@ -325,7 +325,7 @@ class Feeder:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing that the file began goes on."""
+        """Nothing that the file began continues."""
         self.connections.rest()
         self.connections.close()
         end_prepared(self.server)

@@ -199,7 +199,7 @@ def _shown(name: str, verdict: Verdict, script: Sequence[Fed]) -> str:
 
 
 def standing(verdicts: Iterable[Verdict]) -> list[str]:
-    """What stands still or was snapshotted anew, a line for each kind of reason, the most frequent first."""
+    """What is stopped or was snapshotted again, a line for each kind of reason, the most frequent first."""
     kinds: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.outcome in ("stopped", "snapshot asked", "unreadable"):

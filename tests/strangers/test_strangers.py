@@ -1,8 +1,8 @@
-"""Whatever a server's own test suite does, the lake equals the server, or the table says why it stands still.
+"""Whatever a server's own test suite does, the lake equals the server, or the table says why it is stopped.
 
 The same sample each time, so that a change is judged by what it did: `make soak` draws others.
 ``BINLAKE_STRANGERS_SEED`` takes another, ``BINLAKE_STRANGERS_SECONDS`` a server (default 20) says how far. What
-stopped or was snapshotted anew is printed.
+stopped or was snapshotted again is printed.
 """
 
 from __future__ import annotations

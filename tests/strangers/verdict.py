@@ -1,4 +1,4 @@
-"""What became of each table: equal, or standing still with a reason; anything else is a failure."""
+"""What became of each table: equal, or being stopped with a reason; anything else is a failure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pymysql
 
 import comparison
-from binlake.metadata import watermarks
 from binlake.names import mysql_quote
+from binlake.records import watermarks
 from binlake.schema.table import TableName, TableSchema
 from binlake.source import catalog
 from binlake.source.server import Source
@@ -27,7 +27,7 @@ _VARYING = re.compile(r"\S*binlog\.\d+:\d+|\d+|`[^`]*`|'[^']*'|\"[^\"]*\"|\b\w+\
 
 @dataclass(frozen=True)
 class Verdict:
-    """reason: why it stands still, or in what it differs."""
+    """reason: why it is stopped, or in what it differs."""
 
     database: str
     table: str

@@ -6,12 +6,13 @@ import uuid
 
 import pyarrow as pa
 
-from binlake.batch.steps import Life
 from binlake.delta import plain_tables
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.plain_tables import OwnCommit
-from binlake.metadata import lease, watermarks
+from binlake.lease import lease
+from binlake.planner.steps import Life
+from binlake.records import watermarks
 from binlake.schema.lake_columns import lake_columns
 from binlake.snapshot import jdbc, resultset
 from binlake.snapshot.restore_arrow import Restored

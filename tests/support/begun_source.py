@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlake import config
-from binlake.batch.steps import Life
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.planner.steps import Life
 from binlake.position import Position
+from binlake.records import watermarks
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import metadata_of
 
 BEGIN = Position("server", "binlog.000001", 4, 1)
 SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")

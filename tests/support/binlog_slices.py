@@ -14,7 +14,8 @@ from binlake.binlog.border import Mutations, Stopped
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport, Transport
 from binlake.position import Slice
-from binlake.schema import render
+from binlake.schema.datatypes import made_late
+from binlake.schema.table import Column
 from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
 from comparison import Declared, comparable
@@ -100,9 +101,9 @@ def image(columns: list[Declared], emitted: list[Emitted], op: int, side: str) -
         structs = item.batch.filter(pc.equal(item.batch.column("op"), op)).column(side)
         table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
         for place, column in enumerate(columns):
-            if column.type in render.RENDERERS:  # the log has their stored bytes
-                texts = [v if v is None else render.RENDERERS[column.type](v) for v in table[column.name].to_pylist()]
+            if (stored := made_late(Column(column.name, column.type))) is not None:  # the log has their stored bytes
+                texts = stored.values(table[column.name].combine_chunks())
                 place = table.column_names.index(column.name)
-                table = table.set_column(place, column.name, pa.array(texts, pa.string()))
+                table = table.set_column(place, column.name, texts)
         rows += comparable(columns, table)
     return by_column(columns, rows)

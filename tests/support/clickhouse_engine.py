@@ -22,7 +22,7 @@ for query in sys.argv[1:]:
 
 
 def is_there() -> bool:
-    """Tell whether docker/local/setup.sh could bring it."""
+    """Return whether docker/local/setup.sh could bring it."""
     return _CHDB.is_dir()
 
 

@@ -43,11 +43,11 @@ def executors(process: int) -> list[int]:
 
 
 def python_with(folder: Path, *, packages: bool) -> Path:
-    """A virtual environment without binlake: with the packages that binlake stands on, which ours lends it, or none."""
+    """A virtual environment without binlake: with the packages that binlake is on, which ours lends it, or none."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     if packages:
         (site,) = (folder / "lib").glob("python*/site-packages")
-        # A .pth that stands in a folder named by a .pth isn't read, so the checkout itself isn't lent.
+        # A .pth that is in a folder named by a .pth isn't read, so the checkout itself isn't lent.
         (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
     return folder / "bin"
 

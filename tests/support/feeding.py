@@ -12,7 +12,7 @@ from binlake.config.feed_config import FeedConfig
 from binlake.feeds.carry import FeedRun, Parts, carry
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import PARTS, make_format
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
 from mirror import Mirror
 
 _PLACE = re.compile(r"^\S+ \S+ \S+\.\d+:\d+(\+\d+)? ")

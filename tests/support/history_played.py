@@ -19,7 +19,7 @@ from mirror import Mirror
 Row = dict[str, Any]
 KEY = ("id", "part")
 SNAPSHOT = 5
-"""Every how many rounds the table is copied anew."""
+"""Every how many rounds the table is copied again."""
 NOTES = 3
 """How many boundaries of each round the server's rows are noted at."""
 CUT_OFF: tuple[FaultPoint, ...] = ("data file written", "epoch committed", "table merged")
@@ -55,7 +55,7 @@ def play(
     history with the oracle's. Return the oracle.
 
     events: how many of rows the log gets at least. keys: how many ids the rows have. ddl_share: of statements among the
-    transactions. between: called before each round's sync with the round's number, and tells whether more rounds are
+    transactions. between: called before each round's sync with the round's number, and shows whether more rounds are
     wanted. settings: of the mode.
     """
     mirror.execute(

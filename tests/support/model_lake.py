@@ -25,15 +25,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.errors import AnalysisException
 
-from binlake.batch.steps import Life, MergeStep
 from binlake.delta import data_rows, delta_commits, opened_tables, plain_files, plain_tables
-from binlake.delta.attempts import DataFile
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DataFile, DeltaAction
 from binlake.delta.delta_log import note_of
 from binlake.delta.delta_schema import FIELD_ID, MOST_ID, DeltaSchema
 from binlake.merge.lake_table import LakeTable
-from binlake.schema.invalid import InvalidValues
-from binlake.schema.lake_columns import LakeColumn
+from binlake.merge.mirror_epoch import MirrorEpoch
+from binlake.planner.steps import Life, MergeStep
 from binlake.spark.transaction import USER_METADATA
 from model_server import Content, Row, sorted_rows
 
@@ -51,8 +49,8 @@ _NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `(\w+)`")
 class _KnownLog:
     """A table's log at a version, which is asked once for what never changes."""
 
-    def __init__(self, log: DeltaTable) -> None:
-        self._log = log
+    def __init__(self, table: DeltaTable) -> None:
+        self._log = table
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._log, name)
@@ -86,7 +84,7 @@ class Lake:
         self._open = opened_tables.opened
 
     def opened(self, path: str, version: int | None = None) -> DeltaTable:
-        """Return a table's log; in the place of ``opened_tables.opened``, which reads it anew each time."""
+        """Return a table's log; in the place of ``opened_tables.opened``, which reads it again each time."""
         number = len(self.commits(path)) - 1 if version is None else version
         logs = self._known.setdefault(path, _KnownTable()).logs
         if number not in logs:
@@ -95,7 +93,7 @@ class Lake:
         return log
 
     def is_table(self, path: str) -> bool:
-        """Tell whether a table is there; in the place of ``opened_tables.is_table``."""
+        """Return whether a table is there; in the place of ``opened_tables.is_table``."""
         return bool(self.commits(path))
 
     def commits(self, path: str) -> list[list[DeltaAction]]:
@@ -283,8 +281,8 @@ class Transaction:
         _commit(self._path, self._log, [*actions, *(_recorded(app, version) for app, version in recorded.items())])
 
 
-def staged_rows(session: Session, life: Life, step: MergeStep, invalid: InvalidValues) -> list[tuple[Any, Any]]:
-    """Return the images, before and after, of the mutations after the snapshot; in the place of Spark's frame."""
+def _staged(life: Life, step: MergeStep) -> list[tuple[Any, Any]]:
+    """Return the images, before and after, of the mutations after the snapshot."""
     rows = [row for file in step.files for row in pq.read_table(file.path).to_pylist()]
     wanted = sorted((row for row in rows if (row["file"], row["offset"]) >= life.low.order), key=_sequence)
     return [(row["before"], row["after"]) for row in wanted]
@@ -294,15 +292,9 @@ def _sequence(row: Mapping[str, Any]) -> tuple[int, int, int]:
     return row["file"], row["offset"], row["row"]
 
 
-def merge_by_row(
-    session: Session,
-    table: LakeTable,
-    step: MergeStep,
-    staged: Sequence[tuple[Any, Any]],
-    columns: Sequence[LakeColumn],
-) -> None:
+def merge_by_row(session: Session, table: LakeTable, epoch: MirrorEpoch) -> None:
     """Merge rows of a table without a key, one after the other; in the place of Delta's MERGE."""
-    names = [column.name for column in columns]
+    names, staged = [column.name for column in epoch.columns], _staged(epoch.life, epoch.step)
 
     def merged(there: DeltaTable | None) -> list[DeltaAction]:
         assert there is not None
@@ -353,26 +345,26 @@ def _metadata(there: DeltaTable | None, schema: DeltaSchema) -> list[DeltaAction
     return [{"metaData": metadata}, *([] if there else [{"protocol": _PROTOCOL}])]
 
 
-def _files(log: DeltaTable, path: str) -> list[DeltaAction]:
+def _files(table: DeltaTable, path: str) -> list[DeltaAction]:
     """Return the add actions of a table's data files."""
-    paths = pa.table(log.get_add_actions())["path"].to_pylist()
-    added = plain_tables.actions_of(log, path, paths)
+    paths = pa.table(table.get_add_actions())["path"].to_pylist()
+    added = plain_tables.actions_of(table, path, paths)
     assert added is not None
     return added
 
 
-def _rows(log: DeltaTable, path: str) -> list[Row]:
+def _rows(table: DeltaTable, path: str) -> list[Row]:
     """Return a table's rows; all columns are of one type."""
-    fields = [pa.field(field.name, pa.int32()) for field in log.schema().fields]
-    batches = [batch for batch, _ in data_rows.read(log, path, fields, 0)]
+    fields = [pa.field(field.name, pa.int32()) for field in table.schema().fields]
+    batches = [batch for batch, _ in data_rows.read(table, path, fields, 0)]
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-def _added(log: DeltaTable, path: str, names: Sequence[str], rows: Sequence[Row]) -> list[DeltaAction]:
+def _added(table: DeltaTable, path: str, names: Sequence[str], rows: Sequence[Row]) -> list[DeltaAction]:
     """Write a data file; return the action that adds it, and none where there is no row."""
     if not rows:
         return []
-    fields = {field["name"]: plain_tables.stored_field(field, pa.int32()) for field in plain_tables.fields_of(log)}
+    fields = {field["name"]: plain_tables.stored_field(field, pa.int32()) for field in plain_tables.fields_of(table)}
     columns = [pa.array(column, pa.int32()) for column in zip(*rows, strict=True)]
-    table = pa.Table.from_arrays(columns, schema=pa.schema([fields[name] for name in names]))
-    return [{"add": plain_files.added_file(path, table)}]
+    log = pa.Table.from_arrays(columns, schema=pa.schema([fields[name] for name in names]))
+    return [{"add": plain_files.added_file(path, log)}]

@@ -12,13 +12,13 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE, Item, Mutations, Slice
 from binlake.binlog.boundaries import Boundary
 from binlake.binlog.staged_schema import staged_schema
 from binlake.delta import plain_files
-from binlake.delta.attempts import Copied
 from binlake.faults import fault
 from binlake.position import Flavour, Position, Slice, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import chunks
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import TableSnapshot
 from binlake.snapshot.waves import Copying, Member, TableChanged
 from binlake.source.catalog import SourceTable
@@ -80,6 +80,7 @@ class Server:
 
     flavour: Flavour = "mysql"
     server_identity = SERVER
+    is_mariadb = False
     lower_case_names = False
 
     def __init__(self, now: Callable[[], int], reach: Callable[[str], None]) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from binlake.errors import LakeError
-from binlake.metadata import formats, watermarks
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import Metadata, Newest, literal
-from binlake.metadata.table_schemas import SCHEMAS
+from binlake.lease.lease import RecordedState
 from binlake.position import Position
+from binlake.records import watermarks
+from binlake.store import formats
+from binlake.store.metadata import Metadata, Newest, literal
+from binlake.store.rows import WatermarkRow
+from binlake.store.table_schemas import SCHEMAS
 
 
 class Store(Metadata):
@@ -47,14 +50,22 @@ class Store(Metadata):
         """Return all watermarks as they stand, without being a worker."""
         positions = [row["position"] for row in self.peek("lease") if row["position"]]
         recorded = formats.read(RecordedState, positions[0]) if positions else None
-        return [watermarks.stands(row, recorded) for row in self.peek("watermarks")]
+        return [watermarks.stands(WatermarkRow(**row), recorded).values() for row in self.peek("watermarks")]
 
     def read(
         self, name: str, columns: Sequence[str] | None = None, *, where: str | None = None, newest: Newest | None = None
     ) -> list[dict[str, Any]]:
-        assert newest is None
         self._reach(f"read {name}")
-        return self.peek(name, where) if where else self.peek(name)
+        rows = self.peek(name, where) if where else self.peek(name)
+        if newest is None:
+            return rows
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: row[newest.by] or 0, reverse=True):
+            groups[tuple(row[column] for column in newest.per)].append(row)
+        return [row for group in groups.values() for row in group[: newest.count]]
+
+    def tables(self) -> set[str]:
+        return set(SCHEMAS)
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self._reach(f"write {name}")
@@ -73,7 +84,7 @@ class Store(Metadata):
         self._database.execute(f"DELETE FROM {name} WHERE {predicate}")
         self._insert(name, rows)
 
-    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]], *, again: bool = False) -> None:
         self._reach(f"write {name}")
         if not self.peek(name):
             self._insert(name, rows)

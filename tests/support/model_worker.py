@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from binlake.metadata.holder import Machine
+from binlake.lease.holder import Machine
 
 
 class Killed(BaseException):

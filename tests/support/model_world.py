@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
@@ -22,26 +23,28 @@ from typing import Any
 import pytest
 
 from binlake import faults, pipeline
-from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import integrity
 from binlake.config import PipelineConfig
-from binlake.delta import opened_tables
-from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
+from binlake.delta import layout, opened_tables
 from binlake.errors import LeftToSpark
-from binlake.merge import apply, by_spark, conflicts, in_process, lake_table
-from binlake.metadata import held_row, holder, metadata, watermarks
+from binlake.lease import held_row, holder
+from binlake.merge import apply, conflicts, lake_table
+from binlake.merge.engine import by_spark, in_process
+from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.phases import bootstrap, copies_beside, plan, resume, snapshots
 from binlake.position import Position
+from binlake.records import watermarks
 from binlake.report import Report
+from binlake.retries import steady
 from binlake.schema.table import TableName
 from binlake.serialization import loads
 from binlake.snapshot import snapshot
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from binlake.spark import functions
 from binlake.staging import stage
 from binlake.storage import files
-from model_lake import Lake, Session, Transaction, merge_by_row, staged_rows
+from binlake.store import metadata
+from model_lake import Lake, Session, Transaction, merge_by_row
 from model_server import CREATED, Server, two_chunks
 from model_store import Store
 from model_worker import Lock, RenewingEvent, RenewingThread, Schedule, Worker, submit_at_once
@@ -57,10 +60,10 @@ _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 def _with_large_tables(merge: Callable[..., None]) -> Callable[..., None]:
     """Let Spark merge every other batch of a table without a key, as if it were a large one."""
 
-    def merge_small(table: LakeLog, life: Life, step: MergeStep, *arguments: Any, version: int, **options: Any) -> None:
-        if not step.schema.key and version // STEPS_PER_BATCH % 2:
+    def merge_small(epoch: MirrorEpoch) -> None:
+        if not epoch.schema.key and epoch.batch % 2:
             raise LeftToSpark("the table is large")
-        merge(table, life, step, *arguments, version=version, **options)
+        merge(epoch)
 
     return merge_small
 
@@ -111,8 +114,8 @@ class World:
         put(metadata, "Metadata", lambda path: self.store)
         put(opened_tables, "opened", self.lake.opened)
         put(opened_tables, "is_table", self.lake.is_table)
-        for module in (conflicts, snapshot):
-            put(module, "_PAUSE", 0)
+        put(conflicts, "_TRYING", replace(conflicts._TRYING, pause=steady(0)))
+        put(snapshot, "_PAUSE", 0)
         put(resume, "_TURN", 0.0)
         put(resume, "_GAP", 0.0)
         put(apply._Group, "_run_step", self.schedule.stopping_at("begin step", apply._Group._run_step))
@@ -144,9 +147,7 @@ class World:
 
     def _install_spark(self) -> None:
         put = self.patch.setattr
-        put(functions, "register", lambda session: None)
         put(lake_table, "OptimisticTransaction", Transaction)
-        put(by_spark, "staged_rows", staged_rows)
         put(by_spark, "_merge_by_row", merge_by_row)
         put(in_process, "merge", _with_large_tables(in_process.merge))
         put(snapshots, "_is_in_process", _by_turns())
@@ -169,7 +170,7 @@ class World:
 
     def mark_rows(self) -> None:
         """Treat tables as large ones, whose changed rows are marked by deletion vectors."""
-        self.patch.setattr(in_process, "SMALL", 0)
+        self.patch.setattr(layout, "FEW_BYTES", 0)
 
     def optimize(self, name: TableName) -> None:
         """Let somebody else put a table's data files together."""
@@ -276,7 +277,7 @@ class World:
         assert there == expected, f"{name} at {position.short}: {there}, the source had {expected}"
 
     def _is_ahead(self, name: TableName) -> bool:
-        """Tell whether a new snapshot stands in the lake, whose life is about to begin."""
+        """Return whether a new snapshot is in the lake, whose life is about to begin."""
         life = self.lake.newest_snapshot(self.config.table_path(name))
         return life is not None and all(row["table_id"] != life for row in self.store.peek("watermarks"))
 

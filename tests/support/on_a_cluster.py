@@ -1,7 +1,7 @@
 """``python on_a_cluster.py``: run binlake's commands, a JSON list of arguments on each line of standard input, in one
 Spark session, once one could be built; print the exit code of each. Every range is staged by Spark's executors.
 
-``["at", POINT]``: from now on who comes to the point prints it, and goes on.
+``["at", POINT]``: from now on who comes to the point prints it, and continues.
 """
 
 import json
@@ -39,7 +39,7 @@ if __name__ == "__main__":
         if not built:
             try:
                 built.append(build(name, **options))
-            except BinlakeError:  # the next command tries anew, in the same JVM
+            except BinlakeError:  # the next command tries again, in the same JVM
                 session.stop_active()
                 os.environ.pop("PYSPARK_PYTHON", None)
                 raise

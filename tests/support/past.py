@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
-from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, UPDATE
 from binlake.config import PipelineConfig
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.record import TableRun
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
+from binlake.planner.steps import Life
 from binlake.position import Position, Range, Slice
+from binlake.records import watermarks
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps
 from binlake.staging.staged_files import write_manifest
+from binlake.store.metadata import Metadata
+from binlake.store.run_rows import TableRun
 
 HOUR = 3_600_000_000
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -64,7 +65,7 @@ class Past:
             lives = [Life(f"life-{name}", name, SCHEMA, self.position(0), self.position(0)) for name in self.names]
             watermarks.started(held.metadata, lives, batch=0, versions={})
         rows = [watermarks.watermark_row(life, batch=0, position=life.low, delta_version=7) for life in lives]
-        watermarks.write(self.metadata, [{**row, "updated_us": self.now_us} for row in rows])
+        watermarks.write(self.metadata, [replace(row, updated_us=self.now_us) for row in rows])
         for name, make in (("runs", self.run), ("batches", self.batch)):
             for batches in self._commits(commits):
                 self.metadata.append(name, [make(batch) for batch in batches])

@@ -9,14 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.batch.steps import Life
 from binlake.lake.table_at import TableAt
-from binlake.metadata import lease, record, watermarks
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
+from binlake.planner.steps import Life
 from binlake.position import Position, Range
+from binlake.records import record, watermarks
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import Metadata
 
 HOUR_US = 3_600_000_000
 _SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")

@@ -1,6 +1,6 @@
 """A server of another release: what it answers to each statement, as its manual and its source say.
 
-It stands in for the connection alone, where no such server can be had.
+It is in for the connection alone, where no such server can be had.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ LOG_STATUS: Row = {
     "Executed_Gtid_Set": f"{UUID}:1-5",
 }  # fmt: skip
 
+MARIADB_GTIDS = "SELECT @@GLOBAL.gtid_binlog_pos AS gtid, @@GLOBAL.gtid_slave_pos AS replicated"
+
 
 def statements_of(version: str) -> dict[str, list[Row]]:
     """Return what a server of that version knows; a statement that isn't here is a syntax error there.
@@ -44,6 +46,7 @@ def statements_of(version: str) -> dict[str, list[Row]]:
         answers["SHOW REPLICA STATUS"] = []
     if mariadb:
         answers["SHOW ALL SLAVES STATUS"] = []
+        answers[MARIADB_GTIDS] = [{"gtid": "0-1-5", "replicated": ""}]
     elif numbers < (8, 4):
         answers["SHOW SLAVE STATUS"] = []
     if not mariadb and numbers >= (8, 0, 30):

@@ -16,11 +16,10 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from binlake.config.follow_config import Duration
 from binlake.config.mirrored_tables import ColumnPattern
-from binlake.config.orchestration import Schedule
+from binlake.config.orchestration import Duration, Schedule
 from binlake.config.policies import Policy
-from binlake.config.table_pattern import TablePattern
+from binlake.config.section import TablePattern
 
 HEADER = "| key | values | default | meaning |"
 PATTERNS = {
@@ -140,7 +139,7 @@ def length_of_table(lines: list[str]) -> int:
 
 
 def markdown(rows: list[Setting], meanings: dict[str, str]) -> str:
-    """The table as a page has it, for a page that is written anew."""
+    """The table as a page has it, for a page that is written again."""
     lines = [HEADER, "|---|---|---|---|"]
     lines += [f"| `{row.key}` | {row.values} | {row.default} | {meanings.get(row.key, '')} |" for row in rows]
     return "\n".join(lines)

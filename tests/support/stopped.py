@@ -1,6 +1,6 @@
 """``python stopped.py FOLDER``: run the command line again and again, frozen at a named point each time.
 
-The process stops itself (SIGSTOP) before each run and at the point; who started it wakes it up. What to run stands in
+The process stops itself (SIGSTOP) before each run and at the point; who started it wakes it up. What to run is in
 ``FOLDER/next``, a JSON list of the point and the arguments; its exit code and what it said in ``FOLDER/done``.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from binlake import faults
 from binlake.cli import command_line
 from binlake.merge.lake_table import LakeTable
-from binlake.metadata import record
+from binlake.records import record
 from binlake.spark.transaction import OptimisticTransaction
 
 at = ""

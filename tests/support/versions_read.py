@@ -6,7 +6,7 @@ import pytest
 
 from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions
-from binlake.metadata.metadata import query
+from binlake.store.metadata import query
 from mirror import Mirror
 
 BRIEF = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}

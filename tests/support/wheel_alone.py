@@ -31,7 +31,7 @@ def run(folder: Path, *command: str | Path, **environment: str) -> str:
 
 
 def fresh_environment(folder: Path) -> Path:
-    """A fresh one with the wheel; the packages it stands on are lent by this one, and the kernels it has compiled."""
+    """A fresh one with the wheel; the packages it is on are lent by this one, and the kernels it has compiled."""
     uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     run(folder, uv, "build", "-q", "--wheel", "--out-dir", folder / "wheel", ROOT)
     fresh = folder / "environment"
@@ -39,7 +39,7 @@ def fresh_environment(folder: Path) -> Path:
     (wheel,) = (folder / "wheel").glob("*.whl")
     run(folder, uv, "pip", "install", "-q", "--no-deps", "--python", fresh / "bin" / "python", wheel)
     (packages,) = (fresh / "lib").glob("python*/site-packages")
-    # A .pth that stands in a folder named by a .pth isn't read, so the checkout itself isn't lent.
+    # A .pth that is in a folder named by a .pth isn't read, so the checkout itself isn't lent.
     (packages / "lent.pth").write_text(sysconfig.get_path("purelib"))
     shutil.copytree(settings.SHARE / "numba", fresh / "share" / "binlake" / "numba", dirs_exist_ok=True)
     return fresh

@@ -1,4 +1,4 @@
-"""Somebody who writes while something else goes on."""
+"""Somebody who writes while something else continues."""
 
 from __future__ import annotations
 

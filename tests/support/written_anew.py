@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from binlake.binlog.border import Mutations, Statement
 from binlake.binlog.reader import Emitted
-from binlake.binlogfile import table_map_bytes
-from binlake.binlogfile.row_bytes import RowImages
-from binlake.binlogfile.writer import BinlogWriter, Head, RowEvent
+from binlake.binlog_writer import table_map_bytes
+from binlake.binlog_writer.log_writer import BinlogWriter, Head, RowEvent
+from binlake.binlog_writer.row_bytes import RowImages
 from binlake.position import Flavour
 from binlake.schema.invalid import KEEP_ALL
 

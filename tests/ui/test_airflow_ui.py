@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 from airflow_home import AirflowHome
 from binlake import pipeline
-from binlake.metadata.record import log_noted
+from binlake.records.record import log_noted
 from desk import Desk
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_the_page_shows_what_the_metadata_say(desk: Desk) -> None:
     metadata = pipeline.metadata_of(desk.home.config)
     seen = log_noted(metadata)
     assert seen is not None
-    expect(page.get_by_title(f"The server's end of the log was {seen['head']}")).to_be_visible()
+    expect(page.get_by_title(f"The server's end of the log was {seen.head}")).to_be_visible()
     desk.keep("3 the source")
 
 

@@ -141,7 +141,7 @@ def test_the_first_hour(mariadb_server: Server, browser: Browser, tmp_path: Path
     assert "export AIRFLOW_CONN_SHOP_MYSQL" in said
     assert PASSWORD not in said + home.yaml.read_text()
     with home.yaml.open("a") as file:
-        file.write("policies: {on_unfollowable: stop}\n")  # by default it is mended by itself
+        file.write("policies: {on_unfollowable: stop}\n")  # by default it is fixed by itself
 
     with home.standalone():
         context = browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="UTC")
@@ -204,7 +204,7 @@ def a_bad_file_harms_no_other(desk: Desk) -> None:
 
 
 def stopped_and_mended(desk: Desk) -> None:
-    """A statement whose rows aren't in the log stops its table; the others go on, and a snapshot mends it."""
+    """A statement whose rows aren't in the log stops its table; the others continue, and a snapshot fixes it."""
     desk.execute(
         "SET SESSION binlog_format = STATEMENT",
         "UPDATE orders SET note = 'unseen'",
@@ -224,4 +224,4 @@ def stopped_and_mended(desk: Desk) -> None:
     desk.await_runs("bootstrap", 2)
     expect(desk.open_source().get_by_role("row", name=f"{DATABASE}.orders").get_by_text("following")).to_be_visible()
     desk.assert_equal("orders", "items")
-    desk.keep("5 mended")
+    desk.keep("5 fixed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import now_us
+from binlake.errors import snapshot_again
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch
 from binlake.position import Range, Slice
+from binlake.records import watermarks
+from binlake.store.metadata import now_us
 from past import HOUR
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
     from conftest import Served
     from past import Past
@@ -29,7 +32,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def past(served: Served, folder: Path) -> Past:
-    """Three of a thousand tables stand still."""
+    """Three of a thousand tables are stopped."""
     from airflow_page import add, add_dags, add_feeds
 
     past = replace(add(folder), tables=1000, batches=40, changed=30).write()
@@ -39,10 +42,11 @@ def past(served: Served, folder: Path) -> Past:
     past.stage(40, past.names[7])
     add_feeds(past)
     add_dags(folder)
-    rows = {row["table"]: row for row in watermarks.read(past.metadata)}
-    trouble = {"reason": "a <b>column</b> of no known type", "remedy": "mend it"}
+    rows = {row.table: row for row in watermarks.read(past.metadata)}
     watermarks.write(past.metadata, [
-        {**rows[f"table_{number:04}"], "status": status, **trouble}
+        replace(
+            rows[f"table_{number:04}"], status=status, reason="a <b>column</b> of no known type", remedy="fix it"
+        )
         for number, status in ((500, "stopped"), (501, "paused"), (502, "resnapshot"))
     ])  # fmt: skip
     return past
@@ -280,19 +284,19 @@ def test_a_table_is_paused_with_a_reason_and_an_error_is_told(page: Page, past: 
     dialog.get_by_role("button", name="Pause").click()
     expect(dialog.get_by_text("shop.table_0007 is paused at")).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
-    (decision,) = past.metadata.read("decisions")
+    (decision,) = past.metadata.read("decisions", where="action = 'pause'")
     assert (decision["action"], decision["who"], decision["why"]) == ("pause", "ada", "its rows move")
-    # The list is drawn anew by itself, and what was searched for stays.
+    # The list is drawn again by itself, and what was searched for stays.
     expect(page.get_by_text("paused by ada: its rows move")).to_be_visible()
     assert names(page) == ["table_0007"]
 
     page.get_by_role("button", name="Snapshot at next sync shop.table_0007").first.click()
-    row = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0007")
-    watermarks.write(past.metadata, [{**row, "status": "dropped"}])  # meanwhile
+    row = next(row for row in watermarks.read(past.metadata) if row.table == "table_0007")
+    watermarks.write(past.metadata, [replace(row, status="dropped")])  # meanwhile
     dialog.get_by_label("Why").fill("sooner")
     dialog.get_by_role("button", name="Snapshot at next sync").click()
     expect(dialog.get_by_role("alert")).to_contain_text("shop.table_0007 isn't known here")
-    expect(dialog.get_by_role("alert")).to_contain_text("binlake status lists the tables")
+    expect(dialog.get_by_role("alert")).to_contain_text("this page lists the tables")
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
 
@@ -358,7 +362,7 @@ def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
         ("Verify shop", "Verify", {}),
         ("Maintain shop", "Maintain", {}),
         ("Carry feeds shop", "Carry feeds", {}),
-        ("Resume shop.table_0500", "Resume", {"Why": "mended"}),
+        ("Resume shop.table_0500", "Resume", {"Why": "fixed"}),
     ):
         assert "the run is queued" in press(page, button, label, **fields)
     outcome = press(page, "Snapshot at next sync shop.table_0500", "Snapshot at next sync", Why="sooner")
@@ -370,8 +374,81 @@ def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
         assert {wanted[run.dag_id]: (run.triggering_user_name, run.conf) for run in made} == {
             "sync": ("ada", {"until": "2026-03-01T12:00:00+00:00"}),
             "verify": ("ada", {}), "maintain": ("ada", {}), "feeds": ("ada", {}),
-            "resume": ("ada", {"tables": ["shop.table_0500"], "why": "mended"}),
+            "resume": ("ada", {"tables": ["shop.table_0500"], "why": "fixed"}),
         }  # fmt: skip
+
+
+def test_a_stopped_table_has_the_buttons_that_fix_its_reason_alone(page: Page, past: Past) -> None:
+    row = next(row for row in watermarks.read(past.metadata) if row.table == "table_0510")
+    stopped = replace(row, status="stopped", reason="its key is gone", remedy=snapshot_again(row.name))
+    watermarks.write(past.metadata, [stopped])
+    try:
+        page.reload()
+        line = page.get_by_role("row", name="shop.table_0510")
+        expect(line.get_by_text("snapshot this table again: “Snapshot now”")).to_be_visible()
+        assert line.get_by_role("button").all_inner_texts() == ["Snapshot now"]
+        line.get_by_role("link", name="shop.table_0510").click()
+        expect(page.get_by_text("snapshot this table again: “Snapshot now”")).to_be_visible()
+        assert "binlake snapshot" not in page.locator("main").inner_text()
+    finally:
+        watermarks.write(past.metadata, [row])
+
+
+def test_what_happened_is_filtered_by_kind_and_by_table(page: Page) -> None:
+    page.goto(page.url.replace("?source=shop", "?source=shop&events=all"))
+    kinds = page.get_by_role("navigation", name="Kinds")
+    kinds.get_by_role("link", name="stops").click()
+    page.get_by_label("Table").fill("shop.table_0500")
+    page.get_by_label("Table").press("Enter")
+    page.wait_for_url(re.compile("kind=stop&table=shop.table_0500$"))
+    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    expect(kinds.locator("[aria-current]")).to_have_text("stops")
+    kinds.get_by_role("link", name="decisions").click()
+    page.wait_for_url(re.compile("kind=decision"))
+    expect(page.get_by_label("Table")).to_have_value("shop.table_0500")
+
+
+def test_folded_batches_are_told_with_their_span_and_lead_to_each_of_them(page: Page) -> None:
+    us = 1_760_000_000_000_000
+    fold = {
+        "at_us": us + 183_000_000, "since_us": us, "kind": "run", "title": "124 batches", "what": "3,100 rows",
+        "batch": None, "tables": [], "place": None, "run": None, "seconds": None, "look": None, "remedy": None,
+    }  # fmt: skip
+    answer = {"source": "shop", "events": [fold], "now_us": us + 200_000_000, "earlier_us": None}
+    page.route(re.compile("/api/.*/events"), lambda route: route.fulfill(json=answer))
+    page.goto(page.url.replace("?source=shop", "?source=shop&events=all"))
+    line = page.get_by_role("list", name="What happened").get_by_role("listitem")
+    for words in ("124 batches", "2025-10-09 08:53:20 UTC to 08:56:23 UTC", "3,100 rows"):
+        expect(line).to_contain_text(words)
+    page.unroute(re.compile("/api/.*/events"))
+    line.get_by_role("link", name="each of them").click()
+    page.wait_for_url(re.compile(f"kind=batch&before_us={us + 183_000_001}"))
+
+
+def test_the_first_snapshot_is_looked_at_again_soon_and_offered_once(page: Page) -> None:
+    """As it is answered from the moment on at which its run is queued."""
+    begun = {"health": "new", "what": "the first snapshot begins: its run is queued", "remedy": "nothing"}
+    changes = {
+        "position": None, "carried_us": None, "health": "new", "is_copied_first": True, "snapshots": [],
+        "advice": [{**begun, "button": None}],
+    }  # fmt: skip
+    asked: list[int] = []
+
+    def answer(route: Route) -> None:
+        asked.append(now_us())
+        route.fulfill(json={**route.fetch().json(), **changes})
+
+    page.route(re.compile("/api/sources/shop$"), answer)
+    page.reload()
+    card = page.locator("section.card:not(.at-work)")
+    expect(card.get_by_role("progressbar", name="the first snapshot begins")).to_be_visible()
+    expect(card.get_by_text(begun["what"])).to_be_visible()
+    assert page.get_by_role("button", name=re.compile("^Snapshot (shop|now)")).count() == 0
+    changes["snapshots"] = [{"table": "shop.a", "chunks": 8, "copied": 3, "rows": 30, "begun_us": 1}]
+    expect(card.get_by_role("progressbar", name="the first snapshot: 3 of 8 chunks")).to_be_visible(timeout=10_000)
+    seen = len(asked)
+    page.wait_for_timeout(5_000)
+    assert len(asked) > seen, "it is asked again by itself"
 
 
 def test_who_may_only_look_sees_no_buttons(served: Served, browser: Browser, past: Past) -> None:
@@ -462,10 +539,50 @@ def test_an_event_that_nobody_can_read_is_skipped(page: Page, past: Past) -> Non
         held.open(OpenBatch(past.batches + 1, Range(stop, replace(stop, offset=stop.offset + 1000), (part,))))
     place = {"file": stop.file, "offset": stop.offset + 7}
     poison = {"batch": past.batches + 1, "reason": "an unknown event", "remedy": "skip it", "at_us": 1}
-    past.metadata.append("quarantine", [{**poison, **place}])
+    past.metadata.append("quarantine", [{**poison, **place, "raw": b"x"}])
     page.reload()
     expect(page.get_by_text(f"the run is stopped at {stop.file}:{stop.offset + 7}")).to_be_visible()
     assert press(page, "Skip the event", "Skip it", Why="it is empty")
     decisions = [row for row in past.metadata.read("decisions") if row["action"] == "skip-event"]
     assert [(row["who"], row["why"], row["offset"]) for row in decisions] == [("ada", "it is empty", stop.offset + 7)]
     expect(page.get_by_text("the run is stopped at")).to_have_count(0)
+
+
+def test_a_source_opens_with_one_sentence_and_a_difference_is_red_and_offers_repair(
+    served: Served, browser: Browser, page: Page, past: Past, folder: Path
+) -> None:
+    from airflow_page import add
+
+    card = page.locator("section.card:not(.at-work)")
+    expect(card.locator(".advice li").first).to_contain_text("is stopped")
+    good = replace(add(folder, "bank"), now_us=now_us()).write()
+    file = folder / "bank.yaml"
+    file.write_text(file.read_text().replace('"bank.*"', '"shop.*"'))
+    later = [add(folder, f"later{number}").config.source.name for number in range(3)]
+    row = {"batch": 3, "chunks": 1, "source_rows": 9, "lake_rows": 9, "equal": True, "at_us": now_us()}
+    good.metadata.append("verifications", [{**row, "database": "shop", "table": name.table} for name in good.names])
+    try:
+        page.goto(f"{served.url}/binlake/")
+        overview = page.get_by_role("table", name="Sources")
+        bank = overview.get_by_role("row").filter(has_text="bank.yaml")
+        expect(bank).to_contain_text("3 of 3 tables equal the server at ")
+        expect(bank.locator("[data-name=Verified]")).to_contain_text("equal, ")
+        expect(bank.locator(".badge.good")).to_have_text("healthy")
+        page.get_by_role("link", name="bank", exact=True).click()
+        expect(card.locator(".sentence")).to_contain_text("3 of 3 tables equal the server at ")
+
+        good.metadata.append("verifications", [
+            {**row, "database": "shop", "table": "table_0001", "equal": False, "differing": 1, "differing_rows": 6,
+             "at_us": now_us()},
+        ])  # fmt: skip
+        page.goto(f"{served.url}/binlake/")
+        expect(bank).to_contain_text("shop.table_0001 differs from the server by 6 rows")
+        expect(bank.locator("[data-name=Verified] .badge.bad")).to_have_text("1 table differs")
+        page.goto(f"{served.url}/binlake/?source=bank")
+        tables = page.get_by_role("table", name="Tables of bank")
+        expect(tables.locator("tbody tr").first).to_contain_text("differs by 6 rows")
+        expect(page.locator(".calendar .bad")).to_have_attribute("title", re.compile("shop.table_0001 by 6 rows"))
+        expect(card.locator(".advice li").first).to_contain_text("shop.table_0001 differs")
+    finally:
+        for name in ("bank", *later):
+            (folder / f"{name}.yaml").unlink()

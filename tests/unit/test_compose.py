@@ -158,11 +158,11 @@ def test_versions_agree() -> None:
     assert pins.items() <= LOCK.items()
     minor = re.search(r">=(3\.\d+)", PROJECT["requires-python"])
     assert minor
-    assert f"FROM python:{minor[1]}-" in DOCKERFILE
+    assert f"ARG PYTHON_IMAGE=python:{minor[1]}-" in DOCKERFILE
     assert f"openjdk-{versions.JAVA}-jre-headless" in DOCKERFILE
     uv = re.search(r"^UV=(\S+)$", (DOCKER / "local" / "setup.sh").read_text(), re.MULTILINE)
     assert uv
-    assert f"uv=={uv[1]}" in DOCKERFILE
+    assert f"uv=={uv[1]} " in (DOCKER / "uv.lock").read_text()
     for service in SERVICES.values():
         if service["image"].startswith("binlake-"):
             assert service["image"].endswith(f":{PROJECT['version']}")
@@ -185,9 +185,27 @@ def test_a_lake_on_s3_is_known_to_drivers_and_executors() -> None:
     assert "binlake setup --stores s3 azure" in DOCKERFILE
 
 
-def test_the_lock_has_a_hash_for_every_package() -> None:
-    blocks = re.split(r"^(?=[a-z0-9][\w.-]*==)", (DOCKER / "requirements.lock").read_text(), flags=re.MULTILINE)
+@pytest.mark.parametrize("lock", ["requirements.lock", "uv.lock"])
+def test_a_lock_has_a_hash_for_every_package(lock: str) -> None:
+    blocks = re.split(r"^(?=[a-z0-9][\w.-]*==)", (DOCKER / lock).read_text(), flags=re.MULTILINE)
     assert all("--hash=sha256:" in block for block in blocks if "==" in block)
+    for text in (DOCKERFILE, (DOCKER / "local" / "setup.sh").read_text()):
+        assert re.search(rf"--require-hashes .*-r docker/{re.escape(lock)}", text)
+        assert not re.search(r"pip install [^\n]*uv==", text)
+
+
+def test_spark_s_processes_prove_a_secret_to_each_other(tmp_path: Path) -> None:
+    sparks = [name for name in SERVICES if name.startswith(("spark-", "airflow-")) or name == "follow"]
+    assert {SERVICES[name]["environment"]["SPARK_AUTH_SECRET"] for name in sparks} == {
+        "${SPARK_AUTH_SECRET:?set it in docker/.env}"
+    }
+    assert 'ENTRYPOINT ["tini", "--", "with_spark_secret"]' in DOCKERFILE
+    given = {"PATH": os.environ["PATH"], "SPARK_CONF_DIR": str(tmp_path), "SPARK_AUTH_SECRET": "a secret"}
+    command = [str(DOCKER / "with_spark_secret.sh"), "bash", "-c", "umask; echo ${SPARK_AUTH_SECRET-none}"]
+    assert subprocess.check_output(command, env=given, text=True).split() == ["0022", "none"]
+    written = tmp_path / "spark-defaults.conf"
+    assert written.read_text() == "spark.authenticate true\nspark.authenticate.secret a secret\n"
+    assert written.stat().st_mode & 0o777 == 0o600
 
 
 def test_docker_itself_reads_it() -> None:

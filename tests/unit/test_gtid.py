@@ -65,6 +65,13 @@ def test_mariadb_counts_by_domain() -> None:
     assert str(position.adding(["0-2-101", "6-1-1"])) == "0-2-101,5-2-7,6-1-1"
 
 
+def test_the_last_of_a_domain_counts_though_its_number_is_lower() -> None:
+    """gtid_strict_mode=OFF."""
+    position = GtidPosition.parse("0-1-100")
+    assert str(position.adding(["0-9-1"])) == str(position.union(GtidPosition.parse("0-9-1"))) == "0-9-1"
+    assert str(position.highest(GtidPosition.parse("0-9-1,5-2-7"))) == "0-1-100,5-2-7"
+
+
 def test_mariadbs_list_from_its_bytes() -> None:
     body = bytes.fromhex("02000000") + bytes.fromhex(
         "00000000010000006400000000000000" + "05000000020000000700000000000000"
@@ -72,3 +79,15 @@ def test_mariadbs_list_from_its_bytes() -> None:
     assert str(GtidPosition.decode(body)) == "0-1-100,5-2-7"
     with pytest.raises(ValueError, match="cut off"):
         GtidPosition.decode(body[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "left"),
+    [
+        (f"{A}:1-10", f"{A}:3-4:7", f"{A}:1-2:5-6:8-10"),
+        (f"{A}:1-10", f"{A}:1-20", ""),
+        (f"{A}:5-6,{B}:1", f"{A}:1-5:9", f"{A}:6,{B}:1"),
+    ],
+)
+def test_what_is_in_one_set_alone(text: str, other: str, left: str) -> None:
+    assert str(GtidSet.parse(text).without(GtidSet.parse(other))) == left

@@ -120,3 +120,16 @@ def test_a_log_does_not_say_100_percent_twice_nor_of_what_failed() -> None:
 
     assert in_log(done_at_once) == ["staged 100% 10 MB"]
     assert in_log(failing) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "no row changed"),
+        ([0, 0], "no row changed"),
+        ([1, 0], "1 row of 1 table"),
+        ([8000, 181], "8,181 rows of 2 tables"),
+    ],
+)
+def test_what_a_batch_did(rows: list[int], words: str) -> None:
+    assert report.rows_of_tables(rows) == words

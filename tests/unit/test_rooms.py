@@ -19,8 +19,8 @@ MODULES = {
     ".".join(path.relative_to(ENGINE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ENGINE.rglob("*.py"))
 }
-PURE = ("schema", "ddl", "kernels", "binlog", "binlogfile", "batch")
-WITHOUT_JVM = ("config", "storage", "delta", "metadata", "lake", "source", "staging", "feeds", "relay")
+PURE = ("schema", "ddl", "kernels", "binlog", "binlog_writer", "planner")
+WITHOUT_JVM = ("config", "storage", "delta", "store", "lease", "records", "lake", "source", "staging", "feeds", "relay")
 STARTED = (
     "pipeline", "phases.bootstrap", "phases.catchup", "merge.merge", "merge.apply", "staging.stage", "job.script",
     "cli.command_line", "doctor.preflight", "maintain.maintain", "snapshot.snapshot",
@@ -28,9 +28,9 @@ STARTED = (
 """Modules that plan and tell."""
 SHARED_BY_ALL = 14
 ORDER = (
-    "kernels", "storage", "schema", "ddl", "config", "binlog", "binlogfile", "batch", "source", "delta", "metadata",
-    "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain", "phases", "pipeline", "doctor",
-    "second_opinion", "feeds", "relay", "cli",
+    "kernels", "storage", "schema", "ddl", "config", "binlog", "binlog_writer", "planner", "source", "delta", "store",
+    "lease", "records", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain", "phases",
+    "pipeline", "doctor", "second_opinion", "feeds", "relay", "cli",
 )  # fmt: skip
 """The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""
 SPARK = {"pyspark", "py4j", "delta"}
@@ -51,7 +51,7 @@ def imported(module: str) -> set[str]:
 
 
 def room(module: str) -> str:
-    """The folder a module stands in; modules beside the folders are rooms of their own."""
+    """The folder a module is in; modules beside the folders are rooms of their own."""
     return module.split(".")[1] if "." in module else module
 
 
@@ -131,16 +131,17 @@ def test_what_plans_and_tells_starts_without_spark() -> None:
 
 STATUS = """
 from binlake.cli import command_line
-from binlake.metadata.metadata import Metadata
+from binlake.store.metadata import Metadata
 
 metadata = Metadata(sys.argv[1] + "/lake/shop/_binlake")
 assert command_line.run(["status", "--config", sys.argv[1] + "/shop.yaml"]) == 0
 metadata.create_with("lease", [{"batch": 7}])
 metadata.append("runs", [{"kind": "sync", "ended_us": 1, "mutations": 5, "tables": "[]", "phases": "{}"}])
 assert command_line.run(["status", "--config", sys.argv[1] + "/shop.yaml"]) == 0
+assert command_line.run(["metrics", "--config", sys.argv[1] + "/shop.yaml", "--by-table"]) == 0
 print("imported:", sorted({"argcomplete", "numba", "numpy", "pandas", "pyarrow", "pyspark"} & sys.modules.keys()))
 """
-"""A status without a lake, and one of a lake."""
+"""A status without a lake, one of a lake, and its metrics."""
 
 
 def test_the_pipeline_imports_nothing_that_takes_long() -> None:
@@ -161,4 +162,5 @@ def test_the_status_imports_nothing_that_takes_long(tmp_path: Path) -> None:
     said = run_without((), f"sys.argv = ['status', {str(tmp_path)!r}]\n" + STATUS)
     assert "no table has a snapshot yet" in said
     assert "5 mutations" in said
+    assert 'binlake_batches_total{source="shop"} 7\n' in said
     assert said.endswith("imported: []\n")

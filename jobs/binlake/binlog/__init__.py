@@ -9,13 +9,13 @@ __all__ = ["ContentHandler", "open", "warm", "write"]  # all but warm: see __get
 _ELSEWHERE = {
     "ContentHandler": "binlake.binlog.content_handlers",
     "open": "binlake.source.openlog",
-    "write": "binlake.binlogfile.written_log",
+    "write": "binlake.binlog_writer.written_log",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Return what programs of their own use, imported when it is asked for: other rooms have some of it, as what
-    connects to servers."""
+    """Import and return a public name of the package when it is first used: some are in other rooms, such as those that
+    connect to servers."""
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     raise AttributeError(name)

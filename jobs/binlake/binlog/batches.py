@@ -59,10 +59,12 @@ class Batches:
             yield from self.flush_all()
 
     def flush_all(self) -> Iterator[Mutations]:
+        """Yield the buffered mutations of all tables, and keep none."""
         for name in list(self._waiting):
             yield from self.flush(name)
 
     def flush(self, name: TableName) -> Iterator[Mutations]:
+        """Yield a table's buffered mutations, joined to few large batches, and keep none."""
         waiting = self._waiting.pop(name, None)
         if waiting is None or not waiting.rows:
             return

@@ -38,8 +38,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 INSERT, UPDATE, DELETE = 1, 2, 3
+OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+"""The names of operations."""
 PARTIAL = "the log holds partial row images"
-PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew"
+PARTIAL_REMEDY = (
+    "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table again: "
+    "binlake snapshot --config FILE --tables TABLE"
+)
 
 Wanted = Callable[[str, str], bool | frozenset[str]]
 """(database, table) → whether its mutations are to be decoded: True, False, or the lower-case names of columns that are
@@ -53,7 +58,7 @@ class Mutations:
     columns: the decoded columns, as the table map describes them (binlog_row_metadata=FULL). key: names of the primary
     key's columns. statements_before: how many ``Statement``s came before them in this slice. absent: names of columns
     that some of these rows' images lack, where the batch has NULL: generated columns on MariaDB 11.5 and newer, or
-    columns missing from partial row images. Only the recorded shape tells which.
+    columns missing from partial row images. The recorded shape shows which of the two.
     """
 
     name: TableName
@@ -71,7 +76,7 @@ class Statement:
     offset: the event's. ordinal: its number among the statements of the slice, from 0. database: the session's default
     database. sql_mode: the server's bits. server_charset: the default character set of new databases. error: the
     server's number of the error with which the statement failed half way; 0 if it didn't. has_xid, thread: see
-    events.Query. session: what else the log tells about the session. needs_session: it used what its session alone has,
+    events.Query. session: other settings of it in the log. needs_session: it used what its session alone has,
     such as a temporary table or CONNECTION_ID().
     """
 
@@ -96,8 +101,8 @@ class Stopped:
     """An event of a table that can't be decoded. The table's other events and other tables are still read.
 
     Of a table's undecodable events between two statements, the first and the last are reported, and others may not be:
-    whoever follows the table from a place between them learns that mutations are missing. raw: the bytes of the event,
-    or of its table map if that can't be read; at least the first bytes.
+    a reader that follows the table from a place between them learns that mutations are missing. raw: the bytes of the
+    event, or of its table map if that can't be read; at least the first bytes.
     """
 
     name: TableName
@@ -112,7 +117,7 @@ class Stopped:
 class XaEvent:
     """The preparation or outcome of an XA transaction. ``XA COMMIT … ONE PHASE`` gives both, at one offset.
 
-    committed_us, gtid: of the transaction in which the event stands.
+    committed_us, gtid: of the transaction that contains the event.
     """
 
     file: str
@@ -137,19 +142,21 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class SliceSummary:
-    """What was read of a slice as a whole.
+    """Facts about a slice as a whole, once it is read.
 
     gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables with
     rows changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them. servers: on MySQL, the
     uuids in GTIDs, each with the id of the server that committed under it; without GTID, "" with the newest id.
-    committed_us: when the newest of its transactions committed; 0 without a transaction.
+    committed_us: when the newest of its transactions committed; 0 without a transaction. ends_open: the slice reaches
+    its file's end, and the server didn't close the file there: it crashed.
     """
 
     gtid_set: str
     unchecked: tuple[TableName, ...] = ()
     servers: tuple[tuple[str, int], ...] = ()
     committed_us: int = 0
+    ends_open: bool = False
 
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack
-"""What ``read`` yields of a slice before its SliceSummary."""
+"""An item that ``read`` yields of a slice before its SliceSummary."""

@@ -11,6 +11,7 @@ from binlake.binlog import events
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
+from binlake.errors import OF_CODE, unexpected
 from binlake.position import Slice
 
 
@@ -68,3 +69,5 @@ def _transaction(event: bytes, part: Slice, offset: int, description: FormatDesc
         return events.gtid_transaction(body, kind=kind, timestamp=timestamp, offset=offset)
     except Malformed as error:
         raise corrupt(part.file, offset, str(error)) from None
+    except OF_CODE as error:
+        raise corrupt(part.file, offset, f"event type {kind} can't be read: {unexpected(error)}") from error

@@ -20,9 +20,10 @@ from binlake.errors import ConfigurationError
 from binlake.kernels import layouts, row_kernels
 from binlake.kernels.arrays import MOST_ROWS, absent, texts
 from binlake.kernels.row_kernels import Numbers
-from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
+from binlake.schema.table import Column
+from binlake.schema.types import text_types
 
 _L2 = 192 << 10
 """Bytes for the addresses of a block's values, so that they stay in the L2 cache."""
@@ -49,6 +50,8 @@ _FIXED = {
     Wire.DOUBLE: (row_kernels.COPY8, 8),
     Wire.YEAR: (row_kernels.YEAR, 1),
 }
+_SIZES_OF_BITS = {Wire.BIT: range(1, 9), Wire.ENUM: (1, 2), Wire.SET: (1, 2, 3, 4, 8)}
+"""Sizes in bytes that values of such a type can have."""
 
 
 def program_row(field: Field) -> tuple[int, int, int, int, int]:
@@ -65,27 +68,11 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
         digits = column.fraction
         return kind, 0, size + values.fraction_size(digits), digits, 0
     if field.wire is Wire.NEWDECIMAL:
-        precision, scale = column.precision or 0, column.scale or 0
-        if not 0 < precision <= 65 or scale > min(precision, _MOST_SCALE):
-            raise Malformed(f"DECIMAL({precision},{scale})")
-        size = values.decimal_size(precision, scale)
-        if precision > 38:
-            return row_kernels.BYTES, 0, size, 0, 0
-        return row_kernels.DECIMAL, 0, size, precision, scale
-    if field.wire is Wire.BIT:
-        if not 0 < field.size <= 8:
-            raise Malformed(f"BIT of {field.size} bytes")
-        return row_kernels.BIT1 if column.length == 1 else row_kernels.BYTES, 0, field.size, 0, 0
-    if field.wire is Wire.ENUM:
-        if field.size not in (1, 2):
-            raise Malformed(f"ENUM of {field.size} bytes")
-        return row_kernels.CODE, 0, field.size, len(column.values), 0
-    if field.wire is Wire.SET:
-        if field.size not in (1, 2, 3, 4, 8):
-            raise Malformed(f"SET of {field.size} bytes")
-        return row_kernels.MASK, 0, field.size, len(column.values), 0
+        return _decimal_row(column)
+    if field.wire in (Wire.BIT, Wire.ENUM, Wire.SET):
+        return _bits_row(field)
     if field.wire in _BEFORE_56:
-        # With a fraction they can't be told from those without, and their sizes differ.
+        # Columns with and without a fraction look the same in the log, and their sizes differ.
         raise Undecodable(
             f"column {column.name!r} has the temporal format of before MySQL 5.6",
             "ALTER TABLE … FORCE with mysql56_temporal_format=ON, then take a new snapshot of the table",
@@ -95,6 +82,26 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
     if column.type == "binary":
         return row_kernels.PADDED, field.size, 0, column.length or 0, 0
     return row_kernels.STRING, field.size, 0, 0, int(column.charset is not None and strings.keeps_ascii(column.charset))
+
+
+def _decimal_row(column: Column) -> tuple[int, int, int, int, int]:
+    precision, scale = column.precision or 0, column.scale or 0
+    if not 0 < precision <= 65 or scale > min(precision, _MOST_SCALE):
+        raise Malformed(f"DECIMAL({precision},{scale})")
+    size = values.decimal_size(precision, scale)
+    if precision > 38:
+        return row_kernels.BYTES, 0, size, 0, 0
+    return row_kernels.DECIMAL, 0, size, precision, scale
+
+
+def _bits_row(field: Field) -> tuple[int, int, int, int, int]:
+    """Return the row of a BIT, ENUM or SET. Raises Malformed for a size that the type can't have."""
+    if field.size not in _SIZES_OF_BITS[field.wire]:
+        raise Malformed(f"{field.wire.name} of {field.size} bytes")
+    if field.wire is Wire.BIT:
+        return row_kernels.BIT1 if field.column.length == 1 else row_kernels.BYTES, 0, field.size, 0, 0
+    kind = row_kernels.CODE if field.wire is Wire.ENUM else row_kernels.MASK
+    return kind, 0, field.size, len(field.column.values), 0
 
 
 @dataclass
@@ -257,7 +264,7 @@ class TableDecoder:
             events = events[: stop.event]
 
     def fails(self, events: Any) -> bool:
-        """Tell whether any of the events can't be decoded."""
+        """Return whether any of the events can't be decoded."""
         try:
             list(self._batches(events))
         except (Stop, MalformedColumn):
@@ -316,7 +323,7 @@ class TableDecoder:
                 int(state.event),
                 Undecodable(
                     f"column {name!r} holds a date that no calendar has",
-                    "mend the row and snapshot the table anew, or set invalid_dates: keep_text in the YAML",
+                    "fix the row and snapshot the table again, or set invalid_dates: keep_text in the YAML",
                 ),
             )
         if status == row_kernels.MALFORMED:
@@ -335,13 +342,13 @@ class TableDecoder:
                 made = self._finish[place](wanted, rows, validity, nulls, column, int(out["used"][place]))
                 arrays += made if isinstance(made, tuple) else (made,)
             except strings.BadValue as bad:
-                keeps = datatypes.may_be_invalid_text(field.column) and field.column.name not in self.table.key
+                keeps = text_types.may_be_invalid_text(field.column) and field.column.name not in self.table.key
                 other = ", or set invalid_text: keep_bytes in the YAML" if keeps else ""
                 raise Stop(
                     int(target.facts["event"][bad.row]),
                     Undecodable(
                         f"a value of {field.column.name!r} {bad.why}",
-                        f"mend the value on the server{other}, then take a new snapshot of the table",
+                        f"fix the value on the server{other}, then take a new snapshot of the table",
                     ),
                 ) from None
             except Malformed as error:

@@ -16,9 +16,9 @@ from binlake.binlog.listing import Event
 
 _Content = TypeVar("_Content", Event, Item)
 HandledEvent = Event | Iterable[Event] | None
-"""What comes in the place of an event: an event, several, or none."""
+"""A handler's result, which replaces an event: an event, several, or none."""
 HandledItem = Item | Iterable[Item] | None
-"""What comes in the place of an item of ``mutations``: an item, several, or none."""
+"""A handler's result, which replaces an item of ``mutations``: an item, several, or none."""
 
 
 class ContentHandler:
@@ -88,7 +88,7 @@ class ContentHandler:
         return item
 
     def xa(self, item: XaEvent) -> HandledItem:
-        """What becomes of an XA transaction."""
+        """The preparation or outcome of an XA transaction."""
         return item
 
     def rolled_back(self, item: RolledBack) -> HandledItem:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -20,6 +21,8 @@ MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
+LARGEST_EVENT = (1 << 30) + (1 << 20)
+"""Bytes of an event that is uncompressed: the servers' own limit (max_allowed_packet), and room for its headers."""
 
 HEADER = struct.Struct("<IBIIIH")
 """Header: timestamp (s), type, server_id, size of the event, low 32 bits of the offset after it, flags."""
@@ -102,7 +105,7 @@ _SENT_ALONE = frozenset(
 def stands_in_no_file(kind: int, end: int, flags: int) -> bool:
     """Return whether a server made an event up for the connection. ``end``, ``flags``: of its header.
 
-    An end of 0 tells that only for the kinds that servers make up: MariaDB writes events inside a transaction with an
+    An end of 0 proves that only for the kinds that servers make up: MariaDB writes events inside a transaction with an
     end of 0 since 11.4 (binlog_legacy_event_pos=OFF, MDEV-31404).
     """
     if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) or flags & ARTIFICIAL:
@@ -126,9 +129,11 @@ class ByteCursor:
 
     @property
     def left(self) -> int:
+        """Return the number of bytes not yet read."""
         return self.end - self.at
 
     def take(self, size: int) -> bytes:
+        """Read this many bytes. Raises Malformed past the end."""
         stop = self.at + size
         if size < 0 or stop > self.end:
             raise Malformed(f"{size} bytes wanted, {self.left} left")
@@ -137,12 +142,15 @@ class ByteCursor:
         return piece
 
     def skip(self, size: int) -> None:
+        """Pass over this many bytes. Raises Malformed past the end."""
         self.take(size)
 
     def uint(self, size: int) -> int:
+        """Read an unsigned little-endian integer of this many bytes."""
         return int.from_bytes(self.take(size), "little")
 
     def rest(self) -> bytes:
+        """Read all bytes up to the end."""
         return self.take(self.left)
 
     def packed(self) -> int:
@@ -155,6 +163,7 @@ class ByteCursor:
         return self.uint({252: 2, 253: 3, 254: 8}[first])
 
     def packed_bytes(self) -> bytes:
+        """Read a packed length, then that many bytes."""
         return self.take(self.packed())
 
     def variable(self) -> int:
@@ -171,6 +180,7 @@ class ByteCursor:
         return first >> (extra + 1) | self.uint(extra) << (7 - extra)
 
     def variable_signed(self) -> int:
+        """Read a signed integer of variable length; its lowest bit is the sign."""
         value = self.variable()
         return -(value >> 1) - 1 if value & 1 else value >> 1
 
@@ -180,7 +190,7 @@ class FormatDescription:
     """FORMAT_DESCRIPTION_EVENT: how the events of its file are written.
 
     created: timestamp of the header (s). server_id: the server that wrote the file. checksum: bytes at the end of each
-    event, 0 or 4. post_header: lengths by event type, as the file states them.
+    event, 0 or 4. post_header: lengths by event type, as the file states them. size: the event's own, in bytes.
     """
 
     created: int
@@ -188,24 +198,27 @@ class FormatDescription:
     server_version: str
     checksum: int
     post_header: bytes
+    size: int = 0
 
     @property
     def mariadb(self) -> bool:
+        """Return whether MariaDB wrote the file."""
         return "mariadb" in self.server_version.lower()
 
     @property
     def may_leave_generated_columns_out(self) -> bool:
-        """Tell whether rows may lack generated columns (tried: 11.4.5 logs them always, 11.8.9 in inserts only)."""
+        """Return whether rows may lack generated columns (tried: 11.4.5 logs them always, 11.8.9 in inserts only)."""
         return self.mariadb and self.numbers >= (11, 4)
 
     @property
     def numbers(self) -> tuple[int, ...]:
+        """Return the server's version as numbers, such as (9, 7, 4); empty where it has none."""
         match = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
         return tuple(map(int, match.groups())) if match else ()
 
     @property
     def tells_explicit_timestamps(self) -> bool:
-        """Tell whether this MariaDB logs explicit_defaults_for_timestamp among the session's options.
+        """Return whether this MariaDB logs explicit_defaults_for_timestamp among the session's options.
 
         Source: Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc.
         """
@@ -216,6 +229,7 @@ class FormatDescription:
         return major > 10 or (major == 10 and (minor > 9 or patch >= first.get(minor, patch + 1)))
 
     def post_header_size(self, kind: int, default: int) -> int:
+        """Return a kind's post-header size in bytes; ``default`` for kinds that the file doesn't list."""
         return self.post_header[kind - 1] if 0 < kind <= len(self.post_header) else default
 
     @classmethod
@@ -235,12 +249,12 @@ class FormatDescription:
         if algorithm not in (0, 1):
             raise Malformed(f"checksum algorithm {algorithm}")
         created, _, server_id, *_ = HEADER.unpack_from(event)
-        return cls(created, server_id, version, CHECKSUM_SIZE if algorithm == 1 else 0, tail[:-5])
+        return cls(created, server_id, version, CHECKSUM_SIZE if algorithm == 1 else 0, tail[:-5], len(event))
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """What a GTID event tells about the transaction that it begins.
+    """A GTID event's facts about the transaction that it begins.
 
     committed_us: microseconds since 1970 UTC. gtid: None if it is anonymous. xid: the XA id of a MariaDB transaction
     that is only prepared, or whose outcome this is. is_void: its statement had no effect: an ALTER TABLE that only
@@ -253,6 +267,10 @@ class Transaction:
     xid: str | None = None
     prepares: bool = False
     is_void: bool = False
+
+
+_LONGEST_TAG = 32
+"""Characters of a tag (MySQL manual 19.1.3.1)."""
 
 
 def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> Transaction:
@@ -290,8 +308,8 @@ def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transacti
             number = cursor.variable_signed()
         elif identity == 3:
             raw = cursor.take(cursor.variable())
-            if not raw.isascii():
-                raise Malformed("a tag that isn't ASCII")
+            if not raw.isascii() or len(raw) > _LONGEST_TAG:
+                raise Malformed("a tag that isn't ASCII, or is too long")
             tag = raw.decode("ascii")
         elif identity in (4, 5):
             cursor.variable_signed()
@@ -341,6 +359,8 @@ def xa_id(gtrid: bytes, bqual: bytes, form: int) -> str:
 
 @dataclass(frozen=True)
 class XaPrepare:
+    """XA_PREPARE_LOG_EVENT: an XA transaction is prepared, or, if ``one_phase``, committed at once."""
+
     xid: str
     one_phase: bool
 
@@ -381,7 +401,7 @@ class Query:
     seconds: int = 0
 
     def session(self, began: int, description: FormatDescription) -> Session:
-        """Return what the event tells about its session. began: the header's timestamp in seconds."""
+        """Return the event's settings of its session. began: the header's timestamp in seconds."""
         explicit = self.explicit_timestamps
         if description.mariadb and self.flags is not None and description.tells_explicit_timestamps:
             explicit = bool(self.flags & _OPTION_EXPLICIT_DEF_TIMESTAMP)
@@ -399,50 +419,77 @@ class Query:
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
         text = cursor.rest()
-        sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
-        variables: dict[str, Any] = {"seconds": seconds}
-        while status.left:
-            code = status.uint(1)
-            if code == 0:
-                variables["flags"] = status.uint(4)
-            elif code == 1:
-                sql_mode = status.uint(8)
-            elif code == 4:
-                client_collation, _, server_collation = (status.uint(2) for _ in range(3))
-            elif code == 5:
-                variables["time_zone"] = status.take(status.uint(1)).decode("utf-8", "replace")
-            elif code in (13, 128):
-                variables["microsecond"] = status.uint(3)
-            elif code == 16:
-                variables["explicit_timestamps"] = bool(status.uint(1))
-            elif code == 17:
-                has_xid = True
-                break  # nothing after it is needed
-            elif code in _STATUS_SIZES:
-                status.skip(_STATUS_SIZES[code])
-            elif code == 6:  # catalog
-                status.skip(status.uint(1))
-            elif code == 2:  # catalog, with a zero at its end
-                status.skip(status.uint(1) + 1)
-            elif code == 11:  # user and host
-                status.skip(status.uint(1))
-                status.skip(status.uint(1))
-            elif code == 12:  # databases that it changes, or that there are too many to tell
-                for _ in range(status.uint(1) % 254):
-                    while status.uint(1):
-                        pass
-            elif code == 131:  # default collations of character sets, which come before the client's
-                status.skip(4 * status.uint(1))
-            elif client_collation or text.isascii():
-                break
-            else:
-                raise Malformed(f"the status variable {code} before the client's character set")
-        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, text, **variables)
+        return cls(
+            thread=thread, database=database, error=error, text=text, seconds=seconds, **_status_variables(status, text)
+        )  # fmt: skip
 
 
+def _text_of(status: ByteCursor) -> str:
+    return status.take(status.uint(1)).decode("utf-8", "replace")
+
+
+_STATUS_FIELDS: dict[int, tuple[str, Callable[[ByteCursor], Any]]] = {
+    0: ("flags", lambda status: status.uint(4)),
+    1: ("sql_mode", lambda status: status.uint(8)),
+    5: ("time_zone", _text_of),
+    13: ("microsecond", lambda status: status.uint(3)),
+    16: ("explicit_timestamps", lambda status: bool(status.uint(1))),
+    128: ("microsecond", lambda status: status.uint(3)),
+}
+"""Status variables that a Query keeps, by their code: the field, and how its value is read."""
 _STATUS_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 129: 8}
+"""Sizes in bytes of status variables that aren't needed, by their code."""
+_CHARSET, _XID = 4, 17
+"""Codes of the client's and the server's collations, and of the transaction id of DDL."""
+
+
+def _status_variables(status: ByteCursor, text: bytes) -> dict[str, Any]:
+    """Read status variables as fields of a Query. text: the statement; one in ASCII needs no character set.
+
+    Raises Malformed for an unknown variable in front of the client's character set, where the text needs it.
+    """
+    fields: dict[str, Any] = {"sql_mode": 0, "client_collation": 0, "server_collation": 0, "has_xid": False}
+    while status.left:
+        code = status.uint(1)
+        if code == _XID:
+            fields["has_xid"] = True
+            break  # nothing after it is needed
+        if code in _STATUS_FIELDS:
+            name, read = _STATUS_FIELDS[code]
+            fields[name] = read(status)
+        elif code == _CHARSET:
+            fields["client_collation"], _, fields["server_collation"] = (status.uint(2) for _ in range(3))
+        elif not _skip_status_variable(code, status):
+            if fields["client_collation"] or text.isascii():
+                break
+            raise Malformed(f"the status variable {code} before the client's character set")
+    return fields
+
+
+def _skip_status_variable(code: int, status: ByteCursor) -> bool:
+    """Step over a variable that isn't needed; return False where its size isn't known."""
+    if code in _STATUS_SIZES:
+        status.skip(_STATUS_SIZES[code])
+    elif code == 6:  # catalog
+        status.skip(status.uint(1))
+    elif code == 2:  # catalog, with a zero at its end
+        status.skip(status.uint(1) + 1)
+    elif code == 11:  # user and host
+        status.skip(status.uint(1))
+        status.skip(status.uint(1))
+    elif code == 12:  # databases that it changes, or that there are too many to tell
+        for _ in range(status.uint(1) % 254):
+            while status.uint(1):
+                pass
+    elif code == 131:  # default collations of character sets, which come before the client's
+        status.skip(4 * status.uint(1))
+    else:
+        return False
+    return True
+
+
 """Sizes in bytes of status variables that are skipped ("Query_event::Query_event_status_vars", statement_events.h).
-Codes from 128 on are MariaDB's own (sql/log_event.h). Only 131, since 11.4, stands before smaller ones."""
+Codes from 128 on are MariaDB's own (sql/log_event.h). Only 131, since 11.4, comes before smaller ones."""
 _OPTION_EXPLICIT_DEF_TIMESTAMP = 1 << 24
 """MariaDB's sql/sql_priv.h."""
 

@@ -1,6 +1,7 @@
 """Conversion of a column's buffers, filled by kernels, to Arrow. It does what kernels can't, for all rows at once.
 
-That is ENUM and SET names, character sets, JSON, decimals beyond 38 digits, vectors, compressed columns.
+That is ENUM and SET names, character sets, JSON, decimals beyond 38 digits, values made of stored bytes, compressed
+columns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from binlake.kernels.arrays import absent, binaries, texts
 from binlake.kernels.layouts import SLACK
 from binlake.kernels.memory import pool
 from binlake.schema import charsets
+from binlake.schema.datatypes import REGISTRY
+from binlake.schema.types.datatype import StoredBytes
 
 
 class ColumnBuffers:
@@ -47,6 +50,7 @@ class ColumnBuffers:
         out["capacity"] = len(self.data) - SLACK
 
     def grow(self, used: int, needed: int) -> None:
+        """Replace the data buffer by one at least twice as large. used: bytes to keep. needed: bytes to come."""
         larger = pool.take(max(2 * len(self.data), used + needed) + SLACK)
         larger[:used] = self.data[:used]
         self.data = larger
@@ -74,6 +78,7 @@ def _binary(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: C
 
 
 def finisher(field: Field) -> Finish:
+    """Return the function that turns the buffers of a column of this type into Arrow."""
     wire, column = field.wire, field.column
     if wire is Wire.BIT:
         return _bit if column.length == 1 else _equal_sized(field.size)
@@ -85,8 +90,8 @@ def finisher(field: Field) -> Finish:
         return _set(column.values)
     if wire is Wire.JSON:
         return _json
-    if wire is Wire.VECTOR:
-        return _vector
+    if (stored := REGISTRY[column.type].stored) is not None:
+        return _made_of(stored)
     if wire in _COMPRESSED:
         return _compressed(column.charset)
     if column.charset is not None:
@@ -193,13 +198,14 @@ def _json(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Col
     return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
-    assert column.offsets is not None
-    if (column.offsets[: rows + 1] & 3).any():
-        raise Malformed("a vector that isn't made of floats", 0)
-    floats = pa.Array.from_buffers(pa.float32(), used // 4, [None, pa.py_buffer(column.data)], 0)
-    offsets = pa.py_buffer(column.offsets[: rows + 1] >> 2)
-    return pa.Array.from_buffers(wanted, rows, [validity, offsets], nulls, children=[floats])
+def _made_of(stored: StoredBytes) -> Finish:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
+        try:
+            return stored.values(_binary(pa.binary(), rows, validity, nulls, column, used))
+        except ValueError as error:
+            raise Malformed(str(error), 0) from None
+
+    return finish
 
 
 def _compressed(charset: str | None) -> Finish:

@@ -34,7 +34,7 @@ _OUTSIDE[
         EventType.INCIDENT,
     ]
 ] = True
-"""Event types that stand between transactions."""
+"""Event types that occur between transactions."""
 
 
 @kernel

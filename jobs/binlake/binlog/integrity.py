@@ -24,6 +24,10 @@ def describe_file(transport: Transport, file: str) -> FormatDescription:
 
 
 def describe(event: bytes, part: Slice, offset: int) -> FormatDescription:
+    """Parse a file's format description, and check it against its checksum and the slice's file.
+
+    Raises CorruptEvent, PositionLost.
+    """
     try:
         description = FormatDescription.parse(event)
     except Malformed as error:
@@ -37,15 +41,16 @@ def describe(event: bytes, part: Slice, offset: int) -> FormatDescription:
     if part.created and description.created != part.created:
         raise PositionLost(
             f"{part.file} was made at {description.created}, the one planned on at {part.created}: "
-            "its numbering began anew, or it is another server's",
-            remedy="run binlake snapshot to begin anew",
+            "its numbering began again, or it is another server's",
+            remedy="run binlake snapshot to begin again",
         )
     return description
 
 
 def corrupt(file: str, offset: int, message: str) -> CorruptEvent:
+    """Return the error of a damaged event. offset: bytes from the file's start."""
     return CorruptEvent(
-        message, file=file, offset=offset, remedy="read it again; if it stays, run binlake snapshot to begin anew"
+        message, file=file, offset=offset, remedy="read it again; if it stays, run binlake snapshot to begin again"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +14,15 @@ from binlake.binlog.columns import TableDecoder, undecodable
 from binlake.binlog.events import FormatDescription, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transport import padded
+from binlake.caches import remembered
 from binlake.kernels import layouts
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableName
 
 
-@lru_cache(maxsize=512)
+@remembered("table maps")
 def _parsed(body: bytes, mariadb: bool) -> TableMap:
-    """Parse a table map's bytes after the table id: a follower meets the same ones in each batch."""
+    """Parse a table map's bytes after the table id."""
     return tablemap.parse(body, 0, mariadb=mariadb)
 
 

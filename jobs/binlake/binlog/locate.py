@@ -10,7 +10,7 @@ from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescript
 from binlake.binlog.integrity import corrupt, describe, format_description, proved
 from binlake.binlog.transport import Transport
 from binlake.errors import RESNAPSHOT, PositionLost
-from binlake.gtid import Executed, GtidPosition, GtidSet
+from binlake.gtid import Executed, GtidPosition, GtidSet, gtid_list
 from binlake.position import FIRST_OFFSET, Slice, file_number
 
 Files = Sequence[tuple[str, int]]
@@ -78,7 +78,7 @@ def outside(
 def _refuse_without_gtid(transport: Transport, files: Files, executed: Executed, begin: str, remedy: str) -> None:
     """Raise PositionLost for transactions without GTID between the last of ``executed`` and the file ``begin``.
 
-    What the files tell of the transactions before them leaves those out.
+    The GTID sets at the beginnings of files leave such transactions out.
     """
     before = [(file, size) for file, size in files if file_number(file) < file_number(begin)]
     for file, size in reversed(before):
@@ -91,7 +91,7 @@ def _refuse_without_gtid(transport: Transport, files: Files, executed: Executed,
 
 def _without_gtid(file: str, boundary: Boundary, remedy: str) -> PositionLost:
     return PositionLost(
-        f"the transaction at {file}:{boundary.start_offset} has no GTID: nothing tells whether it is among those that "
+        f"the transaction at {file}:{boundary.start_offset} has no GTID: nothing shows whether it is among those that "
         "are known",
         remedy=remedy,
     )
@@ -115,17 +115,33 @@ def executed_before(transport: Transport, file: str, size: int) -> Executed:
 
     Returns an empty set if there is no such event (MySQL without GTID). Raises CorruptEvent.
     """
+    kind, body, offset = _before_all(transport, file, size)
+    try:
+        if kind == EventType.PREVIOUS_GTIDS:
+            return GtidSet.decode(body)
+        return GtidPosition.decode(body) if kind == EventType.MARIADB_GTID_LIST else GtidSet()
+    except ValueError as error:
+        raise corrupt(file, offset, str(error)) from None
+
+
+def listed_before(transport: Transport, file: str, size: int) -> list[str]:
+    """Return what a MariaDB file's GTID_LIST event lists, see gtid.gtid_list. Raises CorruptEvent."""
+    kind, body, offset = _before_all(transport, file, size)
+    try:
+        return gtid_list(body) if kind == EventType.MARIADB_GTID_LIST else []
+    except ValueError as error:
+        raise corrupt(file, offset, str(error)) from None
+
+
+def _before_all(transport: Transport, file: str, size: int) -> tuple[int, bytes, int]:
+    """Return type, body and offset of a file's PREVIOUS_GTIDS or GTID_LIST event; an empty list where MariaDB's file
+    has none, and 0 for MySQL's."""
     for description, kind, offset, event in _events(transport, Slice(file, FIRST_OFFSET, size, 0, False)):
         if kind in (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST):
-            body = proved(event, description, file, offset)
-            decode = GtidSet.decode if kind == EventType.PREVIOUS_GTIDS else GtidPosition.decode
-            try:
-                return decode(body)
-            except ValueError as error:
-                raise corrupt(file, offset, str(error)) from None
+            return kind, proved(event, description, file, offset), offset
         if kind not in (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION):
-            return GtidPosition() if description.mariadb else GtidSet()
-    return GtidSet()
+            return (EventType.MARIADB_GTID_LIST, bytes(4), offset) if description.mariadb else (0, b"", offset)
+    return 0, b"", FIRST_OFFSET
 
 
 def last_complete(transport: Transport, part: Slice) -> tuple[int, tuple[str, ...]]:
@@ -141,7 +157,7 @@ def last_complete(transport: Transport, part: Slice) -> tuple[int, tuple[str, ..
 
 
 def _complete(transport: Transport, transaction: Slice) -> bool:
-    """Tell whether the transaction in a slice is complete."""
+    """Return whether the transaction in a slice is complete."""
     begun, ended = False, False
     for description, kind, offset, event in _events(transport, transaction):
         if offset < transaction.start:

@@ -9,13 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import events, framing
-from binlake.binlog.events import HEADER_SIZE, Malformed
+from binlake.binlog.events import HEADER_SIZE, LARGEST_EVENT, Malformed
 from binlake.kernels.layouts import SLACK
 
 PIECE = 8 << 20
 """Bytes after which a piece is passed on. An event that is larger makes a larger piece."""
-_LARGEST_EVENT = 1 << 31
-"""Bytes that an event may have: twice the servers' own limit (max_allowed_packet)."""
 _LONGEST_HEAD = 256
 _PLAIN, _ZSTD = 255, 0
 
@@ -73,7 +71,7 @@ def _whole_events(stream: pa.NativeFile, promised: int) -> Iterator[tuple[npt.ND
             yield buffer, whole
             held -= whole
             buffer[:held] = buffer[whole : whole + held].copy()
-        elif needed - held > promised - given or needed > _LARGEST_EVENT or given == promised:
+        elif needed - held > promised - given or needed > LARGEST_EVENT or given == promised:
             raise Malformed("an event that reaches beyond its payload")
         elif needed > len(buffer) - SLACK:  # one event larger than a piece
             larger = np.empty(needed + SLACK, np.uint8)

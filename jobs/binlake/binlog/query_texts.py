@@ -8,6 +8,8 @@ from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.lexer import Lexer
 
+_LONGEST_SAVEPOINT = 1000
+"""Bytes of a statement about a savepoint, whose name has at most 64 characters."""
 _SAVEPOINT = re.compile(rb"\s*(?:SAVEPOINT|ROLLBACK\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>.+?)[;\s\0]*", re.I | re.S)
 
 
@@ -63,7 +65,7 @@ def savepoint_name(raw: bytes) -> str:
 
     The servers quote it by the session's sql_mode of then, which may change between the two.
     """
-    match = _SAVEPOINT.fullmatch(raw)
+    match = _SAVEPOINT.fullmatch(raw) if len(raw) <= _LONGEST_SAVEPOINT else None
     name = match["name"].decode("utf-8", "replace") if match else ""
     if len(name) > 1 and name[0] in '`"' and name[-1] == name[0]:
         name = name[1:-1].replace(2 * name[0], name[0])

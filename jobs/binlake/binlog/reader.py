@@ -17,7 +17,7 @@ import pyarrow as pa
 from binlake.binlog import events, payload, scan, values
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
-from binlake.binlog.columns import Decoded
+from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
 from binlake.binlog.known_tables import KnownTable, KnownTables
@@ -26,11 +26,20 @@ from binlake.binlog.row_events import RowEvents
 from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import LogChunk, Transport
-from binlake.errors import BinlogError, UnsupportedEvent
+from binlake.errors import (
+    RESNAPSHOT,
+    BinlakeError,
+    BinlogError,
+    ConfigurationError,
+    CorruptEvent,
+    UnsupportedEvent,
+    snapshot_again,
+    unexpected,
+)
 from binlake.kernels import layouts
 from binlake.kernels.arrays import numbers
 from binlake.kernels.native import SCRATCH
-from binlake.position import Flavour, Slice, file_number
+from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName
 
@@ -69,6 +78,10 @@ def read(
         except BinlogError as error:
             error.raw = reader.raw(error.offset)
             raise
+        except BinlakeError:
+            raise
+        except Exception as error:
+            raise reader.unexpected(error) from error
         if progress:
             progress(chunk.offset + chunk.size - part.start)
     if reader:
@@ -80,20 +93,15 @@ class _Reader:
     """Reader of one slice, with the state of the log between events."""
 
     def __init__(
-        self,
-        part: Slice,
-        wanted: Wanted,
-        invalid: InvalidValues,
-        description: FormatDescription,
-        skip: frozenset[int],
+        self, part: Slice, wanted: Wanted, invalid: InvalidValues, description: FormatDescription, skip: frozenset[int]
     ) -> None:
         self._skip = skip
         self._chunk: LogChunk | None = None
-        self._file = part.file
+        self._file, self._whole = part.file, part.whole
         self._number = file_number(part.file)
         self._description = description
         self._batches = Batches()
-        self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: what was told, and the last
+        self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: those yielded, and the last
         # the kernels' state
         self._state = layouts.record(layouts.SCAN)
         self._scratch = np.empty(SCRATCH, np.uint8)
@@ -105,7 +113,7 @@ class _Reader:
         id_size = int(self._state.id_size)
         self._known = KnownTables(wanted, invalid, description, id_size)
         self._row_events = RowEvents(description, id_size)
-        self._transactions = Transactions(self._state)
+        self._transactions = Transactions(self._state, mariadb=description.mariadb)
         self._transactions.open(events.Transaction(part.start, 0, None))
 
     # chunks --------------------------------------------------------------------------------------------------------
@@ -114,6 +122,30 @@ class _Reader:
         self._chunk = chunk
         yield from self._scan(chunk.data.ctypes.data, chunk.size, chunk.offset)
         yield from self._drain()
+        self._refuse_foreign()
+
+    def _refuse_foreign(self) -> None:
+        """Raise CorruptEvent where a transaction has a GTID of the other flavour, unless somebody stepped over it."""
+        if not self._transactions.has_foreign:
+            return
+        kinds = _OF_MYSQL if self._description.mariadb else _OF_MARIADB
+        chunk, at, places = self._chunk, 0, [int(self._state.began)]
+        while chunk is not None and at < chunk.size:
+            _, kind, _, size, _, _ = HEADER.unpack(chunk.data[at : at + HEADER_SIZE].tobytes())
+            places += [chunk.offset + at] if kind in kinds else []
+            at += size
+        places = places[1:] or places
+        for where in places:
+            if where not in self._skip:
+                raise corrupt(self._file, where, "a GTID as the other kind of server, MySQL or MariaDB, writes it")
+        self._transactions.has_foreign = False
+
+    def unexpected(self, error: Exception) -> CorruptEvent:
+        """Return an unexpected error, with the place that the reader has come to."""
+        where = (self._chunk.offset if self._chunk else 0) + int(self._state.at)
+        raised = corrupt(self._file, where, f"the log can't be read here: {unexpected(error)}")
+        raised.raw = self.raw(where)
+        return raised
 
     def _scan(self, address: int, size: int, offset: int) -> Iterator[Emitted]:
         state = self._state
@@ -165,12 +197,18 @@ class _Reader:
                 yield XaEvent(self._file, where, prepared.xid, "prepared", *commit)
                 if prepared.one_phase:
                     yield XaEvent(self._file, where, prepared.xid, "committed", *commit)
-            else:
-                raise self._unsupported(kind, where)
+            elif kind != EventType.START_ENCRYPTION or where != FIRST_OFFSET + self._description.size:
+                raise self._unsupported(kind, where)  # a server sends what follows that one in the clear
         except Malformed as error:
             raise corrupt(self._file, where, f"event type {kind}: {error}") from None
         except (UnicodeDecodeError, IndexError):
             raise corrupt(self._file, where, f"event type {kind} is malformed") from None
+        except (BinlogError, ConfigurationError):  # the YAML's error isn't the log's
+            raise
+        except BinlakeError as error:  # as of a GTID, which has no place of its own
+            raise corrupt(self._file, where, f"event type {kind}: {error.message}") from None
+        except Exception as error:  # with its place, for the decision about it
+            raise corrupt(self._file, where, f"event type {kind} can't be read: {unexpected(error)}") from error
         self._state.at += size
 
     def _unsupported(self, kind: int, where: int) -> UnsupportedEvent:
@@ -185,7 +223,7 @@ class _Reader:
         if state.fixed_offset:
             raise Malformed("a payload in a payload")
         at, checksum = int(state.at), int(state.checksum)
-        yield from self._drain()  # so that the payload's row events stand alone
+        yield from self._drain()  # so that the payload's row events are by themselves
         state.checksum, state.fixed_offset = 0, where
         self._ordinal = 0
         try:
@@ -206,7 +244,7 @@ class _Reader:
     # statements ----------------------------------------------------------------------------------------------------
     def _query(self, kind: int, body: bytes, where: int, began: int, flags: int) -> Iterator[Emitted]:
         if kind == EventType.EXECUTE_LOAD_QUERY:
-            body = body[:13] + body[26:]  # thirteen bytes about the loaded file stand before the status variables
+            body = body[:13] + body[26:]  # thirteen bytes about the loaded file come before the status variables
         query = events.Query.parse(body)
         raw = values.uncompressed_event(query.text) if kind == EventType.QUERY_COMPRESSED else query.text
         upper = raw[:64].lstrip().upper()
@@ -242,7 +280,8 @@ class _Reader:
 
     def _take_back(self, word: bytes, raw: bytes, where: int) -> Iterator[Emitted]:
         """Follow SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK. Yields which rows were rolled back."""
-        yield from self._drain()  # counts the rows of a payload
+        if word == b"ROLLBACK" or self._state.fixed_offset:
+            yield from self._drain()  # counts the rows of a payload
         began, here = int(self._state.began), (where, self._ordinal)
         if self._savepoints[0] != began:
             self._savepoints = began, {}
@@ -314,7 +353,7 @@ class _Reader:
                 prepared, _ = self._row_events.prepare(known, rows[number : number + 1])
                 if len(prepared):
                     images = 2 if prepared["op"][0] == 2 else 1
-                    with suppress(Malformed):  # of which its table is told when the rows are decoded
+                    with suppress(Malformed):  # the error stops its table once the rows are decoded
                         self._ordinal += known.decoder.count(
                             int(prepared["address"][0]), int(prepared["end"][0]), images
                         )
@@ -326,14 +365,19 @@ class _Reader:
                 yield from self._stop(known.name, where, known.why, known.raw)
         if known.decoder is None or not len(rows):
             return
-        prepared, stopped = self._row_events.prepare(known, rows)
-        decoded, stop = known.decoder.decode(prepared)
-        if stop is not None:
-            stopped = stop.event, stop.why
-        batches = [self._batch(part, known.decoder.schema) for part in decoded]
-        yield from self._batches.add(known.name, known.decoder, batches, known.absent)
-        if stopped is None:
-            return
+        while True:
+            try:
+                done, stopped, batches = self._decoded(known, known.decoder, rows)
+            except Exception as error:  # costs this table alone
+                yield from self._undecodable(known, rows, error)
+                return
+            yield from self._batches.add(known.name, known.decoder, batches, known.absent)
+            if stopped is not None:
+                break
+            if done == len(rows):
+                return
+            self._row_events.forget()
+            rows = rows[done:]
         event, why = stopped
         where = int(rows["offset"][event])
         yield from self._stop(known.name, where, why, self.raw(where))
@@ -341,10 +385,34 @@ class _Reader:
         failing = up_to_last_failing(len(rest), lambda first, end: self._fails(known, rest[first:end]))
         yield from self._table_rows(number, rest[max(failing - 1, 0) :])
 
+    def _undecodable(self, known: KnownTable, rows: Any, error: Exception) -> Iterator[Emitted]:
+        """Stop a table at rows whose decoding raised an unexpected error."""
+        why = Undecodable(f"its rows can't be decoded: {unexpected(error)}", snapshot_again(known.name))
+        for where in rows["offset"][[0, -1]].tolist():
+            yield from self._stop(known.name, where, why, self.raw(where))
+
+    def _decoded(
+        self, known: KnownTable, decoder: TableDecoder, rows: Any
+    ) -> tuple[int, tuple[int, Undecodable] | None, list[pa.RecordBatch]]:
+        """Decode row events of a table. Returns how many were taken, which one can't be decoded and why, and batches.
+
+        Compressed events are taken as long as they don't become too large together.
+        """
+        prepared, stopped = self._row_events.prepare(known, rows)
+        decoded, stop = decoder.decode(prepared)
+        if stop is not None:
+            stopped = stop.event, stop.why
+        return len(prepared), stopped, [self._batch(part, decoder.schema) for part in decoded]
+
     def _fails(self, known: KnownTable, rows: Any) -> bool:
         assert known.decoder is not None
-        prepared, stopped = self._row_events.prepare(known, rows)
-        return stopped is not None or known.decoder.fails(prepared)
+        while len(rows):
+            prepared, stopped = self._row_events.prepare(known, rows)
+            if stopped is not None or known.decoder.fails(prepared):
+                return True
+            self._row_events.forget()
+            rows = rows[len(prepared) :]
+        return False
 
     def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
         columns = [
@@ -360,11 +428,24 @@ class _Reader:
 
     def executed(self) -> SliceSummary:
         """Return the summary of the slice."""
-        executed = self._transactions.executed(mariadb=self._description.mariadb)
+        executed = self._transactions.executed()
+        self._refuse_foreign()
         servers = {} if self._description.mariadb else self._transactions.server_ids
         by_uuid = {prefix.partition(":")[0]: server_id for prefix, server_id in servers.items() if server_id}
         newest = self._transactions.newest_us
-        return SliceSummary(executed, tuple(sorted(self._known.unchecked)), tuple(sorted(by_uuid.items())), newest)
+        unchecked, of_servers = tuple(sorted(self._known.unchecked)), tuple(sorted(by_uuid.items()))
+        return SliceSummary(executed, unchecked, of_servers, newest, self._whole and not self._is_closed())
+
+    def _is_closed(self) -> bool:
+        """Return whether the last event read is one with which a server closes a file: STOP, or ROTATE to the next."""
+        if self._chunk is None:
+            return False
+        tail = self._chunk.data[max(0, self._chunk.size - _LONGEST_ROTATE) : self._chunk.size].tobytes()
+        for start in range(len(tail) - HEADER_SIZE + 1):
+            _, kind, _, size, _, _ = HEADER.unpack_from(tail, start)
+            if kind in (EventType.STOP, EventType.ROTATE) and start + size == len(tail):
+                return True
+        return False
 
     def flush(self) -> Iterator[Emitted]:
         """Yield everything read so far, as batches."""
@@ -378,7 +459,7 @@ class _Reader:
 def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
     """Return the number of events up to and including the last that fails; 0 if none does.
 
-    fails: tells whether any event from a first index up to, not including, an end fails. It is asked about no more than
+    fails: shows whether any event from a first index up to, not including, an end fails. It is asked about no more than
     ``count`` events in all.
     """
     low = 0
@@ -391,6 +472,10 @@ def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
     return count
 
 
+_OF_MARIADB = frozenset({EventType.MARIADB_GTID})
+_OF_MYSQL = frozenset({EventType.GTID, EventType.GTID_TAGGED})
+_LONGEST_ROTATE = HEADER_SIZE + 8 + 512 + 4
+"""Bytes of a ROTATE event: the offset in the next file, its name (FN_REFLEN in the servers), and a checksum."""
 _WRONG = {
     scan.BAD_SIZE: "an event whose size can't be",
     scan.BAD_CHECKSUM: "the checksum is wrong",
@@ -402,10 +487,10 @@ _REFUSED = {
     int(EventType.START_ENCRYPTION): ("the file is encrypted from here on", "read it through its server instead"),
     int(EventType.INCIDENT): (
         "the server lost events here (INCIDENT)",
-        "find the reason in the server's error log, then run binlake snapshot to begin anew",
+        f"find the reason in the server's error log, then {RESNAPSHOT}: the log isn't read beyond this event",
     ),
     int(EventType.PARTIAL_ROW_DATA): (
         "rows in pieces (PARTIAL_ROW_DATA_EVENT), as MariaDB 12.3 writes those of a large statement",
-        "raise binlog_row_event_fragment_threshold on the server, then run binlake snapshot to begin anew",
+        "raise binlog_row_event_fragment_threshold on the server, then run binlake snapshot to begin again",
     ),
 }

@@ -15,6 +15,9 @@ from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transport import padded
 from binlake.kernels import layouts
 
+_AT_ONCE = 64 << 20
+"""Bytes of uncompressed events after which those so far are decoded, before others are uncompressed."""
+
 
 class RowEvents:
     """The row events of one slice, with the buffers that those point into that were rewritten."""
@@ -31,7 +34,7 @@ class RowEvents:
     def prepare(self, known: KnownTable, rows: Any) -> tuple[Any, tuple[int, Undecodable] | None]:
         """Return row events as the decoder takes them, and which one can't be prepared and why, or None.
 
-        If one can't, only the events before it are returned.
+        If one can't, only the events before it are returned; so it is with those that are too large uncompressed.
         """
         assert known.decoder is not None
         prepared = np.empty(len(rows), layouts.ROWS)
@@ -80,13 +83,17 @@ class RowEvents:
 
         Returns what ``prepare`` does. whole: events that are uncompressed already.
         """
+        size = 0
         compressed = np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist()
         for number in (number for number in compressed if number not in whole):
             start, end = int(prepared["address"][number]), int(prepared["end"][number])
+            if size > _AT_ONCE:
+                return prepared[:number], None
             try:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
                 return prepared[:number], (number, undecodable(error))
+            size += len(data)
             buffer = padded(data)
             self._buffers.append(buffer)
             prepared["address"][number], prepared["end"][number] = buffer.ctypes.data, buffer.ctypes.data + len(data)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from binlake.binlog.events import HEADER_SIZE, EventType
 from binlake.kernels.native import act, copy32, crc32, kernel, load8, load16, load32, load64, store8
 
-# What scan comes back with
+# Return codes of scan
 DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_FULL, BAD_BODY = range(9)
 
 CACHE_SIZE = 4096
@@ -354,7 +354,9 @@ def _is_begin_or_commit(body: int, end: int) -> Any:
 
 
 @kernel
-def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed: Any, tables: Any) -> int:
+def scan(  # noqa: C901 - a kernel: each call inside the loop would cost every event
+    address: int, size: int, offset: int, state: Any, rows: Any, committed: Any, tables: Any
+) -> int:
     """Walk the events of the chunk at ``address`` from state.at on. Returns DONE, or what stopped it at state.at.
 
     offset: the place of the chunk's first byte in the file. state, rows: see layouts.

@@ -6,13 +6,13 @@ A column is Arrow's pair of offsets (int32, rows + 1) and bytes. Results own the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from binlake.binlog.events import Malformed
+from binlake.caches import remembered
 from binlake.kernels import jsontext, numbertext
 from binlake.kernels.layouts import SLACK
 from binlake.kernels.native import kernel, load8, store8
@@ -37,7 +37,7 @@ class BadValue(Exception):
 
 @kernel
 def _utf8_error(address: int, size: int) -> bool:
-    """Tell whether bytes aren't valid UTF-8 (which has no surrogates, nothing above U+10FFFF, no overlong form)."""
+    """Return whether bytes aren't valid UTF-8 (which has no surrogates, nothing above U+10FFFF, no overlong form)."""
     at, end = address, address + size
     while at < end:
         lead = load8(at)
@@ -114,16 +114,16 @@ def convert_by_tables(
     return -1
 
 
-@cache
+@remembered("charsets that keep ASCII")
 def keeps_ascii(charset: str) -> bool:
-    """Tell whether bytes below 0x80 are the same in UTF-8."""
+    """Return whether bytes below 0x80 are the same in UTF-8."""
     if charset in ("utf8mb4", "utf8mb3"):
         return True
     single = charsets.tables().get(f"{charset}1")
     return single is not None and charset != "gb18030" and bool((single[:128] == np.arange(128)).all())
 
 
-@cache
+@remembered("converters of charsets")
 def converter(charset: str) -> Convert:
     """Return a converter of columns in a character set to UTF-8. It raises BadValue for an invalid value."""
     if charset in ("utf8mb4", "utf8mb3"):

@@ -1,4 +1,4 @@
-"""TABLE_MAP_EVENT: what the log tells about a table, enough to decode its rows without a recorded schema.
+"""TABLE_MAP_EVENT: the log's description of a table, enough to decode its rows without a recorded schema.
 
 Manuals: MySQL source documentation, "Table_map_event" (rows_event.h), with the optional metadata that
 ``binlog_row_metadata=FULL`` adds; MariaDB knowledge base, TABLE_MAP_EVENT (the same numbers).
@@ -7,12 +7,15 @@ Manuals: MySQL source documentation, "Table_map_event" (rows_event.h), with the 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from binlake.binlog.events import ByteCursor, Malformed
+from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.table import Column, TableName
+from binlake.schema.types.byte_types import GEOMETRIES_BY_NUMBER
 
 NO_METADATA_REMEDY = (
     "SET GLOBAL binlog_row_metadata=FULL (since MySQL 8.0 and MariaDB 10.5, dynamic; reconnect writing sessions if "
@@ -54,17 +57,19 @@ class Wire(IntEnum):
     GEOMETRY = 255
 
 
-_ONE_BYTE = {Wire.FLOAT, Wire.DOUBLE, Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2, Wire.BLOB, Wire.GEOMETRY}
-_ONE_BYTE |= {Wire.JSON, Wire.VECTOR, Wire.BLOB_COMPRESSED}
+ONE_BYTE = {Wire.FLOAT, Wire.DOUBLE, Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2, Wire.BLOB, Wire.GEOMETRY}
+ONE_BYTE |= {Wire.JSON, Wire.VECTOR, Wire.BLOB_COMPRESSED}
 _TWO_BYTES = {Wire.VARCHAR, Wire.BIT, Wire.NEWDECIMAL, Wire.VAR_STRING, Wire.STRING, Wire.VARCHAR_COMPRESSED}
 
-_NUMERIC = {Wire.TINY, Wire.SHORT, Wire.INT24, Wire.LONG, Wire.LONGLONG, Wire.FLOAT, Wire.DOUBLE, Wire.NEWDECIMAL}
-_SIGNED_OR_NOT = _NUMERIC | {Wire.YEAR}
+NUMERIC = {Wire.TINY, Wire.SHORT, Wire.INT24, Wire.LONG, Wire.LONGLONG, Wire.FLOAT, Wire.DOUBLE, Wire.NEWDECIMAL}
+SIGNED_OR_NOT = NUMERIC | {Wire.YEAR}
 """Types with a bit in the signedness field; both servers write one for YEAR."""
 _CHARACTER = {Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.VARCHAR_COMPRESSED, Wire.BLOB_COMPRESSED}
 # Those to which the servers give a collation; the two don't agree
-_COLLATED_MYSQL = _CHARACTER | {Wire.VECTOR}
-_COLLATED_MARIADB = _CHARACTER | {Wire.GEOMETRY}
+COLLATED: Mapping[Flavour, set[Wire]] = {
+    "mysql": _CHARACTER | {Wire.VECTOR},
+    "mariadb": _CHARACTER | {Wire.GEOMETRY},
+}
 
 _PLAIN = {
     Wire.TINY: "tinyint",
@@ -90,16 +95,6 @@ _PLAIN = {
 }
 _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
-_GEOMETRIES = (
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-)
 
 
 class Meta(IntEnum):
@@ -153,6 +148,7 @@ class TableMap:
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Return the columns, in the order of the table."""
         return tuple(field.column for field in self.fields)
 
 
@@ -185,7 +181,7 @@ def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
             wire = Wire(code)
         except ValueError:
             raise Undecodable(f"a column has the type code {code}", "exclude the table in the YAML") from None
-        first = meta.uint(1) if wire in _ONE_BYTE or wire in _TWO_BYTES else 0
+        first = meta.uint(1) if wire in ONE_BYTE or wire in _TWO_BYTES else 0
         second = meta.uint(1) if wire in _TWO_BYTES else 0
         wires.append(_real(wire, first, second))
     optional: dict[int, bytes] = {}
@@ -194,7 +190,7 @@ def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
         optional[kind] = cursor.packed_bytes()
     if Meta.COLUMN_NAME not in optional:
         raise Undecodable("the log was written without column names", NO_METADATA_REMEDY)
-    return _assemble(name, wires, nullable, optional, _COLLATED_MARIADB if mariadb else _COLLATED_MYSQL)
+    return _assemble(name, wires, nullable, optional, COLLATED["mariadb" if mariadb else "mysql"])
 
 
 def _real(wire: Wire, first: int, second: int) -> tuple[Wire, int, int]:
@@ -257,7 +253,7 @@ class _ColumnMetadata:
 
     def __init__(self, wires: list[Wire], optional: dict[int, bytes], collated: set[Wire]) -> None:
         self._collated = collated
-        numeric = sum(wire in _SIGNED_OR_NOT for wire in wires)
+        numeric = sum(wire in SIGNED_OR_NOT for wire in wires)
         self._unsigned = iter(_bits(optional.get(Meta.SIGNEDNESS, b""), numeric, low_first=False))
         strings = sum(wire in collated for wire in wires)
         self._texts = iter(_collations(optional, Meta.DEFAULT_CHARSET, Meta.COLUMN_CHARSET, strings))
@@ -272,9 +268,9 @@ class _ColumnMetadata:
     def field(self, column: Column, wire: Wire, first: int, second: int) -> Field:
         """Return the next column's field. column: with name and nullability only. first, second: bytes of metadata."""
         size = first
-        sign = wire in _SIGNED_OR_NOT and next(self._unsigned)
+        sign = wire in SIGNED_OR_NOT and next(self._unsigned)
         collation = next(self._texts) if wire in self._collated else 0
-        if wire in _NUMERIC:
+        if wire in NUMERIC:
             column = dataclasses.replace(column, unsigned=sign)
         if wire is Wire.NEWDECIMAL:
             column = dataclasses.replace(column, precision=first, scale=second)
@@ -287,9 +283,9 @@ class _ColumnMetadata:
             column = dataclasses.replace(column, length=next(self._dimensions, None))
         elif wire is Wire.GEOMETRY:
             kind = next(self._geometries, 0)
-            if kind >= len(_GEOMETRIES):
+            if kind >= len(GEOMETRIES_BY_NUMBER):
                 raise Malformed(f"geometry type {kind}")
-            column = dataclasses.replace(column, type=_GEOMETRIES[kind])
+            column = dataclasses.replace(column, type=GEOMETRIES_BY_NUMBER[kind])
         elif wire in (Wire.ENUM, Wire.SET):
             charset = _charset(next(self._lists), column.name)
             raw = next(self._enums) if wire is Wire.ENUM else next(self._sets)
@@ -340,7 +336,7 @@ def _character(column: Column, wire: Wire, length: int, charset: str) -> tuple[C
 
 def _charset(collation: int, column: str) -> str:
     if collation == 0:
-        raise Undecodable(f"the log doesn't tell the character set of {column!r}", NO_METADATA_REMEDY)
+        raise Undecodable(f"the log doesn't show the character set of {column!r}", NO_METADATA_REMEDY)
     name = charsets.charset(collation)
     if name is None:
         raise Undecodable(

@@ -27,8 +27,11 @@ class Transactions:
     places: the arrays into which ``scan`` writes.
     """
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, *, mariadb: bool) -> None:
         self._state = state
+        self._mariadb = mariadb
+        self.has_foreign = False
+        """A transaction has a GTID of the other flavour, which ``executed`` leaves out."""
         self.committed = np.zeros(MOST, np.int64)
         self.text_ends = np.zeros(MOST, np.int64)
         self.servers = np.zeros(MOST, np.int64)
@@ -36,10 +39,11 @@ class Transactions:
         self.places = scan.Committed(self.committed, self.text_ends, self.servers, self.text.ctypes.data)
         self._xids: list[str | None] = [None]
         self._executed: dict[str, list[Interval]] = {}
+        self._last_of_domain: dict[str, str] = {}  # MariaDB's GTIDs
         self.server_ids: dict[str, int] = {}
-        """The id of the server where transactions were committed, by what stands before the number in their GTIDs."""
+        """The id of the server where transactions were committed, by the part before the number in their GTIDs."""
         self.newest_us = 0
-        """When the newest of the transactions committed that ``executed`` told of."""
+        """The commit time of the newest transaction that ``executed`` counted, in µs since 1970 UTC."""
 
     def open(self, transaction: events.Transaction, server_id: int = 0) -> None:
         """Begin a transaction. server_id: its event's. Raises Malformed if there are too many."""
@@ -48,6 +52,8 @@ class Transactions:
         if number >= MOST:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
             raise Malformed("too many transactions between two drains")
         text = (transaction.gtid or "").encode()
+        if len(text) > _LONGEST_GTID:  # the kernels write behind it, without a look at the end
+            raise Malformed("a GTID that is too long")
         self.text[used : used + len(text)] = np.frombuffer(text, np.uint8)
         self.committed[number], self.text_ends[number] = transaction.committed_us, used + len(text)
         self.servers[number] = server_id
@@ -83,12 +89,11 @@ class Transactions:
         self._xids = [None]
         self.prepare(xid)
 
-    def executed(self, *, mariadb: bool) -> str:
+    def executed(self) -> str:
         """Return the GTIDs of all transactions, including the open one, as the server writes a set."""
         self._note_executed(int(self._state.transactions))
-        if mariadb:
-            last = {prefix: max(number for _, number in intervals) for prefix, intervals in self._executed.items()}
-            return str(GtidPosition().adding(f"{prefix}{number}" for prefix, number in last.items()))
+        if self._mariadb:
+            return str(GtidPosition().adding(self._last_of_domain.values()))
         return str(GtidSet.of({prefix[:-1]: intervals for prefix, intervals in self._executed.items()}))
 
     def _note_executed(self, count: int) -> None:
@@ -99,7 +104,12 @@ class Transactions:
             self.server_ids[""] = int(self.servers[count - 1])
         for start, size, first, last, transaction in runs[:total].tolist():
             prefix = self.text[start : start + size].tobytes().decode("ascii")
+            if (":" in prefix) == self._mariadb:
+                self.has_foreign = True
+                continue
             self.server_ids[prefix] = int(self.servers[transaction])
+            if self._mariadb:
+                self._last_of_domain[prefix.partition("-")[0]] = f"{prefix}{last}"
             intervals = self._executed.setdefault(prefix, [])
             if intervals and intervals[-1][1] + 1 == first:
                 intervals[-1] = intervals[-1][0], last

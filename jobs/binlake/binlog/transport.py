@@ -22,7 +22,7 @@ from binlake.position import FIRST_OFFSET, Slice
 CHUNK_SIZE = 8 << 20
 """Bytes after which a chunk is passed on. An event that is larger makes a larger chunk."""
 
-LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
+LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin again"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class LogChunk:
 
     @classmethod
     def of(cls, offset: int, data: bytes) -> LogChunk:
+        """Return a chunk of these bytes, padded. offset: of the first of them in the file."""
         return cls(offset, padded(data), len(data))
 
     def __bytes__(self) -> bytes:
@@ -64,19 +65,22 @@ class Transport(Protocol):
 
 
 def reaches_beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent:
+    """Return the error of an event that doesn't end where the slice does."""
     return CorruptEvent(
         f"the event of {size} bytes reaches beyond the slice's end {stop}, which isn't between two events",
         file=file,
         offset=offset,
-        remedy="plan the batch anew; if that doesn't help, run binlake snapshot",
+        remedy="plan the batch again; if that doesn't help, run binlake snapshot",
     )
 
 
 def goes_on(file: str, stop: int) -> PositionLost:
-    return PositionLost(f"{file} goes on after {stop}, where it was planned to end", remedy=LOST_REMEDY)
+    """Return the error of a file that has more log where it was planned to end."""
+    return PositionLost(f"{file} continues after {stop}, where it was planned to end", remedy=LOST_REMEDY)
 
 
 def ends_early(file: str, offset: int, stop: int) -> PositionLost:
+    """Return the error of a file that has less log than was planned."""
     return PositionLost(f"{file} ends at {offset}, before the planned stop {stop}", remedy=LOST_REMEDY)
 
 
@@ -87,6 +91,7 @@ class FileTransport:
     path: Path
 
     def file(self, name: str) -> Path:
+        """Return the path of a log file. name: ignored where the transport has a single file."""
         return self.path / name if self.path.is_dir() else self.path
 
     def whole_events(self, name: str) -> int:
@@ -96,6 +101,7 @@ class FileTransport:
         spans = np.zeros(2, np.int64)
         end, held = FIRST_OFFSET, np.empty(0, np.uint8)
         with self.file(name).open("rb") as stream:
+            self._refuse_encrypted_file(stream, name)
             stream.seek(end)
             while data := stream.read(CHUNK_SIZE):
                 held = np.concatenate([held, np.frombuffer(data, np.uint8)])
@@ -105,7 +111,17 @@ class FileTransport:
                 held = held[spans[0] :]
         return end
 
+    @staticmethod
+    def _refuse_encrypted_file(stream: Any, name: str) -> None:
+        stream.seek(FIRST_OFFSET)
+        header = _exactly(stream, HEADER_SIZE)
+        if len(header) == HEADER_SIZE and header[4] == EventType.FORMAT_DESCRIPTION:
+            behind = FIRST_OFFSET + int(HEADER.unpack(header)[3])
+            stream.seek(behind)
+            _refuse_encrypted(stream, name, behind)
+
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        """Yield the slice's bytes. Raises PositionLost where the file is gone, SourceError where it can't be read."""
         path = self.file(part.file)
         try:
             with path.open("rb", buffering=0) as stream:
@@ -140,6 +156,8 @@ class FileTransport:
                 remedy="check the file",
             )
         yield LogChunk.of(FIRST_OFFSET, description)
+        if part.stop > FIRST_OFFSET + size:
+            _refuse_encrypted(stream, part.file, FIRST_OFFSET + size)
         offset = max(part.start, FIRST_OFFSET + len(description))
         stream.seek(offset)
         buffer = np.empty(CHUNK_SIZE + SLACK, np.uint8)
@@ -172,6 +190,19 @@ class FileTransport:
             raise goes_on(part.file, part.stop)
 
 
+def _refuse_encrypted(stream: Any, file: str, offset: int) -> None:
+    """Raise CorruptEvent for a file that MariaDB encrypts from here on: the event that says so follows the format
+    description event, the first in the file. A server sends the same event, and what follows it in the clear."""
+    header = _exactly(stream, HEADER_SIZE)
+    if len(header) == HEADER_SIZE and header[4] == EventType.START_ENCRYPTION:
+        raise CorruptEvent(
+            "the file is encrypted from here on (encrypt_binlog)",
+            file=file,
+            offset=offset,
+            remedy="read it through its server instead",
+        )
+
+
 def _exactly(stream: Any, size: int) -> bytes:
     pieces: list[bytes] = []
     while size:
@@ -183,4 +214,4 @@ def _exactly(stream: Any, size: int) -> bytes:
     return b"".join(pieces)
 
 
-_CORRUPT_REMEDY = "the file is damaged or this isn't between two events: run binlake snapshot to begin anew"
+_CORRUPT_REMEDY = "the file is damaged or this isn't between two events: run binlake snapshot to begin again"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-from binlake.binlog.events import Malformed
+from binlake.binlog.events import LARGEST_EVENT, Malformed
 
 DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes that 0 … 9 decimal digits take."""
@@ -26,14 +26,17 @@ def clock_text(packed: int) -> str:
 
 
 def fraction_text(microseconds: int, digits: int) -> str:
+    """Return a fraction of a second as ``.123``; empty for no digits."""
     return f".{microseconds:06d}"[: digits + 1] if digits else ""
 
 
 def date_text(year: int, month: int, day: int) -> str:
+    """Return a date as ``YYYY-MM-DD``, also one that no calendar has."""
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
 def fraction_size(digits: int) -> int:
+    """Return the size in bytes of a fraction with this many digits. Raises Malformed for more than 6 digits."""
     if digits > 6:
         raise Malformed(f"{digits} digits after the second")
     return (digits + 1) // 2
@@ -70,6 +73,8 @@ def uncompressed_event(data: bytes) -> bytes:
 
 def inflate(data: bytes, size: int, *, raw: bool) -> bytes:
     """Inflate zlib data to exactly ``size`` bytes, without ever taking more memory. Raises Malformed."""
+    if size > LARGEST_EVENT:
+        raise Malformed(f"{size} bytes promised, more than an event has")
     engine = zlib.decompressobj(-15 if raw else 15)
     try:
         result = engine.decompress(data, size + 1)

@@ -10,6 +10,8 @@ from binlake import config as configuration
 from binlake.cli import printing
 from binlake.cli.sessions import origin_of, replica_of, report_of, session_of
 from binlake.errors import CheckFailed, UsageError
+from binlake.names import shown
+from binlake.report import harmless_entry
 
 if TYPE_CHECKING:
     from binlake.doctor.check import Check
@@ -48,7 +50,7 @@ def _checks_of_source(arguments: argparse.Namespace) -> list[Check]:
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
     checks = preflight(config, origin, session=session_of("doctor", config, report_of(arguments)))
     if replica := replica_of(config):
-        from binlake.doctor.replica_checks import replica_checks
+        from binlake.doctor.server_checks import replica_checks
 
         checks += replica_checks(config, origin, replica)
     if config.feeds:
@@ -66,9 +68,9 @@ def print_checks(checks: Sequence[Check]) -> None:
     """Print the checks for people. Raises CheckFailed if one failed."""
     for check in checks:
         mark = {True: "ok  ", False: "FAIL", "warn": "warn"}[check.ok]
-        print(f"{mark}  {check.name}: {check.found}")
+        print(harmless_entry(f"{mark}  {shown(check.name)}: {check.found}"))
         if check.ok is not True and check.remedy:
-            print(f"      → {check.remedy}")
+            print(harmless_entry(f"      → {check.remedy}"))
     refuse_failed(checks)
 
 
@@ -76,4 +78,4 @@ def refuse_failed(checks: Sequence[Check]) -> None:
     """Raise CheckFailed if a check failed."""
     failed = [check for check in checks if check.ok is False]
     if failed:
-        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", remedy="mend the lines marked FAIL above")
+        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", remedy="fix the lines marked FAIL above")

@@ -14,40 +14,46 @@ import select
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TextIO, cast, get_args
 
 from binlake import config as configuration, interrupts
-from binlake.batch.steps import Status
 from binlake.cli import (
     argument_values,
     checks,
     environment,
+    feed_parsers,
     help_topics,
+    parser_parts,
     replay_arguments,
     sql_commands,
     step_commands,
     table_commands,
-    version_commands,
 )
 from binlake.errors import BinlakeError
+from binlake.planner.steps import Status
+from binlake.report import HarmlessStream, harmless_entry
 from binlake.versions import STORE_JARS
 
 
-def main() -> None:
-    """Run the command line; the entry point of installations older than ``binlake.cli.start``."""
-    sys.exit(run())
-
-
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code. An unexpected error isn't 1, which stands for a difference."""
+    """Run one command and return the exit code. An unexpected error isn't 1, which means a difference.
+
+    Text for a terminal or a log is made harmless there; a program that reads standard output gets it as it is.
+    """
+    out = HarmlessStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
+    with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", HarmlessStream(sys.stderr))):
+        return _exit_code(arguments)
+
+
+def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
         _run(arguments)
     except BinlakeError as error:
-        print(f"binlake: {error}", file=sys.stderr)
+        print(harmless_entry(f"binlake: {error}"), file=sys.stderr)
         return error.exit_code
     except (SystemExit, GeneratorExit):
         raise
@@ -66,8 +72,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_unread() -> bool:
-    """Tell whether who read the command's output has closed the pipe, as head and less do. Other connections break,
-    too."""
+    """Return whether the reader of the command's output has closed the pipe, as head and less do. Other connections
+    break, too."""
     poll = select.poll()
     for descriptor in (1, 2):
         poll.register(descriptor, 0)
@@ -89,15 +95,6 @@ def _run(arguments: Sequence[str] | None) -> None:
     command(parsed)
 
 
-def _imported_when_run(module: str, name: str) -> Callable[[argparse.Namespace], None]:
-    """Return the command ``name`` of a module that needs optional packages, or takes long to import."""
-
-    def command(arguments: argparse.Namespace) -> None:
-        getattr(import_module(module), name)(arguments)
-
-    return command
-
-
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else ""
@@ -109,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., None], help_: str, *, as_json: bool) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(name, help=help_, description=help_, parents=[_common_options()])
+        sub = subparsers.add_parser(name, help=help_, description=help_, parents=[parser_parts.common_options()])
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
         if as_json:
             sub.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -117,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     help_ = "check server, grants, tables, Spark, lake and feeds; change nothing"
-    doctor = subparsers.add_parser("doctor", help=help_, description=help_, parents=[_common_options()])
+    doctor = subparsers.add_parser("doctor", help=help_, description=help_, parents=[parser_parts.common_options()])
     doctor.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     doctor.add_argument("--json", action="store_true", help="print JSON for programs")
     doctor.set_defaults(command=checks.doctor)
@@ -133,12 +130,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how many of the newest minutes; by default 5",
     )
+    _add_check(subparsers)
     snapshot = add("snapshot", step_commands.snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     snapshot.add_argument(
-        "--keys",
-        metavar="FIRST..LAST",
-        help="copy only these rows of one table again, by the first column of its key",
+        "--keys", metavar="FIRST..LAST", help="copy only these rows of one table again, by the first column of its key"
     )
     snapshot.add_argument(
         "--lock",
@@ -183,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     repair = add("repair", step_commands.repair, "put right the rows that differ from the server", as_json=True)
     repair.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
-    repair.add_argument("--dry-run", action="store_true", help="tell what would be put right, and change nothing")
+    repair.add_argument("--dry-run", action="store_true", help="show what would be repaired, and change nothing")
     repair.add_argument("--keep-values", action="store_true", help="note the lake's former values, too")
     replay = add(
         "replay",
@@ -197,8 +193,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     add("register", step_commands.register, "register the tables' names in the YAML's catalog", as_json=True)
-    help_ = "show each table's state, and how far the lake is behind; or where a file's feeds stand"
-    status = subparsers.add_parser("status", help=help_, description=help_, parents=[_common_options()])
+    help_ = "show each table's state, and how far the lake is behind; or where a file's feeds are"
+    status = subparsers.add_parser("status", help=help_, description=help_, parents=[parser_parts.common_options()])
     status.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     status.add_argument("--json", action="store_true", help="print JSON for programs")
     status.set_defaults(command=table_commands.status)
@@ -209,6 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=(*get_args(Status), "new"),
         help="only tables in these states; new: without a snapshot",
     )
+    metrics = add(
+        "metrics", table_commands.metrics, "print a source's metrics for Prometheus, without its server", as_json=False
+    )
+    metrics.add_argument(
+        "--output", type=Path, metavar="FILE", help="such as node exporter's textfile; it appears complete"
+    )
+    metrics.add_argument("--by-table", action="store_true", help="also those of each table")
     history = add(
         "history",
         table_commands.history,
@@ -236,9 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         add("views", sql_commands.views, "print CREATE VIEW statements of all tables at one batch", as_json=False)
     )
     _add_table(subparsers)
-    _add_feeds(subparsers)
-    _add_relay(subparsers)
-    _add_console_consumer(subparsers)
+    feed_parsers.add_all(subparsers)
     _add_binlog(subparsers)
     _add_init(subparsers)
     _add_grants(subparsers)
@@ -247,33 +248,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _common_options() -> argparse.ArgumentParser:
-    """Return the parser of the options that every command has."""
-    parser = argparse.ArgumentParser(add_help=False)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("-q", "--quiet", action="store_true", help="print only results and errors")
-    how.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an unexpected error")
-    return parser
+def _add_check(subparsers: Any) -> None:
+    help_ = "check YAML files without a server, as for CI: a line of each, and exit code 1 if one has errors"
+    check = subparsers.add_parser("check", help=help_, description=help_, parents=[parser_parts.common_options()])
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a YAML, or a folder of them")
+    check.set_defaults(command=parser_parts.imported_when_run("binlake.cli.yaml_checks", "check"))
 
 
 def _add_versions(subparsers: Any) -> None:
     help_ = "list the lake's versions, each of all tables at one position; keep one, or give it back"
-    versions = subparsers.add_parser("versions", help=help_, description=help_, parents=[_common_options()])
+    versions = subparsers.add_parser("versions", help=help_, description=help_, parents=[parser_parts.common_options()])
     versions.add_argument("--config", metavar="FILE", help="the source's YAML")
     versions.add_argument("--json", action="store_true", help="print JSON for programs")
     actions = versions.add_subparsers(metavar="ACTION")
     pin_help = "keep a batch's versions of all tables under a name, however old they become"
-    pin = actions.add_parser("pin", help=pin_help, description=pin_help, parents=[_common_options()])
+    pin = actions.add_parser("pin", help=pin_help, description=pin_help, parents=[parser_parts.common_options()])
     pin.add_argument("batch", type=int, metavar="BATCH", help="its number")
     pin.add_argument("--name", required=True, metavar="NAME", help="letters, digits and _")
     _add_reason(pin)
     unpin_help = "give a pinned version back"
-    unpin = actions.add_parser("unpin", help=unpin_help, description=unpin_help, parents=[_common_options()])
+    unpin = actions.add_parser(
+        "unpin", help=unpin_help, description=unpin_help, parents=[parser_parts.common_options()]
+    )
     unpin.add_argument("name", metavar="NAME")
     for parser, command in (
-        (versions, version_commands.versions),
-        (pin, version_commands.pin),
-        (unpin, version_commands.unpin),
+        (versions, table_commands.versions),
+        (pin, table_commands.pin),
+        (unpin, table_commands.unpin),
     ):
         if parser is not versions:  # before or behind the action
             parser.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help="the source's YAML")
@@ -292,7 +293,7 @@ def _add_table(subparsers: Any) -> None:
         required=True, metavar="ACTION"
     )
     for action, command, does in (
-        ("pause", table_commands.pause, "leave a table as it is while the others go on"),
+        ("pause", table_commands.pause, "leave a table as it is while the others continue"),
         ("resume", table_commands.resume, "bring a paused or stopped table up to the others, from the log"),
         ("resnapshot", table_commands.resnapshot, "have the next sync snapshot a table again"),
         (
@@ -301,7 +302,7 @@ def _add_table(subparsers: Any) -> None:
             "skip the event that stops the run; its changes won't be in the lake",
         ),
     ):
-        sub = actions.add_parser(action, help=does, description=does, parents=[_common_options()])
+        sub = actions.add_parser(action, help=does, description=does, parents=[parser_parts.common_options()])
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
         if action == "skip-event":
             sub.add_argument("--at", required=True, metavar="FILE:POS", help="the event, as binlake status names it")
@@ -326,101 +327,9 @@ def _me() -> str:
         return f"uid {os.getuid()}@{socket.gethostname()}"
 
 
-def _add_feeds(subparsers: Any) -> None:
-    help_ = "carry the YAML's feeds to the newest recorded batch"
-    feed = subparsers.add_parser("feed", help=help_, description=help_, parents=[_common_options()])
-    feed.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
-    which = feed.add_mutually_exclusive_group()
-    which.add_argument("--feed", metavar="NAME", help="only this feed")
-    which.add_argument(
-        "--forget", metavar="NAME", help="forget this feed's position and keep no staging for it; nothing is sent"
-    )
-    feed.add_argument(
-        "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
-    )
-    feed.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until SIGTERM")
-    feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's position, and begin here")
-    feed.add_argument("--json", action="store_true", help="print JSON for programs")
-    feed.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "feed"))
-    help_ = "print staged mutations, one message per line"
-    tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_common_options()])
-    tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
-    of = tail.add_mutually_exclusive_group()
-    of.add_argument("--feed", metavar="NAME", help="as this feed sends them")
-    of.add_argument("--table", type=argument_values.pattern, metavar="DB.T", help="only of these tables, shell-style")
-    tail.add_argument(
-        "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
-    )
-    tail.add_argument("--registry", metavar="URL", help="a schema registry, for --format specific, or debezium as Avro")
-    tail.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
-    tail.add_argument(
-        "--from",
-        dest="start",
-        default="start",
-        type=argument_values.batch,
-        metavar="start|now|BATCH",
-        help="by default the oldest staged",
-    )
-    tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until SIGTERM")
-    tail.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "tail"))
-
-
-def _add_relay(subparsers: Any) -> None:
-    help_ = "serve subscriptions to events: HTTP and the binary protocol of mysql-replication-relay"
-    relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_common_options()])
-    relay.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
-    relay.add_argument(
-        "--port", required=True, type=argument_values.port, metavar="N", help="for both protocols; 0: a free one"
-    )
-    relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
-    relay.add_argument(
-        "--secret-file", required=True, metavar="FILE", help="its first line is the clients' shared secret"
-    )
-    relay.add_argument(
-        "--admin-secret-file", metavar="FILE", help="its first line is the secret for listing and removing clients"
-    )
-    relay.add_argument(
-        "--monitor-port",
-        type=argument_values.port,
-        metavar="N",
-        help="for the monitoring page without a secret, on this machine alone",
-    )
-    relay.add_argument(
-        "--every", type=argument_values.positive, default=1.0, metavar="SECONDS", help="look for new batches; default 1"
-    )
-    relay.add_argument(
-        "--keep-gb",
-        type=argument_values.positive,
-        default=50.0,
-        metavar="GB",
-        help="the most staging kept for the slowest client",
-    )
-    relay.add_argument(
-        "--keep-hours",
-        type=argument_values.positive,
-        default=168.0,
-        metavar="HOURS",
-        help="how long staging is kept for it",
-    )
-    relay.set_defaults(command=_imported_when_run("binlake.relay.serve", "relay"))
-
-
-def _add_console_consumer(subparsers: Any) -> None:
-    help_ = "print a Kafka topic's committed messages readably: Avro, Debezium, text"
-    consumer = subparsers.add_parser("console-consumer", help=help_, description=help_, parents=[_common_options()])
-    consumer.add_argument("topic", metavar="TOPIC")
-    consumer.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker")
-    consumer.add_argument("--connection", metavar="ID", help="an Airflow connection with the credentials")
-    consumer.add_argument("--registry", metavar="URL", help="a schema registry, for Avro in Confluent's form")
-    consumer.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
-    consumer.add_argument("--max", type=int, metavar="N", help="end after N messages")
-    consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
-    consumer.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "console_consumer"))
-
-
 def _add_binlog(subparsers: Any) -> None:
     help_ = "read a binlog: a server's, a folder's or a file's"
-    binlog = subparsers.add_parser("binlog", help=help_, description=help_, parents=[_common_options()])
+    binlog = subparsers.add_parser("binlog", help=help_, description=help_, parents=[parser_parts.common_options()])
     binlog.add_argument("uri", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD), or file:///folder")
     binlog.add_argument("--start", metavar="FILE:POS|GTIDS", help="begin here, or after these GTIDs")
     binlog.add_argument("--stop", metavar="FILE:POS", help="end here; by default where the log ends now")
@@ -441,12 +350,12 @@ def _add_binlog(subparsers: Any) -> None:
     )
     binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
     binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
-    binlog.set_defaults(command=_imported_when_run("binlake.cli.logview", "binlog"))
+    binlog.set_defaults(command=parser_parts.imported_when_run("binlake.cli.logview", "binlog"))
 
 
 def _add_init(subparsers: Any) -> None:
     help_ = "write a new source's YAML for a server, and check everything"
-    init = subparsers.add_parser("init", help=help_, description=help_, parents=[_common_options()])
+    init = subparsers.add_parser("init", help=help_, description=help_, parents=[parser_parts.common_options()])
     init.add_argument(
         "--connection", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD); else asked for"
     )
@@ -460,18 +369,18 @@ def _add_init(subparsers: Any) -> None:
 
 def _add_grants(subparsers: Any) -> None:
     help_ = "print the SQL that gives an account on the server what binlake needs"
-    grants = subparsers.add_parser("grants", help=help_, description=help_, parents=[_common_options()])
+    grants = subparsers.add_parser("grants", help=help_, description=help_, parents=[parser_parts.common_options()])
     grants.add_argument("--server", required=True, choices=("mysql", "mariadb"))
     grants.add_argument("--for", dest="account", required=True, metavar="ACCOUNT", help="NAME, or NAME@HOST")
     databases = grants.add_mutually_exclusive_group()
     databases.add_argument("--databases", nargs="+", default=[], metavar="NAME", help="to be mirrored; shop by default")
     databases.add_argument("--config", metavar="FILE", help="for the databases of this source's YAML")
-    grants.set_defaults(command=_imported_when_run("binlake.cli.grants", "print_grants"))
+    grants.set_defaults(command=parser_parts.imported_when_run("binlake.cli.grants", "print_grants"))
 
 
 def _add_setup(subparsers: Any) -> None:
     help_ = "install what this environment needs beside the wheel: Spark's jars, faster starts, compiled kernels"
-    setup = subparsers.add_parser("setup", help=help_, description=help_, parents=[_common_options()])
+    setup = subparsers.add_parser("setup", help=help_, description=help_, parents=[parser_parts.common_options()])
     setup.add_argument("--jars", metavar="FOLDER", type=Path, help="take the jars from here instead of the network")
     setup.add_argument(
         "--stores",
@@ -488,10 +397,10 @@ def _add_setup(subparsers: Any) -> None:
 
 def _add_help(subparsers: Any) -> None:
     help_ = "print a page of the documentation; without TOPIC, list the topics"
-    page = subparsers.add_parser("help", help=help_, description=help_, parents=[_common_options()])
+    page = subparsers.add_parser("help", help=help_, description=help_, parents=[parser_parts.common_options()])
     page.add_argument("topic", nargs="?", choices=tuple(help_topics.TOPICS), metavar="TOPIC")
     page.set_defaults(command=help_topics.print_help)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run())

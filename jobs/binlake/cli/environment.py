@@ -16,6 +16,7 @@ from binlake.names import shell_quote
 
 
 def init(arguments: argparse.Namespace) -> None:
+    """Write a new source's YAML after asking the server, and run the preflight on it."""
     from binlake.cli import new_source
     from binlake.doctor.preflight import preflight
     from binlake.source.connection import endpoint_of
@@ -56,6 +57,8 @@ def _ask(question: str) -> str:
 
 
 def setup(arguments: argparse.Namespace) -> None:
+    """Fetch or make what this environment needs: jars, compiled kernels and, unless left out, the archive of
+    classes."""
     from binlake.setup.installation import set_up
 
     set_up(report_of(arguments), arguments.jars, archive=not arguments.no_archive, stores=arguments.stores)

@@ -25,9 +25,9 @@ from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks.kafka import credentials
 from binlake.interrupts import Ending
 from binlake.kernels import heap
-from binlake.metadata import feed_watermarks
-from binlake.metadata.metadata import metadata_of
+from binlake.records import feed_watermarks
 from binlake.report import Report
+from binlake.store.metadata import metadata_of
 
 
 def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
@@ -49,7 +49,7 @@ def _enabled(chosen: Feeds, report: Report) -> Feeds:
     """Return the feeds that may be carried, and say which may not."""
     for config, feed in chosen:
         if not feed.enabled:
-            report.say(f"feed {feed.name} stays where it stands on {config.source.name}: enabled: false")
+            report.say(f"feed {feed.name} stays where it is on {config.source.name}: enabled: false")
     return [(config, feed) for config, feed in chosen if feed.enabled]
 
 
@@ -66,7 +66,7 @@ def feed(arguments: argparse.Namespace) -> None:
     failed: list[BinlakeError] = []
     known = understood(arguments.config, arguments.feed)
     chosen = _chosen(arguments, known)
-    if not (arguments.anew and arguments.feed):  # who asks for it by name frees the feed by enabled: false
+    if not (arguments.anew and arguments.feed):  # asked for by name, a feed with enabled: false is freed
         chosen = _enabled(chosen, report)
     if is_file_of_feeds(arguments.config):
         hold_staging(known)
@@ -95,7 +95,7 @@ def _follow(arguments: argparse.Namespace, report: Report) -> None:
     """Carry the chosen feeds until SIGTERM or Ctrl-C. Raises UsageError; ConfigurationError at the beginning."""
     if arguments.anew or arguments.forget is not None or arguments.until != "now":
         raise UsageError(
-            "--follow goes on from where each feed stands", remedy="run --anew, --forget or --until by itself before"
+            "--follow continues from where each feed is", remedy="run --anew, --forget or --until by itself before"
         )
     heap.return_freed_memory()
     file, ending = FeedsOnDisk(arguments.config, arguments.feed), Ending()
@@ -129,10 +129,11 @@ def _forget(path: str, name: str, report: Report) -> None:
         raise UsageError(f"no feed {name!r} ever ran on {known}", remedy="binlake status names those that did")
     report.say(f"feed {name} is forgotten on {', '.join(forgotten)}; what its sink holds stays")
     if any(known_feed.name == name for _, known_feed in feeds_of(path)):
-        report.say(f"  it still stands in {path}, where it is a new one now")
+        report.say(f"  it still is in {path}, where it is a new one now")
 
 
 def tail(arguments: argparse.Namespace) -> None:
+    """Print staged mutations, from the batch that ``--start`` names on."""
     start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
     feeds, report, ending = _tailed(arguments), Report(quiet=arguments.quiet), Ending()
     if arguments.follow:
@@ -143,6 +144,7 @@ def tail(arguments: argparse.Namespace) -> None:
 
 
 def console_consumer(arguments: argparse.Namespace) -> None:
+    """Print a Kafka topic's messages."""
     schema_of = _schema_of(arguments)
     asked = Consuming(arguments.topic, arguments.max, arguments.follow, schema_of)
     consume(arguments.bootstrap, asked, sys.stdout, credentials(arguments.connection))

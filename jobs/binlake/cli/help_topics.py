@@ -1,4 +1,4 @@
-"""The pages that ``binlake help`` prints: README.md files of the checkout, which the wheel holds as well."""
+"""The pages that ``binlake help`` prints: Markdown files of the checkout, which the wheel holds as well."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from binlake.errors import SetupFailed
 _PACKAGE = Path(binlake.__file__).parent
 _CHECKOUT = _PACKAGE.parents[1]
 _IN_WHEEL = "readme"
-"""The package's folder with the pages that stand outside ``jobs/binlake``; pyproject.toml fills it."""
+"""The package's folder with the pages from outside ``jobs/binlake``; pyproject.toml fills it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ TOPICS = {
         Topic("overview", "README.md", "what binlake is, the servers, first steps, all commands"),
         Topic("yaml", "dags/pipelines/README.md", "every setting of a source's YAML"),
         Topic("operations", "jobs/README.md", "how it works, commands, problems, upkeep, catalogs, installation"),
+        Topic("backup", "jobs/BACKUP.md", "backup and restore of a lake, metadata that are lost"),
         Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
         Topic(
             "servers",
@@ -57,6 +58,7 @@ TOPICS = {
         Topic("clusters", "jobs/binlake/spark/README.md", "Spark's settings, and executors on other hosts"),
         Topic("binlog", "jobs/binlake/binlog/README.md", "the log's reader alone, and a second opinion"),
         Topic("analysts", "sql/README.md", "reading the tables, their past, the metadata"),
+        Topic("security", "jobs/SECURITY.md", "what is promised and what isn't, and how to report a hole"),
         Topic("docker", "docker/README.md", "the whole stack in containers"),
     )
 }

@@ -19,9 +19,7 @@ import pyarrow.parquet as pq
 
 from binlake import names
 from binlake.binlog.border import (
-    DELETE,
-    INSERT,
-    UPDATE,
+    OPERATIONS,
     Item,
     Mutations,
     RolledBack,
@@ -37,7 +35,6 @@ from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import TableName
 
-_OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _ODD_IN_CSV = re.compile(r'[",\r\n]')
 _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
 
@@ -55,7 +52,7 @@ def binlog(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.output) if arguments.output else None
     stopped = show_mutations(log, arguments.table, arguments.format, sys.stdout, folder)
     if stopped:
-        tables = ", ".join(sorted({str(table.name) for table in stopped}))
+        tables = ", ".join(sorted({f"{table.name}" for table in stopped}))
         raise TableError(f"{tables} can't be decoded from some event on", remedy=stopped[0].remedy)
 
 
@@ -74,11 +71,17 @@ class Readable(Protocol):
     """A range of a log opened by any reader: ``openlog.OpenLog`` or ``opinion_listing.PackageLog``."""
 
     @property
-    def slices(self) -> tuple[Slice, ...]: ...
+    def slices(self) -> tuple[Slice, ...]:
+        """Return the parts of the range, one for each file."""
 
-    def events(self) -> Iterator[Event]: ...
+    def events(self) -> Iterator[Event]:
+        """Yield every event of the range with a description, in the order of the log."""
 
-    def mutations(self, wanted: Wanted | None = None) -> Iterator[Item]: ...
+    def mutations(self, wanted: Wanted | None = None) -> Iterator[Item]:
+        """Yield mutations, statements and stopped tables in order.
+
+        wanted: returns whether to decode a table; None for all.
+        """
 
 
 def show_events(log: Readable, form: str, out: TextIO) -> None:
@@ -132,14 +135,14 @@ def _event_text(event: Event) -> str:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return names.shown(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # mutations ---------------------------------------------------------------------------------------------------------
 
 
 class _Writer:
-    """Writer of items in one form. When a table's columns change, it goes on in another file: ``db.t.2.csv``."""
+    """Writer of items in one form. When a table's columns change, it continues in another file: ``db.t.2.csv``."""
 
     def __init__(self, form: str, out: TextIO, folder: Path | None, names_of_files: dict[int, str]) -> None:
         self._form, self._out, self._folder, self._names_of_files = form, out, folder, names_of_files
@@ -227,7 +230,7 @@ def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -
 
     for row in rows_of(item.batch):
         yield {
-            "op": _OPERATIONS[row["op"]],
+            "op": OPERATIONS[row["op"]],
             "file": files[row["file"]],
             "offset": row["offset"],
             "row": row["row"],
@@ -287,7 +290,9 @@ def _row_text(item: Mutations, row: dict[str, Any]) -> str:
     sides = {side.name for side in side_columns(item.columns, KEEP_ALL)}
     if before is None or after is None:
         lines = [
-            f"{name} = {value}" for name, value in (after or before).items() if name not in sides or value != "NULL"
+            f"{names.shown(name)} = {value}"
+            for name, value in (after or before).items()
+            if name not in sides or value != "NULL"
         ]
     else:
         columns = item.batch.schema.field("after").type.names
@@ -303,7 +308,7 @@ def _change_text(name: str, before: dict[str, str], after: dict[str, str], *, is
     changed = "" if new is None or new == old else f" → {new}"
     if not changed and (old is None or not is_key):
         return None
-    return (name if old is None else f"{name} = {old}") + changed
+    return (names.shown(name) if old is None else f"{names.shown(name)} = {old}") + changed
 
 
 def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, Any]:
@@ -319,7 +324,8 @@ def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, A
 
 def _other_text(item: Statement | Stopped | XaEvent | RolledBack) -> str:
     if isinstance(item, Statement):
-        return f"{item.file}:{item.offset}  {_utc_text(item.committed_us)}  [{item.database}] {item.text}\n"
+        text = f"[{names.shown(item.database)}] {item.text}".replace("\n", "\n    ")
+        return f"{item.file}:{item.offset}  {_utc_text(item.committed_us)}  {text}\n"
     if isinstance(item, Stopped):
         return f"{item.file}:{item.offset}  {item.name} stops: {item.reason}\n    → {item.remedy}\n"
     if isinstance(item, RolledBack):

@@ -13,8 +13,7 @@ from binlake.errors import ConfigurationError, SourceError, UsageError
 from binlake.names import pattern_of
 from binlake.source.connection import Endpoint
 from binlake.source.listed_tables import MIRRORED, list_tables, user_databases
-from binlake.source.replicas import replicas
-from binlake.source.server import Source
+from binlake.source.server import Source, replicas
 
 _YAML = """\
 # All that can be set: binlake help yaml
@@ -34,7 +33,7 @@ _IDS = range(10_000, 4_000_000_000)
 
 @dataclass(frozen=True)
 class SourceAsked:
-    """What a new source is to be.
+    """The answers from which a new source's YAML is made.
 
     include: patterns of tables; without any all that the account sees. lake: a folder or a store's URL. schedule: cron.
     connection: the id of its Airflow connection; by default made of the name. server_id: None for free ones.
@@ -159,7 +158,7 @@ def _configuration_in(path: Path, text: str) -> PipelineConfig:
         _, _, lines = error.message.partition("\n")
         raise UsageError(
             f"nothing was written to {path}, for it would be refused:\n{lines or error.message}",
-            remedy="mend --tables, --name, --lake or --schedule",
+            remedy="fix --tables, --name, --lake or --schedule",
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import textwrap
 import time
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from binlake.errors import FIRST_BATCH
 from binlake.moment import moment_text
+from binlake.names import shown
 from binlake.position import Position
-from binlake.report import counted
+from binlake.records import lost_tables
+from binlake.report import counted, harmless, raw
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
     from binlake.lake.lake_versions import LakeVersion
+    from binlake.lease.followers import FollowerStatus
     from binlake.maintain.maintain import MaintainReport
-    from binlake.metadata.feed_watermarks import FeedStatus
-    from binlake.metadata.followers import FollowerStatus
-    from binlake.metadata.history import Shape
-    from binlake.metadata.record import RunReport
-    from binlake.metadata.status import SourceStatus
+    from binlake.records.ddl_history import Shape
+    from binlake.records.feed_watermarks import FeedStatus
+    from binlake.records.health import Health
+    from binlake.records.record import RunReport
+    from binlake.records.status import SourceStatus
     from binlake.snapshot.snapshot import SnapshotResult
     from binlake.source.ahead import Ahead
 
@@ -35,6 +39,7 @@ _MOST_ROWS = 40
 
 
 def as_json(value: Any) -> None:
+    """Print a value as indented JSON; what JSON doesn't know is printed as its ``str``."""
     print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
@@ -48,13 +53,13 @@ def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequ
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=Text(title) if title else None, title_justify="left")
+    drawn = Table(title=Text(harmless(title)) if title else None, title_justify="left")
     for column in columns:
-        drawn.add_column(column, overflow="fold")
+        drawn.add_column(Text(harmless(shown(column))), overflow="fold")
     for row in rows:
         # A text is shown as it is: rich takes [words] in strings for styles, and :words: for emoji.
-        drawn.add_row(*(Text("" if value is None else str(value)) for value in row))
-    Console(file=where, width=width).print(drawn)
+        drawn.add_row(*(Text("" if value is None else harmless(shown(str(value)))) for value in row))
+    Console(file=raw(where), width=width).print(drawn)
 
 
 def run_report(run: RunReport) -> None:
@@ -84,7 +89,7 @@ def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[An
 
 def _summary_lines(run: RunReport) -> list[str]:
     seconds = ", ".join(f"{name} {seconds}" for name, seconds in run.phases)
-    by_spark = [f"{t.table} by Spark: {t.why_spark}" for t in run.tables if t.why_spark]
+    by_spark = [f"{shown(t.table)} by Spark: {t.why_spark}" for t in run.tables if t.why_spark]
     return [run.message, *by_spark, *([f"seconds: {seconds}"] if seconds else [])]
 
 
@@ -114,6 +119,7 @@ def shape(name: TableName, table_shape: Shape) -> None:
 
 
 def snapshots(results: Sequence[SnapshotResult]) -> None:
+    """Print a table with a line for each snapshot."""
     rows = [
         (r.name, f"{r.rows:,}", f"{r.seconds:.1f}", r.low.short, f"{r.lock_ms:,.0f}", r.delta_version) for r in results
     ]
@@ -121,8 +127,10 @@ def snapshots(results: Sequence[SnapshotResult]) -> None:
 
 
 def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
-    """Print the versions of a lake that can be read, oldest first, and how many can't. thinned: batches that are none
-    any more."""
+    """Print the versions of a lake that can be read, oldest first, and how many can't. thinned: the number of recorded
+    batches between them that have no version any more."""
+    from binlake.lake.lake_versions import REMOVED  # it brings numpy
+
     rows = [
         (
             version.batch,
@@ -140,6 +148,10 @@ def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
         table("Versions that can be read", columns, rows)
     if gone := len(versions) - len(rows):
         print(f"{gone:,} earlier batches can't be read any more; binlake versions --json lists them, too")
+    taken = [version for version in versions if version.why not in ("", REMOVED)]
+    for why in dict.fromkeys(version.why for version in taken):
+        batches = [version.batch for version in taken if version.why == why]
+        print(f"  {counted(len(batches), 'batch')}, the newest of them {batches[-1]}: {why}")
     if thinned:
         print(f"{thinned:,} batches of seconds were thinned: of those of an hour the newest stays")
     if not versions:
@@ -147,7 +159,7 @@ def lake_versions(versions: Sequence[LakeVersion], thinned: int) -> None:
 
 
 def exact(moment: datetime) -> str:
-    """Return a time in UTC with all its digits, so that a version is found by the time that is told of it."""
+    """Return a time in UTC with all its digits, so that a version is found by the time that is printed."""
     return moment.replace(tzinfo=None).isoformat(" ")
 
 
@@ -174,18 +186,22 @@ def maintained(report: MaintainReport) -> None:
     print(report.headline)
 
 
-def status(status: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
-    """Print the state of a source and its tables. all_tables: list all that follow the log, however many."""
+def status(status: SourceStatus, ahead: Ahead | str, health: Health, *, all_tables: bool) -> None:
+    """Print the health and the state of a source and its tables. all_tables: list all that follow the log, however
+    many."""
+    if health.level != "new":  # which the line on the place in the log says
+        _say(_entry(f"{status.source}: {health.sentence}"))
     for line in status_lines(status, ahead):
-        _say(line)
+        _say(_entry(line))
     if not status.tables:
         return
     counts = Counter(row["status"] for row in status.tables)
     _say("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
     listed = status.tables
     if not all_tables and len(listed) > _MOST_ROWS:
-        listed = tuple(row for row in listed if row["status"] != "following")
-        _say(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
+        listed = tuple(row for row in listed if row["status"] != "following" or row.get("problem"))
+        others = f"--state following lists the {counts['following']:,} others"
+        _say(f"only those that don't follow, or have a problem, are listed; {others}")
     rows = [
         (
             row["table"],
@@ -200,9 +216,15 @@ def status(status: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> Non
         table("", ("table", "status", "batch", "Delta version", "verified through"), rows, _WIDTH)
     for row in listed:
         if row["reason"]:
-            _say(f"{row['table']} is {row['status']}: {row['reason']}")
+            state = "" if row.get("problem") else f"is {row['status']}: "
+            _say(_entry(f"{row['table']} {state}{row['reason']}"))
             if row["remedy"]:
-                _say(f"  → {row['remedy']}")
+                _say(_entry(f"  → {row['remedy']}"))
+
+
+def _entry(text: str) -> str:
+    """Return a text of one entry: line feeds are its own where it is indented behind them, else a name's."""
+    return re.sub(r"\n(?! )", r"\\u000a", text)
 
 
 def _say(text: str) -> None:
@@ -214,14 +236,35 @@ def _say(text: str) -> None:
 
 def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     """Return lines on the source as a whole. ahead: how far the server is ahead, or why that isn't known."""
+    return [
+        *_place_lines(status, ahead),
+        *_batch_lines(status),
+        *(line for feed in status.feeds for line in _feed_lines(feed)),
+        *(line for beside in status.beside for line in (f"{beside.table}: {beside.problem}", f"  → {beside.remedy}")),
+        *_run_lines(status),
+    ]
+
+
+def _place_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
+    """Return lines on where the lake is in the log, what it lacks, and how it follows."""
     if status.position is None:
         lines = [f"{status.source}: no table has a snapshot yet; run binlake snapshot"]
     else:
         lines = [f"{status.source}: batch {status.batch}, at {Position.parse(status.position).short}, {_behind(ahead)}"]
+    for gap in () if isinstance(ahead, str) else ahead.gaps:
+        lines += [f"the log lacks changes: {gap.reason}", f"  → {gap.remedy}"]
+    for table in status.lost:
+        lines += lost_tables.told(table).splitlines()
     if status.follower:
         lines += _follower_lines(status.follower)
     if status.carried_us:
         lines.append(f"what was committed before {_time_and_age(status.carried_us)} is in the lake")
+    return lines
+
+
+def _batch_lines(status: SourceStatus) -> list[str]:
+    """Return lines on the open batch, what stops it, and snapshots that aren't finished."""
+    lines: list[str] = []
     if opened := status.open_batch:
         stop = Position.parse(opened["stop"]).short
         lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
@@ -232,8 +275,12 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     for copy in status.snapshots:
         progress = f"{copy.copied} of {copy.chunks} chunks, {counted(copy.rows, 'row')}"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
-    for feed in status.feeds:
-        lines += _feed_lines(feed)
+    return lines
+
+
+def _run_lines(status: SourceStatus) -> list[str]:
+    """Return lines on the run that holds the lease, and on the last run."""
+    lines: list[str] = []
     if status.holder_died:
         lines.append(f"held by {status.holder}, which is dead: the next run takes over at once")
     elif status.holder:
@@ -248,7 +295,7 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
 
 
 def feeds(statuses: Mapping[str, Sequence[FeedStatus]]) -> None:
-    """Print where the feeds of each source stand."""
+    """Print the state of the feeds of each source."""
     for source, of_source in statuses.items():
         for feed in of_source:
             for line in _feed_lines(feed):
@@ -256,6 +303,11 @@ def feeds(statuses: Mapping[str, Sequence[FeedStatus]]) -> None:
 
 
 def _follower_lines(follower: FollowerStatus) -> list[str]:
+    if follower.cannot_write:
+        since = _time_and_age(follower.at_us)
+        return [f"{follower.holder} follows it, and can't write since {since}: {follower.cannot_write}; it tries again"]
+    if follower.is_dead:
+        return [f"{follower.holder}, which followed it, is dead since {_time_and_age(follower.at_us)}"]
     if follower.is_silent:
         seen = _time_and_age(follower.at_us)
         return [f"{follower.holder} followed it, last seen {seen}: one that stands by or is started takes over"]
@@ -288,7 +340,7 @@ def _behind(ahead: Ahead | str) -> str:
     if isinstance(ahead, str):
         return f"and how far behind isn't known:\n  {ahead}"
     if ahead.bytes is None:
-        return f"which the log, at {ahead.head}, doesn't hold: binlake doctor tells more"
+        return f"which the log, at {ahead.head}, doesn't hold: binlake doctor says more"
     return f"{ahead.bytes / 1e6:,.1f} MB behind {ahead.head}" if ahead.bytes else "nothing behind"
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import math
-import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO, cast
 
 import pyarrow as pa
 
+from binlake.cli import output_file
 from binlake.errors import UsageError
+from binlake.report import harmless
 
 RecordBatches = Iterable[pa.RecordBatch]
 _MEASURED_ROWS = 1000
@@ -34,12 +35,31 @@ def write(schema: pa.Schema, batches: RecordBatches, form: str, path: Path | Non
     if path is None:
         if form == "parquet":
             raise UsageError("Parquet isn't for a terminal", remedy="name a file: --output FILE")
-        sys.stdout.flush()  # what was printed stands before what is written below
+        sys.stdout.flush()  # earlier output comes before what is written below
+        if sys.stdout.isatty():
+            return _WRITERS[form](schema, batches, cast("IO[bytes]", _Terminal(sys.stdout)))
         rows = _WRITERS[form](schema, batches, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return rows
-    with _replaced(path) as file:
+    with output_file.replaced(path) as file:
         return _WRITERS[form](schema, batches, file)
+
+
+class _Terminal(io.RawIOBase):
+    """A binary file whose text is shown on a terminal, without characters that rule it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        whole = bytes(data)
+        self._stream.write(harmless(self._decoder.decode(whole)))
+        return len(whole)
 
 
 def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
@@ -47,39 +67,6 @@ def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
     twice = [name for name, count in Counter(schema.names).items() if count > 1]
     if twice and form in ("json", "parquet"):
         raise UsageError(f"several columns are called {', '.join(twice)}", remedy="name them apart: SELECT … AS …")
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name once it is complete; a device or a pipe is written as it is. Raises UsageError
-    where it can't be written."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        try:
-            with path.open("wb") as file:
-                yield file
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        return
-    try:
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(partial, 0o666 & ~mask)
-        os.replace(partial, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
-
-
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"can't write {path}: {error.strerror}", remedy="name another file: --output FILE")
 
 
 def plain(value: Any) -> Any:
@@ -156,7 +143,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 # csv, json, parquet --------------------------------------------------------------------------------------------------
 def _as_csv(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
-    """Write CSV with a header. Text is quoted and NULL is empty, so that an empty text can be told from it.
+    """Write CSV with a header. Text is quoted and NULL is empty, so that an empty text differs from it.
 
     Decimals of more than PLAIN_SCALE places are text, too: Arrow writes small ones with an exponent, such as 0E-10.
     """
@@ -182,7 +169,7 @@ def _in_csv(kind: pa.DataType) -> pa.DataType:
     from binlake.feeds.formats.text import PLAIN_SCALE
 
     is_odd = (pa.types.is_decimal(kind) and kind.scale > PLAIN_SCALE) or kind == pa.month_day_nano_interval()
-    is_odd = is_odd or pa.types.is_duration(kind)  # a number of which nobody is told the unit
+    is_odd = is_odd or pa.types.is_duration(kind)  # a number whose unit would be unknown
     return pa.string() if is_odd or pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
 
 

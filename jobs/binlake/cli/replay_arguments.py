@@ -10,8 +10,8 @@ from binlake.errors import UsageError
 from binlake.moment import parse_moment
 
 if TYPE_CHECKING:
-    from binlake.metadata.decisions import Reason
     from binlake.phases.replay import ReplayRequest
+    from binlake.records.decisions import Reason
 
 
 def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
@@ -31,7 +31,7 @@ class _Refusing(argparse.ArgumentParser):
     """A parser that raises UsageError where others end the process."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, remedy="binlake replay --help tells what goes together")
+        raise UsageError(message, remedy="binlake replay --help shows what goes together")
 
 
 def request_of(arguments: Sequence[str]) -> ReplayRequest:
@@ -60,7 +60,7 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
 
 
 def _reason(arguments: argparse.Namespace) -> Reason:
-    from binlake.metadata.decisions import Reason
+    from binlake.records.decisions import Reason
 
     if not (arguments.why or "").strip() or not arguments.who:
         raise UsageError("--in-place changes a table, and no reason was given", remedy="add --why TEXT: it is recorded")

@@ -47,16 +47,19 @@ def catalog_session_of(config: PipelineConfig, report: Report) -> SessionOnDeman
 
 
 def report_of(arguments: argparse.Namespace) -> Report:
+    """Return the report to which the command writes its progress, silent with ``--quiet``."""
     return Report(quiet=arguments.quiet)
 
 
 def origin_of(config: PipelineConfig) -> Origin:
+    """Return the source's server or folder of log files. Raises ConfigurationError."""
     from binlake.source import log
 
-    return log.origin(config.source.connection)
+    return log.origin(config.source)
 
 
 def replica_of(config: PipelineConfig) -> Endpoint | None:
+    """Return the server that ``verify.connection`` names; None without one. Raises ConfigurationError."""
     from binlake.source import log
 
-    return log.replica(config.verify.connection)
+    return log.replica(config)

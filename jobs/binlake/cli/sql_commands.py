@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from binlake.lake.opened_lake import Lake
 
 FORMATS = ("table", "csv", "json", "parquet")
-"""What rows are written as, see query_output.py."""
+"""Forms in which rows are written, see query_output.py."""
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 class _RefusedPandas(MetaPathFinder):
-    """A finder that has pandas, and what isn't imported yet of it, seem not to be installed."""
+    """An import finder by which pandas, and its modules that aren't imported yet, seem not to be installed."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname.partition(".")[0] == "pandas":

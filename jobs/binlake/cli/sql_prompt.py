@@ -14,10 +14,11 @@ from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
 from binlake.lake.sql_session import QUOTED, is_mentioned, words_of, written_name, written_table
 from binlake.moment import parse_moment
+from binlake.report import harmless_entry
 from binlake.schema.table import TableName
 
 _MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
-"""What a statement's end is looked for by: what stands in quotes or comments is passed over."""
+"""Pattern by which a statement's end is looked for: text in quotes or comments is passed over."""
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _HISTORY = 1000
 """Lines of the prompt's history that are kept."""
@@ -73,7 +74,7 @@ class Prompt:
                     print()
                     statements, pending = [], ""
                 except BinlakeError as error:
-                    print(f"binlake: {error}", file=sys.stderr)
+                    print(harmless_entry(f"binlake: {error}"), file=sys.stderr)
 
     def query(self, sql: str) -> None:
         """Run one query and write its rows. Raises UsageError, LakeError."""
@@ -84,7 +85,7 @@ class Prompt:
         self._has_output = True
 
     def _run(self, statement: str) -> bool:
-        """Run a query or a command; tell whether to go on."""
+        """Run a query or a command. Return whether to read another."""
         statement = statement.strip()
         if statement.startswith("\\"):
             return self._command(*statement.split(maxsplit=1))

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 
 def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Snapshot tables, or a range of one table's keys, and print the results.
+
+    Raises UsageError for --keys with --begin.
+    """
     from binlake import pipeline
     from binlake.phases.bootstrap import KeysAsked, is_short_copy
 
     if arguments.keys is not None and arguments.begin:
-        raise UsageError("--begin begins a lake anew, and --keys copies rows into one", remedy="leave one out")
+        raise UsageError("--begin begins a lake again, and --keys copies rows into one", remedy="leave one out")
     origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
     short_lived = partial(is_short_copy, config, origin, tables)
     session = session_of("snapshot", config, report, config.snapshot.connections, short_lived)
@@ -49,6 +53,7 @@ def parse_until(text: str) -> datetime | None:
 
 
 def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Carry the lake along the log, and print each run."""
     from binlake import pipeline
     from binlake.phases.open_batch import is_short_run
 
@@ -61,16 +66,25 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     else:
         for run in runs:
             printing.run_report(run)
-    stopped = [table for run in runs for table in run.tables if table.status in ("stopped", "missing", "resnapshot")]
+    tables = [table for run in runs for table in run.tables]
+    stopped = [table for table in tables if table.status in ("stopped", "missing", "resnapshot")]
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
-    newly = [table.table for table in stopped if table.newly_stopped]
+    for table in tables:
+        if table.status == "copied":
+            print(f"snapshotted again: {table.table}: {table.reason}", file=sys.stderr)
+    newly = {
+        word: [table.table for table in stopped if table.newly_stopped and (table.status == "missing") == missing]
+        for word, missing in (("stopped", False), ("missing in the lake", True))
+    }
     _register_if_due(config, report)
-    if newly:
-        raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
+    told = [f"{', '.join(named)} {word}" for word, named in newly.items() if named]
+    if told:
+        raise TableError(f"{'; '.join(told)}; the other tables are up to date", remedy="see above")
 
 
 def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Follow the log, and carry the source's feeds, until asked to end."""
     from binlake.kernels import heap
 
     heap.return_freed_memory()  # before the others import pyarrow
@@ -95,6 +109,7 @@ def follow(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Compare the lake with the server, or with itself, and print the result. Raises CheckFailed where they differ."""
     from binlake import pipeline
     from binlake.phases.verification import VerifyRequest
 
@@ -125,6 +140,10 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def repair(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Repair the rows that differ from the server, and print the result.
+
+    Raises CheckFailed where some aren't repaired.
+    """
     from binlake import pipeline
     from binlake.phases.verification import RepairRequest
 
@@ -139,6 +158,7 @@ def repair(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Build tables again from staged files, and print them."""
     from binlake import pipeline
 
     request, report = replay_arguments.request(arguments), report_of(arguments)
@@ -151,6 +171,7 @@ def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Maintain the tables' files, and print what was done."""
     from binlake import pipeline
 
     report = report_of(arguments)
@@ -162,6 +183,7 @@ def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Register the tables' names in the catalog, and print what was done."""
     from binlake import pipeline
 
     report = report_of(arguments)

@@ -1,25 +1,30 @@
-"""Commands for tables: their state, their history, and decisions about them."""
+"""Commands for tables and lake versions: their state, their history, and decisions about them."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from binlake import config as configuration, names
-from binlake.cli import printing
+from binlake import caches, config as configuration, names
+from binlake.cli import output_file, printing
 from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, BinlakeError, ConfigurationError, UsageError
+from binlake.position import Position
+from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
 if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
-    from binlake.metadata.status import SourceStatus
+    from binlake.lake.lake_versions import LakeVersion
     from binlake.position import Position
+    from binlake.records.status import SourceStatus
     from binlake.source.ahead import Ahead
 
 
@@ -35,12 +40,33 @@ def status(arguments: argparse.Namespace) -> None:
         _print_feeds(arguments, feeds_of(arguments.config))
     else:
         _print_source(arguments, config)
+    for line in caches.described():
+        logging.getLogger("binlake").debug(line)
+
+
+def metrics(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Print a source's metrics in Prometheus' text form, or write them to a file. Raises UsageError where that can't be
+    written."""
+    from binlake.records import metrics as of_source, runs
+    from binlake.records.evidence import evidence_of
+    from binlake.records.status import read_status
+    from binlake.store.metadata import metadata_of, now_us
+
+    metadata, now = metadata_of(config), now_us()
+    known = evidence_of(config, metadata, read_status(config, metadata), now)
+    counts = runs.changes_since(metadata, of_source.counted_since(now))
+    text = of_source.to_text(of_source.samples_of(known, counts, by_table=arguments.by_table))
+    if arguments.output is None:
+        print(text, end="")
+        return
+    with output_file.replaced(arguments.output) as file:
+        file.write(text.encode())
 
 
 def _print_feeds(arguments: argparse.Namespace, known: Sequence[tuple[PipelineConfig, FeedConfig]]) -> None:
-    """Print where each feed of a file of feeds stands, source by source."""
-    from binlake.metadata import feed_watermarks
-    from binlake.metadata.metadata import metadata_of
+    """Print the state of each feed of a file of feeds, source by source."""
+    from binlake.records import feed_watermarks
+    from binlake.store.metadata import metadata_of
 
     if arguments.tables or arguments.state:
         raise UsageError("a file of feeds has no tables", remedy="ask binlake status of a source's YAML")
@@ -57,14 +83,22 @@ def _print_feeds(arguments: argparse.Namespace, known: Sequence[tuple[PipelineCo
 
 
 def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.metadata import watermarks
-    from binlake.metadata.metadata import metadata_of
-    from binlake.metadata.status import read_status
     from binlake.position import Position
+    from binlake.records import watermarks
+    from binlake.records.evidence import evidence_of
+    from binlake.records.health import health_of
+    from binlake.records.status import read_status
+    from binlake.store.metadata import metadata_of, now_us
 
     metadata = metadata_of(config)
     status = read_status(config, metadata)
     ahead = _ahead(config, Position.parse(status.position) if status.position else None)
+    if not isinstance(ahead, str) and ahead.gaps:
+        from binlake.phases import missed_changes
+
+        missed_changes.note(metadata, ahead)
+    asked = None if isinstance(ahead, str) else ahead
+    health = health_of(evidence_of(config, metadata, status, now_us(), ahead=asked))
     rows = [*status.tables, *_new_tables(ahead, status)]
     known = watermarks.names(metadata) | {str(name): name for name in ([] if isinstance(ahead, str) else ahead.tables)}
     named = [(row, known.get(row["table"]) or TableName.parse(row["table"])) for row in rows]
@@ -76,10 +110,12 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
     ]
     status = replace(status, tables=tuple(kept))
     if arguments.json:
-        head, beyond = (None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes)
-        printing.as_json({**status.to_json(), "head": head, "bytes_ahead": beyond})
+        head, beyond, gaps = (None, None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes, ahead.gaps)
+        log_gaps = None if gaps is None else [{"reason": gap.reason, "remedy": gap.remedy} for gap in gaps]
+        of_log = {"head": head, "bytes_ahead": beyond, "log_gaps": log_gaps}
+        printing.as_json({**status.to_json(), **of_log, "health": asdict(health)})
     else:
-        printing.status(status, ahead, all_tables=bool(arguments.state))
+        printing.status(status, ahead, health, all_tables=bool(arguments.state))
 
 
 def _chosen(tables: Sequence[TableName], patterns: Sequence[str] | None) -> set[TableName]:
@@ -110,23 +146,25 @@ def _new_tables(ahead: Ahead | str, status: SourceStatus) -> list[dict[str, Any]
 
 
 def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.metadata import decisions
-    from binlake.metadata.decisions import Reason
+    """Pause a table, and print what follows from it."""
+    from binlake.records import decisions
+    from binlake.records.decisions import Reason
 
     print(decisions.pause(config, _named(arguments, config), Reason(arguments.who, arguments.why)))
 
 
 def _named(arguments: argparse.Namespace, config: PipelineConfig) -> TableName:
     """Return the table that ``--table`` names. Raises UsageError."""
-    from binlake.metadata import watermarks
-    from binlake.metadata.metadata import metadata_of
+    from binlake.records import watermarks
+    from binlake.store.metadata import metadata_of
 
     return watermarks.name_of(metadata_of(config), arguments.table)
 
 
 def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Carry a paused or stopped table through the batches that it missed, and print the outcome."""
     from binlake import pipeline
-    from binlake.metadata.decisions import Reason
+    from binlake.records.decisions import Reason
 
     name, reason = _named(arguments, config), Reason(arguments.who, arguments.why)
     report = report_of(arguments)
@@ -135,15 +173,17 @@ def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.metadata import decisions
-    from binlake.metadata.decisions import Reason
+    """Ask for a snapshot of a table, which the next sync makes, and print that."""
+    from binlake.records import decisions
+    from binlake.records.decisions import Reason
 
     print(decisions.resnapshot(config, _named(arguments, config), Reason(arguments.who, arguments.why)))
 
 
 def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.metadata import decisions
-    from binlake.metadata.decisions import Reason
+    """Decide to skip an event. Raises UsageError where ``--at`` is no place in a log."""
+    from binlake.records import decisions
+    from binlake.records.decisions import Reason
 
     file, _, offset = arguments.at.rpartition(":")
     if not file or not offset.isdigit():
@@ -152,37 +192,90 @@ def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def unlock(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.metadata import decisions
-    from binlake.metadata.decisions import Reason
+    """Free the lease of the source, or of a feed, that a dead process holds, and print that."""
+    from binlake.phases.unlock import unlock as free
+    from binlake.records.decisions import Reason
 
-    print(decisions.unlock(config, Reason(arguments.who, arguments.why), arguments.feed))
+    print(free(config, Reason(arguments.who, arguments.why), arguments.feed))
 
 
 def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Print the statements seen, or with ``--at`` a table's shape at a moment.
+
+    Raises UsageError for ``--at`` without a table.
+    """
     from binlake import pipeline
-    from binlake.metadata import history, watermarks
+    from binlake.records import ddl_history, watermarks
 
     metadata = pipeline.metadata_of(config)
     name = None if arguments.table is None else watermarks.name_of(metadata, arguments.table)
     if arguments.at is not None:
         if name is None:
-            raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
-        shape = history.shape_at(metadata, name, history.Moment.parse(arguments.at))
+            raise UsageError("--at shows the shape of one table", remedy="add --table database.table")
+        shape = ddl_history.shape_at(metadata, name, ddl_history.Moment.parse(arguments.at))
         if arguments.json:
             schema = dump(shape.schema) if shape.schema else None
             printing.as_json({"table": str(name), "position": shape.position, "schema": schema})
         else:
             printing.shape(name, shape)
         return
-    rows = history.statements(metadata, name)
+    rows = ddl_history.statements(metadata, name)
     if name and not rows and str(name) not in watermarks.names(metadata):
         raise watermarks.not_known(metadata, name)
     if arguments.json:
-        printing.as_json(rows)
+        printing.as_json([row.values() for row in rows])
         return
     for row in rows:
-        moment = datetime.fromtimestamp(row["committed_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{moment}  {row['file']}:{row['offset']}  {row['database']}.{row['table']}  {row['action']}")
-        print(f"    {row['statement']}")
-        if row["reason"]:
-            print(f"    {row['reason']}")
+        moment = datetime.fromtimestamp(row.committed_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{moment}  {row.file}:{row.offset}  {row.name}  {row.action}")
+        print(textwrap.indent(row.statement, "    "))
+        if row.reason:
+            print(textwrap.indent(row.reason, "    "))
+
+
+def versions(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Print the lake versions that can be read, with their pins."""
+    from binlake.lake.lake_versions import lake_versions
+    from binlake.records import thinning
+    from binlake.store.metadata import metadata_of
+
+    metadata = metadata_of(config)
+    known = lake_versions(metadata, config.maintain.history_hours, looks=True)
+    if arguments.json:
+        printing.as_json({"versions": [_as_json(version) for version in known]})
+        return
+    printing.lake_versions(known, thinning.count_thinned(metadata, [version.batch for version in known]))
+
+
+def _as_json(version: LakeVersion) -> dict[str, object]:
+    return {
+        "batch": version.batch,
+        "name": version.name,
+        "position": version.position,
+        "committed": version.committed.isoformat(),
+        "readable": version.readable,
+        "why": version.why or None,
+        "until": version.until and version.until.isoformat(),
+        "tables": version.tables,
+    }
+
+
+def pin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Keep a batch's lake version under a name, and print it."""
+    from binlake.lake import pins
+    from binlake.records.decisions import Reason
+    from binlake.store.metadata import metadata_of
+
+    reason = Reason(arguments.who, arguments.why)
+    version = pins.pin(metadata_of(config), arguments.batch, arguments.name, reason)
+    position = Position.parse(version.position).short
+    print(f"batch {version.batch} is kept as {version.name}: {counted(len(version.tables), 'table')} at {position}")
+
+
+def unpin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Give up a named lake version; maintain may then remove its files."""
+    from binlake.lake import pins
+    from binlake.store.metadata import metadata_of
+
+    batch = pins.unpin(metadata_of(config), arguments.name)
+    print(f"batch {batch} isn't kept any more: maintain removes its files once no promise needs them")

@@ -1,7 +1,7 @@
-"""Configuration: one YAML per source, and files of feeds. What other rooms use is exported here."""
+"""Configuration: one YAML per source, and files of feeds. Exports the names that other rooms use."""
 
-from binlake.config.follow_config import FollowConfig
 from binlake.config.mirrored_tables import SYSTEM_DATABASES, TablesConfig
+from binlake.config.orchestration import FollowConfig, VerifyConfig, VerifyWay
 from binlake.config.pipeline_config import (
     CatalogConfig,
     LakeConfig,
@@ -15,7 +15,6 @@ from binlake.config.pipeline_config import (
     load,
 )
 from binlake.config.policies import Policy
-from binlake.config.verify_config import VerifyConfig, VerifyWay
 
 __all__ = [
     "SYSTEM_DATABASES",

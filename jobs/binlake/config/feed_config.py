@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from binlake.config.section import Section
-from binlake.config.table_pattern import TablePattern
+from binlake.config.section import Section, TablePattern
 from binlake.config.yaml_file import NAME, WEB
 
 Operation = Literal["insert", "update", "delete"]
@@ -30,7 +29,7 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
 def _is_own(name: str) -> bool:
-    """Tell whether a name can be a class of the user's own: ``module:Class``, or an entry point's."""
+    """Return whether a name can be a class of the user's own: ``module:Class``, or an entry point's."""
     return re.fullmatch(NAME, name) is not None or _CLASS.match(name) is not None
 
 
@@ -217,6 +216,7 @@ class SinkConfig(Section):
 
     @property
     def scheme(self) -> str:
+        """Return the URL's scheme, which names the kind of sink."""
         return urlsplit(self.url).scheme
 
     @property

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from binlake import names
-from binlake.config.section import Section
+from binlake.config.schema_change_tools import changed_table, copied_table, hides_original
+from binlake.config.section import Section, TablePattern
 from binlake.config.table_modes import BesideMode, TableModes, TablesModes, modes_of
-from binlake.config.table_pattern import TablePattern
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
 
-_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
 
@@ -56,10 +56,17 @@ def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> f
     return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
 
 
-def is_copy_of(name: TableName, table: TableName) -> bool:
-    """Tell whether a name is that of a copy which gh-ost or pt-online-schema-change fills of a table."""
-    match = _GHOST.match(name.table)
-    return match is not None and (name.database, match["table"]) == (table.database, table.table)
+def columns_withheld(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
+    """Return the columns that patterns withhold of a table, in lower case: also those of the table of which it is a
+    schema change tool's copy, by its name. Where the name doesn't show which, those of all tables of the database."""
+    if not patterns:
+        return frozenset()
+    if hides_original(table):
+        parts = [pattern.rpartition(".") for pattern in patterns if names.matches_database(pattern, database)]
+        return frozenset(column.lower() for _, _, column in parts)
+    own = columns_named(patterns, database, table)
+    changed = changed_table(table)
+    return own if changed is None else own | columns_named(patterns, database, changed)
 
 
 class TablesConfig(Section):
@@ -73,21 +80,30 @@ class TablesConfig(Section):
     exclude_columns: list[ColumnPattern] = []
     modes: TablesModes = []
 
-    def wanted(self, database: str, table: str) -> bool | frozenset[str]:
-        """Return False for a table that isn't included, else the columns that the log's reader must skip."""
-        base = table if self.included(database, table) else self.ghost_of(database, table)
-        return base is not None and self.excluded_columns(database, base)
+    def wanted(self, database: str, table: str, ghosts: Collection[TableName] = frozenset()) -> bool | frozenset[str]:
+        """Return False for a table whose rows aren't read, else the columns that the log's reader must skip.
+
+        ghosts: the ghost tables that are followed. A name alone makes none.
+        """
+        if self.included(database, table) or (ghosts and TableName(database, table) in ghosts):
+            return self.excluded_columns(database, table)
+        return False
 
     def ghost_of(self, database: str, table: str) -> str | None:
-        """Return the included table whose ghost table this is, by the names of gh-ost and pt-online-schema-change."""
-        match = _GHOST.match(table)
-        if match and not self.included(database, table) and self.included(database, match["table"]):
-            return match["table"]
-        return None
+        """Return the included table whose ghost table this may be, by its name; None where the YAML excludes it."""
+        copied = self.copied_by_name(database, table)
+        return None if copied is None or names.matches_any(self.exclude, database, table) else copied
+
+    def copied_by_name(self, database: str, table: str) -> str | None:
+        """Return the included table of which one that isn't included has a copy's name, even if it is excluded."""
+        copied = copied_table(table)
+        if copied is None or self.included(database, table) or not self.included(database, copied):
+            return None
+        return copied
 
     def excluded_columns(self, database: str, table: str) -> frozenset[str]:
         """Return the names of a table's excluded columns, in lower case."""
-        return columns_named(self.exclude_columns, database, table)
+        return columns_withheld(self.exclude_columns, database, table)
 
     def modes_of(self, database: str, table: str) -> TableModes:
         """Return a table's modes. Raises ConfigurationError where entries contradict."""
@@ -103,6 +119,7 @@ class TablesConfig(Section):
         return self.modes_of(database, table).beside
 
     def included(self, database: str, table: str) -> bool:
+        """Return whether a table is mirrored; those of the server's system databases never are."""
         if database.lower() in SYSTEM_DATABASES:
             return False
         if not names.matches_any(self.include, database, table):

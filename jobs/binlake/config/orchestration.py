@@ -1,13 +1,18 @@
-"""Settings for Airflow in a source's YAML: where tasks run, how often they are retried, and who is notified."""
+"""Settings of how a source's work is run: by Airflow's tasks, by a process that follows the log, by verifications."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from binlake.config import units
 from binlake.config.section import Section
 from binlake.config.yaml_file import DOTTED
+
+VerifyWay = Literal["read", "hash"]
+RepairPolicy = Literal["ask", "auto", "never"]
 
 
 def _is_schedule(schedule: str) -> str:
@@ -18,14 +23,27 @@ def _is_schedule(schedule: str) -> str:
     return schedule
 
 
+def _is_duration(text: str) -> str:
+    units.seconds_of(text)
+    return text
+
+
+def _is_share(share: str) -> str:
+    if not re.fullmatch(r"\d{1,3}([.]\d+)?%", share) or not 0 < float(share[:-1]) <= 100:
+        raise ValueError(f"{share!r} is not a share; write a percentage above 0%, up to 100%, such as 5%")
+    return share
+
+
 Schedule = Annotated[str, AfterValidator(_is_schedule)]
 """A cron expression."""
+Duration = Annotated[str, AfterValidator(_is_duration)]
+"""A length of time, as units.seconds_of reads it."""
+Share = Annotated[str, AfterValidator(_is_share)]
+"""A percentage, as text."""
 Occasion = Literal["lag", "retention", "stopped", "feed_stopped", "verify_failed", "failed"]
 """An occasion to notify. lag, retention: a limit was reached. stopped: a table newly stopped. feed_stopped: a feed
-can't go on, and its task isn't retried. verify_failed: the lake differs from the server. failed: a task failed, and
+can't continue, and its task isn't retried. verify_failed: the lake differs from the server. failed: a task failed, and
 isn't retried."""
-
-
 _WATCHED = "*/10 * * * *"
 
 
@@ -67,3 +85,62 @@ class AirflowConfig(Section):
         """The schedule of the checks of lag and retention; None for none."""
         has_limit = self.lag_minutes is not None or self.retention_hours is not None
         return self.watch_schedule or (_WATCHED if has_limit else None)
+
+
+class FollowConfig(Section):
+    """How ``binlake follow`` works.
+
+    every: how often the log is looked at. spark_idle: how long Spark stays once nothing needs it. batch_mb: after so
+    many megabytes (10**6 bytes) of log a batch ends, before the next transaction.
+    """
+
+    every: Duration = "1s"
+    spark_idle: Duration = "5min"
+    batch_mb: Annotated[float, Field(gt=0)] = 256
+
+    @property
+    def every_seconds(self) -> float:
+        """Return ``every`` in seconds."""
+        return units.seconds_of(self.every)
+
+    @property
+    def spark_idle_seconds(self) -> float:
+        """Return ``spark_idle`` in seconds."""
+        return units.seconds_of(self.spark_idle)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Return ``batch_mb`` in bytes."""
+        return units.bytes_of_mb(self.batch_mb)
+
+
+class VerifyConfig(Section):
+    """How the lake is compared with the server.
+
+    connection: an Airflow connection's id, of a replica that is read in the source's place; None for the source itself.
+    by: ``read`` reads both sides' rows; ``hash`` lets the server hash its own. connections: how many read the server
+    at once; None for as many as there are cores. rows_per_second: the most rows that they read together; None for no
+    limit. max_threads_running: nothing begins to be read while more other threads run on the server; None for no limit.
+    without_spark_rows: where Spark's executors are on a cluster, they read the tables with more rows than these.
+    schedule: when the verify DAG runs; None: only when somebody triggers it. changed: whether its scheduled runs
+    compare only what may have changed since it was compared, and a share of the rest. share: of all rows, in percent.
+    repair: whether the verify DAG puts differing rows right: when somebody asks for it, by itself, or never.
+    after_crash: whether the next comparison is of all rows once the server crashed that may lose what it has logged.
+    """
+
+    connection: Annotated[str, Field(min_length=1)] | None = None
+    by: VerifyWay = "read"
+    connections: Annotated[int, Field(ge=1, le=64)] | None = None
+    rows_per_second: Annotated[int, Field(ge=1)] | None = None
+    max_threads_running: Annotated[int, Field(ge=1)] | None = None
+    without_spark_rows: Annotated[int, Field(ge=0)] = 50_000_000
+    schedule: Schedule | None = "@daily"
+    changed: bool = True
+    share: Share = "5%"
+    repair: RepairPolicy = "ask"
+    after_crash: Literal["all", "as_ever"] = "all"
+
+    @property
+    def share_of_rows(self) -> float:
+        """Return ``share`` as a fraction from 0 to 1."""
+        return float(self.share.removesuffix("%")) / 100

@@ -15,37 +15,40 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
-from binlake.config.follow_config import FollowConfig
-from binlake.config.mirrored_tables import ColumnPattern, TablesConfig, columns_named, refuse_no_mode, refuse_patterns
-from binlake.config.orchestration import AirflowConfig, Schedule
+from binlake.config.mirrored_tables import (
+    ColumnPattern,
+    TablesConfig,
+    columns_withheld,
+    refuse_no_mode,
+    refuse_patterns,
+)
+from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
 from binlake.config.section import Section
 from binlake.config.table_modes import NO_MODES, BesideMode, HistoryMode, TableModes, beside_table, mirror_of
-from binlake.config.verify_config import VerifyConfig, VerifyWay
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.storage import accounts, stores
 
-_TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
-
 
 class SourceConfig(Section):
     """One server, or a folder of its binlog files.
 
     connection: an Airflow connection's id, or ``file:///folder``. server_id: the first of ``server_ids`` replica ids
-    that binlake may use; files need none.
+    that binlake may use; files need none. allow_cleartext: the password may be sent to a server that nothing proves.
     """
 
     name: Annotated[str, Field(pattern=NAME)]
     connection: Annotated[str, Field(min_length=1)]
     server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
     server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
+    allow_cleartext: bool = False
 
     @property
     def is_files(self) -> bool:
-        """Tell whether the source is a folder of binlog files instead of a server."""
+        """Return whether the source is a folder of binlog files instead of a server."""
         return self.connection.startswith("file:")
 
     @field_validator("server_id", "server_ids", mode="before")
@@ -110,11 +113,13 @@ class SnapshotConfig(Section):
     """Settings of snapshots. connections: how many copy in parallel; None for as many as there are cores.
 
     reader: ``jdbc`` is Spark's; ``direct`` is binlake's own, with the same results for a part of the CPU time, and
-    without Spark where that would be on this machine.
+    without Spark where that would be on this machine. max_writes_stopped: seconds for which a write on the
+    server may wait for a lock of a snapshot or a verification.
     """
 
     connections: Annotated[int, Field(ge=1, le=1024)] | None = None
     reader: Literal["jdbc", "direct"] = "jdbc"
+    max_writes_stopped: Annotated[float, Field(ge=0.5, le=60)] = 2
 
 
 class MergeConfig(Section):
@@ -128,6 +133,7 @@ class MergeConfig(Section):
 
     @property
     def without_spark_bytes(self) -> int:
+        """Return ``without_spark_mb`` in bytes."""
         return units.bytes_of_mb(self.without_spark_mb)
 
 
@@ -159,6 +165,7 @@ class MaintainConfig(Section):
 
     @property
     def file_bytes(self) -> int:
+        """Return ``file_mb`` in bytes."""
         return units.bytes_of_mb(self.file_mb)
 
     @model_validator(mode="after")
@@ -209,10 +216,10 @@ class CatalogConfig(Section):
 
 
 class PageConfig(Section):
-    """What the page in Airflow shows of rows, only to users who may edit the source's sync DAG.
+    """Values of rows that the page in Airflow shows, only to users who may edit the source's sync DAG.
 
     show_values: show values of the newest mutations while they are staged. mask_columns: columns whose values are never
-    shown.
+    shown, also not as keys of rows that a verification or a repair names.
     """
 
     show_values: bool = False
@@ -226,7 +233,7 @@ class PageConfig(Section):
 
     def masked(self, name: TableName) -> frozenset[str]:
         """Return the names of a table's masked columns, in lower case."""
-        return columns_named(self.mask_columns, name.database, name.table)
+        return columns_withheld(self.mask_columns, name.database, name.table)
 
 
 _OF_THEIR_OWN = {
@@ -310,13 +317,16 @@ class PipelineConfig(Section):
 
     @property
     def invalid(self) -> InvalidValues:
+        """Return the policies on invalid dates and invalid text."""
         return InvalidValues(self.invalid_dates, self.invalid_text)
 
     def included(self, name: TableName) -> bool:
+        """Return whether a table is mirrored."""
         return self.tables.included(name.database, name.table)
 
     def ghost(self, name: TableName) -> bool:
-        """Tell whether this is the ghost table of an included one, filled by an online schema change tool."""
+        """Return whether this may be an included table's ghost, which a schema change tool fills. A name doesn't make
+        it one: see planner/tool_tables.py."""
         return self.tables.ghost_of(name.database, name.table) is not None
 
     def beside(self, name: TableName) -> tuple[BesideMode, ...]:
@@ -337,7 +347,7 @@ class PipelineConfig(Section):
         return self.tables.modes_of(name.database, table)
 
     def is_read(self, name: TableName) -> bool:
-        """Tell whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""
+        """Return whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""
         return not self.ghost(name) and self.mirror_modes(name).mirror
 
     def taken_by(self, name: TableName) -> str:
@@ -352,8 +362,9 @@ class PipelineConfig(Section):
         return f"its place in the lake is that of the {mode} of {name.database}.{table}, which tables.modes asks for"
 
     def goes_when_dropped(self, name: TableName) -> bool:
-        """Tell whether a dropped table is removed from the lake: by policy, or if a schema change tool made it."""
-        return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
+        """Return whether a dropped table is removed from the lake: by policy, or as it isn't included. Included tables
+        of schema change tools: see planner/tool_tables.py."""
+        return self.policies.of(name).on_drop_table == "drop" or self.in_ghosts(name)
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
         """Return a table's schema with the columns that aren't mirrored marked, and set how its rows are kept.
@@ -362,8 +373,7 @@ class PipelineConfig(Section):
         """
         from binlake.schema.virtual import leaving_out  # it knows expressions, of which the YAML has none
 
-        base = self.tables.ghost_of(name.database, name.table) or name.table
-        shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
+        shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, name.table)))
         modes = self.mirror_modes(name)
         return replace(
             shape,
@@ -397,11 +407,16 @@ class PipelineConfig(Section):
 
     @property
     def ghosts(self) -> str:
-        """Folder for gh-ost's and pt-online-schema-change's ghost tables, away from the mirrored ones."""
+        """Folder for the ghost tables of schema change tools, away from the mirrored ones."""
         return f"{self.root}/_ghosts"
 
+    def in_ghosts(self, name: TableName) -> bool:
+        """Return whether a table's folder is in ``ghosts``: it has the name of a copy, and isn't included itself."""
+        return self.tables.copied_by_name(name.database, name.table) is not None
+
     def table_path(self, name: TableName) -> str:
-        root = self.ghosts if self.ghost(name) else self.root
+        """Return the path of a table's mirror in the lake."""
+        root = self.ghosts if self.in_ghosts(name) else self.root
         return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
 
     def beside_path(self, name: TableName, mode: BesideMode) -> str:
@@ -413,9 +428,11 @@ class PipelineConfig(Section):
         return names.folder(name, plain=stores.is_hdfs(self.lake.path))
 
     def metadata_path(self, table: str) -> str:
+        """Return the path of a metadata table or file. table: its name."""
         return f"{self.root}/_binlake/{table}"
 
     def staging_path(self, *parts: str) -> str:
+        """Return a path below the staging folder."""
         return "/".join([self.root, "_staging", *parts])
 
 
@@ -462,7 +479,7 @@ FileStand = tuple[int, int, int]
 
 
 def file_stand(path: str | Path) -> FileStand | None:
-    """Return what tells a file's content from a later one; None where there is no file."""
+    """Return a mark that differs once a file has other content; None where there is no file."""
     try:
         stat = os.stat(path)
     except OSError:

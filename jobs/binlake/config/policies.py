@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from binlake import names
-from binlake.config.section import Section
-from binlake.config.table_pattern import TablePattern
+from binlake.config.section import Section, TablePattern
 from binlake.schema.table import TableName
 
 
 class Policy(Section):
-    """What to do about statements that don't only change rows, and about failures.
+    """Decisions about statements that don't only change rows, and about failures.
 
     on_drop_column: ``keep`` leaves the column in the lake, with NULL in newer rows. on_unfollowable: after a statement
     whose effect on the rows can't be computed from the log, the table is snapshotted again, or stops.
@@ -28,7 +27,7 @@ class Policy(Section):
     or the table isn't mirrored.
 
     on_decode_failure, on_merge_failure, on_commit_failure: if a table's part of the log can't be decoded or followed,
-    its rows can't be merged, or the lake's storage fails, the table stops and the others go on; or the run ends, and
+    its rows can't be merged, or the lake's storage fails, the table stops and the others continue; or the run ends, and
     the next one repeats it. Nothing is skipped either way.
     """
 
@@ -50,6 +49,7 @@ class PoliciesConfig(Policy):
     tables: dict[TablePattern, Policy] = {}
 
     def of(self, name: TableName) -> Policy:
+        """Return the policy of a table: the source's, overridden by each pattern that matches, in their order."""
         chosen = self.model_dump(exclude={"tables"})
         for pattern, policy in self.tables.items():
             if names.matches(pattern, name.database, name.table):

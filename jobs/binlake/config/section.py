@@ -1,8 +1,10 @@
-"""The parts of a YAML as models."""
+"""The parts of a YAML as models, and patterns in them."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
 class Section(BaseModel):
@@ -13,3 +15,13 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
+
+
+def _has_a_dot(pattern: str) -> str:
+    if "." not in pattern:
+        raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
+    return pattern
+
+
+TablePattern = Annotated[str, AfterValidator(_has_a_dot)]
+"""A shell-style pattern over ``database.table``."""

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from binlake import names
-from binlake.config.section import Section
-from binlake.config.table_pattern import TablePattern
+from binlake.config.section import Section, TablePattern
 
 BesideMode = Literal["history", "log"]
 """Modes that keep a table of their own beside the mirror."""
@@ -31,6 +30,7 @@ class HistoryColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Return the names of the columns that a history has, in their order."""
         current = () if self.is_current is None else (self.is_current,)
         return (self.valid_from, self.valid_to, *current, self.from_position, self.to_position)
 
@@ -46,9 +46,9 @@ _COLUMNS = {
 class HistoryMode(Section):
     """A row for every version of a row.
 
-    columns: whose names the columns have that tell when a version held. per: whether several changes of a row in one
-    transaction are one version. track: patterns of columns of which another value makes a new version; ``except_``
-    overrides it.
+    columns: the tool whose names the columns have that say when a version held. per: whether several changes of a row
+    in one transaction are one version. track: patterns of columns of which another value makes a new version;
+    ``except_`` overrides it.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -79,8 +79,8 @@ class LogMode(Section):
 class TableModes(Section):
     """The modes of the tables that a pattern names.
 
-    mirror: whether the mirror has rows. soft_delete: deleted rows stay in it. row_metadata: what it tells of each row's
-    newest mutation.
+    mirror: whether the mirror has rows. soft_delete: deleted rows stay in it. row_metadata: facts about each row's
+    newest mutation that it has as columns.
     """
 
     tables: TablePattern
@@ -118,7 +118,7 @@ class TableModes(Section):
 
     @property
     def tell_of_rows(self) -> bool:
-        """Tell whether the mirror has columns of its own, which tell of its rows."""
+        """Return whether the mirror has columns of its own, with facts about its rows."""
         return self.soft_delete or bool(self.row_metadata)
 
 
@@ -152,7 +152,7 @@ NO_MODES = TableModes(tables="*.*")
 def _once(entries: list[TableModes]) -> list[TableModes]:
     patterns = [entry.tables for entry in entries]
     if twice := next((pattern for pattern in patterns if patterns.count(pattern) > 1), None):
-        raise ValueError(f"{twice!r} stands in two entries; put its modes into one")
+        raise ValueError(f"{twice!r} is in two entries; put its modes into one")
     return entries
 
 

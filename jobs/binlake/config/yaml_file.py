@@ -1,4 +1,4 @@
-"""Reading YAML: a key may stand only once, and errors name line, key, what was found and what is wanted.
+"""Reading YAML: a key may occur only once, and errors name line, key, what was found and what is wanted.
 
 Errors don't repeat values of keys that are unknown or may be secrets, nor logins before an ``@``.
 """
@@ -82,7 +82,7 @@ class YamlFile:
             lines = [f"  {self._error_line(kind, problem)}" for problem in error.errors(include_url=False)]
             raise ConfigurationError(
                 f"{self.path}:\n" + "\n".join(lines),
-                remedy="mend these keys; binlake help yaml lists all of them",
+                remedy="fix these keys; binlake help yaml lists all of them",
             ) from None
 
     def _error_line(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
@@ -131,11 +131,11 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         said = f"{path}{where}: this isn't YAML as it should be: {error.problem or error.context}"
-        raise ConfigurationError(said, remedy="mend that place") from error
+        raise ConfigurationError(said, remedy="fix that place") from error
     except RecursionError as error:
         raise ConfigurationError(f"{path}: brackets or lists are nested too deep", remedy="close them") from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
+        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="fix the place named above") from error
     finally:
         if loader is not None:
             loader.dispose()

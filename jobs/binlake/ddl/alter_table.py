@@ -90,7 +90,7 @@ _HARMLESS_PARTITIONING = (
     ("REMOVE", "PARTITIONING"),
     ("PARTITION", "BY"),
 )
-# Rows come or go, and no row event tells which.
+# Rows come or go, and no row event says which.
 _ROWS_COME = ("IMPORT",)
 _ROWS_CHANGE = (
     ("DROP", "PARTITION"),
@@ -98,6 +98,7 @@ _ROWS_CHANGE = (
     ("DISCARD",),
     _ROWS_COME,
 )
+_FIRST_WORDS = {words[0] for words in (*_HARMLESS_CLAUSES, *_HARMLESS_PARTITIONING, *_ROWS_CHANGE, ("ORDER", "BY"))}
 
 
 def alter_table(
@@ -202,6 +203,8 @@ class _AlterTable:
     def _without_shape(self) -> bool:
         """Read a clause that changes neither columns nor keys. Tells whether there was one."""
         cursor = self.cursor
+        if not cursor.at_any(*_FIRST_WORDS):
+            return False
         for words in _HARMLESS_CLAUSES:
             if cursor.at(*words):
                 self.nothing.append(" ".join(words))

@@ -1,4 +1,4 @@
-"""What a statement does to tables, as one of these changes:
+"""Changes that statements make to tables:
 
 Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable      a table's life
        | RenameTables                                                             its name
@@ -75,7 +75,7 @@ class AlterTable:
 
     @property
     def describes(self) -> bool:
-        """Tell whether it changes the table's comment and nothing else."""
+        """Return whether it changes the table's comment and nothing else."""
         return all(isinstance(clause, TableComment) for clause in self.alterations)
 
 
@@ -92,7 +92,7 @@ class RenameTables:
 
 @dataclass(frozen=True)
 class RowsChanged:
-    """Rows changed without row events. The statement's other changes tell what becomes of the shape.
+    """Rows changed without row events. The statement's other changes say what becomes of the shape.
 
     come: rows may have come, so that a table that was empty needn't be any more.
     """
@@ -156,6 +156,7 @@ class ParsedStatement:
     database_charset: what CREATE or ALTER DATABASE sets.
     may_concern_any: it may concern tables that it doesn't name (a call of a routine, a quote that never ends).
     temporary: temporary tables that it creates or drops.
+    is_cut: it is longer than what is read of a statement, and may concern every table that its text names.
     """
 
     kind: str
@@ -164,6 +165,7 @@ class ParsedStatement:
     database_charset: DatabaseCharset | None = None
     may_concern_any: bool = False
     temporary: tuple[TableName, ...] = ()
+    is_cut: bool = False
 
     def failed(self) -> ParsedStatement:
         """Return what a failed statement did. A CREATE did nothing, but with MariaDB's OR REPLACE it has dropped."""

@@ -22,34 +22,27 @@ from binlake.ddl.definition import (
 from binlake.ddl.literals import comment_text, default_value
 from binlake.errors import UnfollowedStatement
 from binlake.schema import lexer
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.lexer import Cursor, Dialect
 from binlake.schema.table import KeyKind
 from binlake.schema.virtual import canonical
 
 _SYNONYMS = {
-    **{name: name.lower() for name in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "FLOAT", "DOUBLE")},
-    **{name: name.lower() for name in ("DECIMAL", "BIT", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "JSON")},
-    **{name: name.lower() for name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY", "ENUM", "SET")},
-    **{name: name.lower() for name in ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")},
-    **{name: name.lower() for name in ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")},
-    **{name: name.lower() for name in ("GEOMETRY", "POINT", "LINESTRING", "POLYGON", "VECTOR")},
-    **{name: name.lower() for name in ("MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON")},
-    **{name: name.lower() for name in ("UUID", "INET4", "INET6")},
+    **{name.upper(): name for name in REGISTRY},
     **{"INTEGER": "int", "MIDDLEINT": "mediumint", "BOOL": "tinyint", "BOOLEAN": "tinyint"},
     **{"INT1": "tinyint", "INT2": "smallint", "INT3": "mediumint", "INT4": "int", "INT8": "bigint"},
     **{"DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal", "FLOAT4": "float", "FLOAT8": "double"},
     **{"CHARACTER": "char", "VARCHARACTER": "varchar", "NCHAR": "char", "NVARCHAR": "varchar", "LONG": "mediumtext"},
-    **{"REAL": "double", "SERIAL": "bigint", "GEOMCOLLECTION": "geomcollection"},
+    **{"REAL": "double", "SERIAL": "bigint"},
 }
 # PARTITION BY and REMOVE PARTITIONING follow the last clause of ALTER TABLE without a comma.
 _AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 BY_TRANSACTION = "its rows are versioned by transactions, and their changes are logged as statements"
-_TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
+_TEXTUAL = frozenset(name for name, known in REGISTRY.items() if known.is_text)
 _BYTES_TO_TEXT = {as_bytes: as_text for as_text, as_bytes in TEXT_TO_BYTES.items()}
 # REAL_AS_FLOAT, ORACLE and MAXDB give these words another meaning.
 _BY_SQL_MODE = ("REAL", "DATE", "BLOB", "TIMESTAMP")
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
-_MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
 
 
 def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
@@ -92,7 +85,7 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         type_ = "datetime"
     if written.key == "LONG":
         type_ = _long(cursor)
-    if not type_ or (type_ in _MARIADB_ONLY and dialect.flavour == "mysql"):
+    if not type_ or REGISTRY[type_].only not in (None, dialect.flavour):
         raise UnfollowedStatement(f"the type of column {definition.name!r} isn't known")
     definition = replace(definition, type=type_, charset="utf8mb3" if national else None)
     if written.key in ("BOOL", "BOOLEAN"):
@@ -165,13 +158,14 @@ def charset_clause(cursor: Cursor) -> str | None:
 
 
 def collation_clause(cursor: Cursor) -> str | None:
-    """Read ``COLLATE [=] name``. Returns the collation's character set; None if the name doesn't tell it."""
+    """Read ``COLLATE [=] name``. Returns the collation's character set; None if the name doesn't contain it."""
     cursor.expect("COLLATE")
     cursor.accept("=")
     return None if cursor.accept("DEFAULT") else charset_of_collation(word_or_string(cursor))
 
 
 def word_or_string(cursor: Cursor) -> str:
+    """Read a name, with or without quotes, or a string. Raises UnfollowedStatement for other tokens."""
     token = cursor.next()
     if token.kind not in ("word", "quoted", "string"):
         raise cursor.not_understood("a name or string expected")
@@ -226,21 +220,14 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         return {"nullable": True, "null_written": True}
     if _skip_plain_attribute(cursor):
         return {}
+    plain = _flags(cursor)
+    if plain is not None:
+        return plain
     if cursor.accept("DEFAULT"):
         return _default(cursor, dialect)
     if cursor.accept("ON", "UPDATE"):
         _skip_function(cursor)
         return {"on_update": True}
-    if cursor.accept("AUTO_INCREMENT"):  # a NULL behind it counts, one in front of it doesn't
-        return {"auto_increment": True, "nullable": False}
-    if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-        return {"auto_increment": True, "nullable": False, "unique": True}
-    if cursor.accept("UNIQUE"):
-        cursor.accept("KEY")
-        return {"unique": True}
-    if cursor.accept("PRIMARY") or cursor.at("KEY"):
-        cursor.accept("KEY")
-        return {"primary": True}
     if cursor.accept("REFERENCES"):
         cursor.qualified_name()
         _skip_reference(cursor)
@@ -253,21 +240,32 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         return _row_time(cursor, definition) or {"generated": True, "expression": _expression(cursor)}
     if cursor.accept("COMMENT"):
         return {"comment": comment_text(cursor, "column")}
-    if cursor.accept_any("STORED", "PERSISTENT"):
-        return {"stored": True}
-    if cursor.at_any("VISIBLE", "INVISIBLE"):  # the one said last counts
-        return {"invisible": cursor.next().key == "INVISIBLE"}
     if _skip_compressed(cursor, dialect):
-        return {}
-    if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
-        return {"versioned": True}
-    if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):
         return {}
     raise cursor.not_understood(f"an attribute of column {definition.name!r}")
 
 
+def _flags(cursor: Cursor) -> dict[str, Any] | None:
+    """Read an attribute of fixed words. Returns the fields that it sets; None where another one follows."""
+    if cursor.accept("AUTO_INCREMENT"):  # a NULL behind it counts, one in front of it doesn't
+        return {"auto_increment": True, "nullable": False}
+    if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+        return {"auto_increment": True, "nullable": False, "unique": True}
+    if cursor.accept("UNIQUE"):
+        cursor.accept("KEY")
+        return {"unique": True}
+    if cursor.accept("PRIMARY") or cursor.at("KEY"):
+        cursor.accept("KEY")
+        return {"primary": True}
+    if cursor.accept_any("STORED", "PERSISTENT"):
+        return {"stored": True}
+    if cursor.at_any("VISIBLE", "INVISIBLE"):  # the one said last counts
+        return {"invisible": cursor.next().key == "INVISIBLE"}
+    return {"versioned": True} if cursor.accept("WITH", "SYSTEM", "VERSIONING") else None
+
+
 def _collated(definition: ColumnDefinition, charset: str | None) -> dict[str, Any]:
-    """Return the fields that COLLATE sets. charset: the collation's; None if its name doesn't tell it.
+    """Return the fields that COLLATE sets. charset: the collation's; None if its name doesn't contain it.
 
     MariaDB makes text of bytes that have a collation of text, so ``BLOB COLLATE latin1_bin`` is a TEXT.
     """
@@ -392,7 +390,7 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
 
 
 def using_hash(cursor: Cursor, start: int) -> bool:
-    """Tell whether USING HASH stands between the token ``start`` and here, on MariaDB; MySQL's InnoDB ignores it."""
+    """Return whether USING HASH is between the token ``start`` and here, on MariaDB; MySQL's InnoDB ignores it."""
     words = [token.key for token in cursor.lexer.tokens[start : cursor.index]]
     by_hash = any(pair in (("USING", "HASH"), ("TYPE", "HASH")) for pair in itertools.pairwise(words))
     return by_hash and cursor.lexer.flavour == "mariadb"

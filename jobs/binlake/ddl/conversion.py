@@ -1,4 +1,4 @@
-"""What ALTER TABLE made of existing values whose column got another type, as far as it can be proved.
+"""Conversion of existing values by ALTER TABLE where their column gets another type, as far as it can be proved.
 
 A conversion is ``same`` or ``cast`` only if the server and the lake convert every value that the old column could hold
 to the same new value. Everything else is unprovable, with the reason. Under strict mode the statement would have failed
@@ -12,27 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from binlake.ddl.defaults import INTEGERS, TEXTS
 from binlake.ddl.definition import text_bytes
 from binlake.schema import datatypes
+from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.charsets import bytes_per_character
-from binlake.schema.table import Column
+from binlake.schema.table import INTEGERS, TEXTS, Column
+from binlake.schema.types.byte_types import GEOMETRIES
 
-_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 _ANY_GEOMETRY = "geometry"
-_GEOMETRIES = frozenset(name for name, entry in datatypes.REGISTRY.items() if entry is datatypes.REGISTRY["geometry"])
 _UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
 _SMALLEST_CHARACTER = {"utf16": 2, "utf16le": 2, "ucs2": 2, "utf32": 4}
 _WITHIN_UNICODE = frozenset({*_UNICODE, "utf8mb3", "ucs2", "latin1", "ascii"})
 # Several characters of Unicode may become one of theirs.
 _MANY_TO_ONE = frozenset({"big5", "gbk", "gb2312", "gb18030", "sjis", "cp932", "ujis", "eucjpms", "euckr"})
-_LONGEST_TEXT = {"uuid": 36, "inet4": 15, "inet6": 39}
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What becomes of a column's values in the lake.
+    """The conversion of a column's values in the lake.
 
     kind: ``same``: values and Delta type stay. ``cast``: CAST(old AS the new Delta type) gives the server's new values.
         ``unprovable``: neither is known, for this reason.
@@ -91,16 +89,14 @@ def _provable(before: Column, after: Column, strict: bool) -> str | None:
         proved = _from_bits(before, after, strict)
     elif old == "json" and new == "longtext":
         proved = strict or after.charset in _UNICODE
-    elif old in _GEOMETRIES:
+    elif old in GEOMETRIES:
         proved = new in (old, _ANY_GEOMETRY)
-    elif old in _LONGEST_TEXT and new in TEXTS:
-        proved = new != "tinytext" and (after.length or 255) >= _LONGEST_TEXT[old]
+    elif (longest := datatypes.entry(before).longest_text) is not None and new in TEXTS:
+        proved = new != "tinytext" and (after.length or 255) >= longest
     elif old == "year" and new in INTEGERS:
-        proved = _BITS[new] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
+        proved = INTEGER_BITS[new] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
     elif old == new:
-        proved = old in ("date", "year", "json", "uuid", "inet4", "inet6")
-        proved = proved or (old == "time" and after.fraction >= before.fraction)
-        proved = proved or (old == "vector" and (after.length or 0) >= (before.length or 0))
+        proved = datatypes.entry(before).keeps(before, after)
     return "" if proved else None
 
 
@@ -117,7 +113,7 @@ def _longer_date(before: Column, after: Column) -> str | None:
 
 
 def _range(column: Column) -> tuple[int, int]:
-    bits = _BITS[column.type]
+    bits = INTEGER_BITS[column.type]
     return (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
@@ -139,7 +135,8 @@ def _from_integer(before: Column, after: Column, strict: bool) -> bool:
 
 
 def _into_decimal(after: Column, digits: int, scale: int, *, negative: bool, strict: bool) -> bool:
-    """Tell whether numbers with so many digits before the point, and ``scale`` after it, stayed the same in a DECIMAL.
+    """Return whether numbers with so many digits before the point, and ``scale`` after it, stayed the same in a
+    DECIMAL.
 
     Under strict mode the statement would have failed if one didn't fit.
     """
@@ -200,7 +197,7 @@ def _keeps_characters(old: str, new: str, strict: bool) -> bool:
 
 
 def _holds(before: Column, after: Column) -> bool:
-    """Tell whether every text of the old column fits, including its trailing spaces."""
+    """Return whether every text of the old column fits, including its trailing spaces."""
     same_bytes = before.charset == after.charset or (before.charset, after.charset) in (
         ("utf8mb3", "utf8mb4"),
         ("ascii", "utf8mb3"),

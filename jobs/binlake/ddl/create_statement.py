@@ -1,8 +1,8 @@
 """CREATE TABLE for a recorded shape: a table that accepts the rows, and later statements, of the recorded one.
 
-What metadata don't hold is left out or chosen so that every row fits: collations (for unique keys, one that tells the
-most texts apart), foreign keys, checks, partitions, and expressions: a STORED column becomes a plain one; indexes on
-expressions and DEFAULTs that are expressions are left out. So are comments.
+Parts that metadata don't hold are left out or chosen so that every row fits: collations (for unique keys, one under
+which the most texts differ), foreign keys, checks, partitions, and expressions: a STORED column becomes a plain one;
+indexes on expressions and DEFAULTs that are expressions are left out. So are comments.
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from collections.abc import Iterator
 
 from binlake.names import mysql_quote
 from binlake.position import Flavour
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import Column, Index, TableName, TableSchema
+from binlake.schema.types.byte_types import GEOMETRIES
 
-_GEOMETRIES = frozenset(
-    {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
-     "geometrycollection"}
-)  # fmt: skip
 _BLOBS = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
-_NO_DEFAULT = _GEOMETRIES | _BLOBS | _TEXTS | {"json", "vector", "timestamp"}
-"""Types written without their default: a TIMESTAMP's depends on the session's time zone, the others' are expressions in
-MySQL."""
 _MOST_CHARACTERS = 700
 """Characters of a text in a key, for InnoDB takes 3072 bytes. The prefixes of primary keys aren't recorded."""
 
@@ -45,7 +40,7 @@ def create_table(name: TableName, schema: TableSchema, flavour: Flavour) -> str:
     versioned = " WITH SYSTEM VERSIONING" if schema.versioned else ""
     period = _period(schema)
     inside = ",\n  ".join([*columns, *keys, *period])
-    table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
+    table = name.quoted
     return f"CREATE TABLE {table} (\n  {inside}\n) DEFAULT CHARACTER SET {schema.charset}{versioned}"
 
 
@@ -61,7 +56,9 @@ def _column_clause(column: Column, flavour: Flavour, *, exact: bool, keyed: bool
     counts = column.auto_increment and keyed
     words += ["AUTO_INCREMENT"] if counts else []
     words.append("NULL" if column.nullable else "NOT NULL")  # behind it, where alone a NULL counts
-    if not counts and column.default is not None and not column.generated and column.type not in _NO_DEFAULT:
+    # A TIMESTAMP's default depends on the session's time zone; others are expressions in MySQL.
+    has_default = column.type != "timestamp" and REGISTRY[column.type].has_default
+    if not counts and column.default is not None and not column.generated and has_default:
         words.append(f"DEFAULT {_literal(column)}")
     if column.invisible and (column.nullable or "DEFAULT" in words[-1] or flavour == "mysql"):
         words.append("INVISIBLE")
@@ -78,8 +75,8 @@ def _type(column: Column) -> str:
 
 
 def _exact_collation(charset: str, flavour: Flavour) -> str:
-    """Return the collation that tells the most texts apart: by bytes and, if there is one without padding, by trailing
-    spaces."""
+    """Return the collation under which the most texts differ: by bytes and, if there is one without padding, by
+    trailing spaces."""
     if charset == "binary":
         return charset
     if flavour == "mariadb":
@@ -112,7 +109,7 @@ def _keys(schema: TableSchema) -> Iterator[str]:
 
 
 def _is_writable(schema: TableSchema, index: Index) -> bool:
-    """Tell whether all parts of an index are recorded columns: not an expression, nor a plugin's hidden column."""
+    """Return whether all parts of an index are recorded columns: not an expression, nor a plugin's hidden column."""
     return bool(index.columns) and all(name and schema.has(name) for name in index.columns)
 
 
@@ -121,7 +118,7 @@ def _index_keyword(schema: TableSchema, index: Index) -> str:
     kinds = [schema.column(name).type for name in index.columns if name]
     if index.unique:
         return "UNIQUE KEY"
-    if kinds[0] in _GEOMETRIES:
+    if kinds[0] in GEOMETRIES:
         return "SPATIAL KEY"
     whole_text = any(kind in _TEXTS and not prefix for kind, prefix in zip(kinds, index.prefixes, strict=True))
     return "FULLTEXT KEY" if whole_text else "KEY"
@@ -131,7 +128,7 @@ def _part(schema: TableSchema, name: str, prefix: int | None) -> str:
     column = schema.column(name)
     if prefix is None and column.type in _BLOBS | _TEXTS and name in schema.key:
         return f"{mysql_quote(column.name)}({_MOST_CHARACTERS // len(schema.key)})"
-    wanted = prefix is not None and column.type not in _GEOMETRIES
+    wanted = prefix is not None and column.type not in GEOMETRIES
     return mysql_quote(column.name) + (f"({prefix})" if wanted else "")
 
 

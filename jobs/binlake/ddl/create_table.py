@@ -194,7 +194,7 @@ def engine_clause(cursor: Cursor) -> str:
 
 
 def at_comment(cursor: Cursor) -> bool:
-    """Tell whether ``COMMENT [=] 'text'`` is next. COMMENT is a name, too, as of a tablespace."""
+    """Return whether ``COMMENT [=] 'text'`` is next. COMMENT is a name, too, as of a tablespace."""
     return cursor.at("COMMENT") and cursor.peek(2 if cursor.at("COMMENT", "=") else 1).kind == "string"
 
 

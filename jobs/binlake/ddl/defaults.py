@@ -8,7 +8,6 @@ Source: MySQL manual 13.6 Data Type Default Values; tried on MySQL 9.7 and Maria
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import struct
 from dataclasses import dataclass
@@ -19,12 +18,10 @@ from typing import Literal as OneOf
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
 from binlake.schema import charsets
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.statement_session import Session
-from binlake.schema.table import Column
+from binlake.schema.table import BYTES, INTEGERS, TEXTS, Column
 
-INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _ZERO_DATES = frozenset({"date", "datetime", "timestamp"})
 _ALL_CHARACTERS = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _EXACT = Context(prec=200)
@@ -81,7 +78,7 @@ def old_row_default(column: Column) -> str | None:
 
 
 def is_impossible_date(column: Column, text: str) -> bool:
-    """Tell whether the server's text of a DATE, DATETIME or TIMESTAMP is no date. False for other types."""
+    """Return whether the server's text of a DATE, DATETIME or TIMESTAMP is no date. False for other types."""
     if column.type not in _ZERO_DATES:
         return False
     try:
@@ -92,36 +89,18 @@ def is_impossible_date(column: Column, text: str) -> bool:
 
 
 def _implicit_default(column: Column) -> str:
-    type_ = column.type
-    if type_ in INTEGERS or type_ in ("float", "double"):
-        return "0"
-    if type_ == "decimal":
-        return f"{Decimal(0):.{column.scale or 0}f}"
-    if type_ == "time":
-        return "00:00:00" + ("." + "0" * column.fraction if column.fraction else "")
-    if type_ in TEXTS or type_ in BYTES or type_ == "set":
-        return "0x" if type_ == "binary" else ""
-    if type_ == "enum":
-        return column.values[0]
-    if type_ in _ZERO_DATES:
-        zero = _date_text("0000-00-00", type_ != "date", column.fraction)
+    if column.type in _ZERO_DATES:
+        zero = _date_text("0000-00-00", column.type != "date", column.fraction)
         assert zero is not None
         raise ImpossibleDate(f"old rows get the invalid date 0000-00-00 in column {column.name!r}", zero)
-    others = {
-        "bit": "b'0'",
-        "year": "0000",
-        "json": "null",
-        "uuid": "00000000-0000-0000-0000-000000000000",
-        "inet6": "::",
-        "inet4": "0.0.0.0",
-    }
-    if type_ not in others:
-        raise NotConstant(f"what old rows get in column {column.name!r} ({type_.upper()}) isn't known")
-    return others[type_]
+    implicit = REGISTRY[column.type].implicit_default
+    if implicit is None:
+        raise NotConstant(f"what old rows get in column {column.name!r} ({column.type.upper()}) isn't known")
+    return implicit(column)
 
 
 def hides_zero_bytes(column: Column, literal: Literal) -> bool:
-    """Tell whether the server's text of this default leaves out zero bytes, other than the padding of BINARY."""
+    """Return whether the server's text of this default leaves out zero bytes, other than the padding of BINARY."""
     raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else literal.text.encode()
     return b"\0" in (raw.rstrip(b"\0") if column.type == "binary" else raw)
 
@@ -159,18 +138,17 @@ def shown_text(column: Column, literal: Literal, flavour: Flavour, session: Sess
 
 
 def kept(column: Column, literal: Literal | None, flavour: Flavour) -> Literal | None:
-    """Return the default that the server keeps; None for MySQL's TEXT, BLOB and VECTOR.
+    """Return the default that the server keeps; None for MySQL's types that have no constant default.
 
-    These have no constant default: without strict mode MySQL accepts '' and drops it (manual 13.3.4;
+    Without strict mode MySQL accepts '' and drops it (manual 13.3.4;
     sql/create_field.cc, ``Create_field::init``).
     """
-    forgets = flavour == "mysql" and (column.type.endswith(("text", "blob")) or column.type == "vector")
-    return None if forgets else literal
+    return literal if flavour == "mariadb" or REGISTRY[column.type].has_default else None
 
 
 def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
-    """Tell whether the server shows a default as it is written, as MariaDB does for x'41', _latin1'x' and DATE'…' of a
-    TEXT or BLOB."""
+    """Return whether the server shows a default as it is written, as MariaDB does for x'41', _latin1'x' and DATE'…' of
+    a TEXT or BLOB."""
     if literal is None or flavour != "mariadb" or not type_.endswith(("text", "blob")):
         return False
     return literal.kind in ("bytes", "temporal") or literal.charset not in ("", NATIONAL)
@@ -208,7 +186,8 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
         return _member(column.values, _characters(literal, column.charset).rstrip(" "))
     if type_ == "set":
         return _members(column.values, _characters(literal, column.charset))
-    return _address(type_, _plain(literal))
+    canonical = REGISTRY[type_].canonical
+    return canonical(_plain(literal)) if canonical else None
 
 
 def _number(literal: Literal) -> Decimal:
@@ -361,16 +340,3 @@ def _member(values: tuple[str, ...], text: str) -> str | None:
 def _members(values: tuple[str, ...], text: str) -> str | None:
     members = [_member(values, part) for part in text.split(",")] if text else []
     return None if None in members else ",".join(value for value in values if value in members)
-
-
-def _address(type_: str, text: str) -> str | None:
-    """Return a UUID, INET4 or INET6 as MariaDB prints it; None if it is invalid or how it is printed isn't known."""
-    if type_ == "uuid":
-        return text.lower() if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) else None
-    if type_ == "inet4":
-        return str(ipaddress.IPv4Address(text))
-    if type_ == "inet6":
-        address = ipaddress.IPv6Address(text)
-        # How an embedded IPv4 address is printed differs between libraries.
-        return None if address.ipv4_mapped or (int(address) >> 32 == 0 and int(address) > 1) else str(address)
-    return None

@@ -1,6 +1,6 @@
 """A column as a statement writes it, and the Column that the server makes of it.
 
-What a written type becomes can depend on the table's default character set: VARCHAR(9) in a table with the
+The meaning of a written type can depend on the table's default character set: VARCHAR(9) in a table with the
 character set binary is a VARBINARY(9), TEXT(300) is a TEXT or a TINYTEXT. Therefore ``ColumnDefinition`` keeps what
 was written, and ``ColumnDefinition.column`` resolves it.
 
@@ -18,8 +18,9 @@ from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.charsets import bytes_per_character
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
-from binlake.schema.table import Column, KeyKind, RowTime, Virtual
+from binlake.schema.table import BYTES, Column, KeyKind, RowTime, Virtual
 
 TEXT_TO_BYTES = {
     "char": "binary",
@@ -121,7 +122,7 @@ class ColumnDefinition:
         CURRENT_TIMESTAMP, with ON UPDATE; others, and a first one with ON UPDATE of its own, get the zero date, or no
         default in a primary key of MySQL. Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp;
         promote_first_timestamp_column (sql/sql_table.cc of both servers). Raises UnfollowedStatement if the result
-        depends on the variable and the log doesn't tell it.
+        depends on the variable and the log lacks it.
         """
         if self.type != "timestamp" or self.session.explicit_timestamps or self.row_time:
             return self
@@ -131,7 +132,7 @@ class ColumnDefinition:
             if nullable or (not self.nullable and has_default):
                 return self
             raise UnfollowedStatement(
-                f"whether explicit_defaults_for_timestamp was on, on which column {self.name!r} depends, isn't told"
+                f"whether explicit_defaults_for_timestamp was on, on which column {self.name!r} depends, isn't known"
             )
         if self.generated:
             return replace(self, nullable=nullable or self.flavour == "mariadb")
@@ -167,7 +168,7 @@ class ColumnDefinition:
             if column.type.endswith("blob") and default.kind == "string" and table_charset in charsets.NOT_ASCII:
                 raise NotConstant(f"MariaDB writes the default of column {self.name!r} in {table_charset}")
             column = replace(column, default=defaults.server_text(column, default, self.flavour))
-            if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, default):
+            if column.type in BYTES and defaults.hides_zero_bytes(column, default):
                 raise NotConstant(f"the default of column {self.name!r} has zero bytes")
         text = defaults.old_row_default(column)
         if text is None or column.type != "timestamp":
@@ -181,7 +182,7 @@ class ColumnDefinition:
         session = self.session
         text = {"timestamp": session.now, "datetime": session.local_now}.get(column.type, lambda _: None)(self.now or 0)
         if text is None:
-            raise NotConstant(f"the time that is the default of column {self.name!r} isn't told in the log")
+            raise NotConstant(f"the time that is the default of column {self.name!r} isn't in the log")
         return text
 
     def _typed(self, table_charset: str) -> Column:
@@ -194,15 +195,16 @@ class ColumnDefinition:
         else:
             shown_charset = charset if type_ in TEXT_TO_BYTES else None
         precision, scale = self._digits(type_)
+        known = REGISTRY[type_]
         expression = Virtual(self.expression, self.flavour) if self.generated and not self.row_time else None
         return Column(
             name=self.name,
             type=type_,
-            unsigned=self.unsigned or self.zerofill,
-            length=self._length(type_),
+            unsigned=self._is_unsigned,
+            length=known.length(self.arguments[0] if self.arguments else None, self._is_unsigned),
             precision=precision,
             scale=scale,
-            fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
+            fraction=self.arguments[0] if known.has_fraction and self.arguments else 0,
             charset=shown_charset,
             values=self._members(charset),
             nullable=self.nullable and not self.primary,
@@ -267,21 +269,9 @@ class ColumnDefinition:
             return sized(size, text=type_ == "varchar")
         return type_
 
-    def _length(self, type_: str) -> int | None:
-        written = self.arguments[0] if self.arguments else None
-        if type_ in ("char", "binary"):
-            return 1 if written is None else written
-        if type_ in ("varchar", "varbinary"):
-            return written
-        if type_ == "bit":
-            return written or 1
-        if type_ == "vector":
-            return written or 2048
-        if type_ == "year":
-            return 2 if written == 2 else None
-        # Display widths are noise, except that TINYINT(1) is how MySQL says boolean.
-        is_boolean = type_ == "tinyint" and written == 1 and not (self.unsigned or self.zerofill)
-        return 1 if is_boolean else None
+    @property
+    def _is_unsigned(self) -> bool:
+        return self.unsigned or self.zerofill
 
 
 @dataclass(frozen=True)
@@ -314,7 +304,7 @@ def converted(column: Column, charset: str, flavour: Flavour) -> Column:
 
 
 def keeps_members(column: Column, charset: str) -> bool:
-    """Tell whether the members of an ENUM or SET are the same texts after CONVERT TO CHARACTER SET; True for others.
+    """Return whether the members of an ENUM or SET are the same texts after CONVERT TO CHARACTER SET; True for others.
 
     Both servers keep the bytes of the members, and read them in the new character set: in cp1251 latin1's 'é' is 'й'.
     Tried on MySQL 9.7 and MariaDB 10.11.

@@ -62,7 +62,7 @@ def _update_or_delete(cursor: Cursor, verb: str) -> tuple[TableName, ...]:
 
 
 def _has_using(cursor: Cursor) -> bool:
-    """Tell whether a DELETE has the form ``DELETE FROM a, b.* USING …``; a join's USING (…) doesn't count."""
+    """Return whether a DELETE has the form ``DELETE FROM a, b.* USING …``; a join's USING (…) doesn't count."""
     ahead = 1
     while cursor.peek(ahead).is_name or cursor.peek(ahead).key in (",", ".", "*"):
         if cursor.peek(ahead).key == "USING":

@@ -38,14 +38,14 @@ from binlake.ddl.dependents import Altered, computed_anew
 from binlake.ddl.keys import CAN_HAVE_PREFIX, Constraint, added, new_keys, with_key
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
-from binlake.schema import datatypes
 from binlake.schema.table import Column, Index, TableSchema
+from binlake.schema.types import text_types
 from binlake.schema.virtual import renamed
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """What an AlterTable made of a shape and its rows.
+    """The result of an AlterTable for a shape and its rows.
 
     after: the shape as information_schema shows it.
     origins: for each column of ``after``, the name of the column before whose values it holds; None if it is new.
@@ -146,7 +146,7 @@ class _Evolving:
     def _check_names(self) -> None:
         """Check that the columns exist that clauses alter. Raises SchemaMismatch.
 
-        What MariaDB makes of a column that is dropped and altered, or added once more under that name, isn't followed;
+        MariaDB's result for a column that is dropped and altered, or added once more under that name, isn't followed;
         MySQL refuses it.
         """
         dropped = {clause.name.lower() for clause in self._all(DropColumn)}
@@ -223,7 +223,8 @@ class _Evolving:
             self.entries.insert(self._index(clause.place), entry)
 
     def _is_there(self, name: str) -> bool:
-        """Tell whether ADD … IF NOT EXISTS adds nothing: the column was there, or the statement has added it before."""
+        """Return whether ADD … IF NOT EXISTS adds nothing: the column was there, or the statement has added it
+        before."""
         new_names = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
         return self.before.has(name) or name in new_names
 
@@ -305,7 +306,7 @@ class _Evolving:
         """Return the columns of which the parts of the old keys consist now, by the names that they had.
 
         The servers look for the first column that has this name, or that had it before the statement: an added column
-        takes the place of one that is dropped, and of one that gets another name where it stands before that
+        takes the place of one that is dropped, and of one that gets another name if it comes before that one
         (mysql_prepare_alter_table in sql_table.cc).
         """
         by_name: dict[str, Column] = {}
@@ -344,7 +345,7 @@ class _Evolving:
         if not conversion(entry.origin, column, strict=self.change.strict).nulls_get_now:
             return None
         if (now := self.change.session.now(column.fraction)) is None:
-            raise NotConstant(f"column {column.name!r}: NULL became the statement's time, which isn't told in the log")
+            raise NotConstant(f"column {column.name!r}: NULL became the statement's time, which isn't in the log")
         return now
 
     def _unprovable(self, after: TableSchema) -> Iterable[str]:
@@ -359,7 +360,7 @@ class _Evolving:
             if old not in self.before.mirrored:
                 yield f"the values of column {old.name!r} were excluded until it became {new.name!r}"
             elif entry.definition is not None and new.generated:
-                yield f"column {new.name!r} is computed anew"
+                yield f"column {new.name!r} is computed again"
             elif values.kind == "unprovable":
                 yield f"column {new.name!r}: {values.reason}"
             elif self.change.pads_char and old.type == "char" and new.type != "char":
@@ -370,7 +371,7 @@ class _Evolving:
         for column in computed_anew(after, self._altered_columns()):
             if column in after.mirrored and column.name not in written:
                 why = "from what the statement changes (type or collation of a column, default collation)"
-                yield f"generated column {column.name!r} is computed anew {why}"
+                yield f"generated column {column.name!r} is computed again {why}"
 
     def _altered_columns(self) -> Altered:
         converts = bool(self._all(ConvertCharset))
@@ -390,10 +391,10 @@ class _Evolving:
     def _reencoded(self, after: TableSchema) -> Iterable[str]:
         for entry in self.entries:
             old, new = entry.origin, entry.column
-            if old is None or new not in after.mirrored or not datatypes.may_be_invalid_text(old):
+            if old is None or new not in after.mirrored or not text_types.may_be_invalid_text(old):
                 continue
-            if not datatypes.may_be_invalid_text(new) or old.charset != new.charset:
-                yield f"column {new.name!r}: what became of invalid text isn't told"
+            if not text_types.may_be_invalid_text(new) or old.charset != new.charset:
+                yield f"column {new.name!r}: what became of invalid text isn't known"
 
 
 def _typed(column: Column) -> Column:

@@ -29,7 +29,7 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
     """Return the shape with these keys. Its key is the primary, else the first unique one of whole NOT NULL columns.
 
     primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the other indexes, in the order
-    in which the server adds them. Virtual columns whose values the log doesn't tell are noted as ``untold``, and can't
+    in which the server adds them. Virtual columns whose values the log lacks are noted as ``untold``, and can't
     belong to the key. MariaDB adds the end of a row's time to the unique keys of a versioned table; it is left out, for
     it is the same in all current rows. Raises SchemaMismatch for a column that isn't there.
     """
@@ -74,7 +74,7 @@ def key_index(schema: TableSchema) -> str:
 
 
 def _is_long(columns: Iterable[Column]) -> bool:
-    """Tell whether a unique index over these columns is too long for the storage engine, so that MariaDB uses a hash.
+    """Return whether a unique index over these columns is too long for the storage engine, so that MariaDB uses a hash.
 
     Such an index isn't taken as a key: the server checks for duplicates outside the engine, and before 10.6.23,
     10.11.14 and 11.8.3 two sessions with READ COMMITTED could both insert the same value (MDEV-37199 in the release
@@ -202,6 +202,6 @@ def _spelled(schema: TableSchema, index: Index) -> Index:
 
 
 def is_whole(column: Column, prefix: int | None) -> bool:
-    """Tell whether an index over this prefix holds all of the column. The servers ignore a prefix of numbers, dates and
-    the like."""
+    """Return whether an index over this prefix holds all of the column. The servers ignore a prefix of numbers, dates
+    and the like."""
     return prefix in (None, column.length) or not column.type.endswith(CAN_HAVE_PREFIX)

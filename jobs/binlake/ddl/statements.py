@@ -9,13 +9,14 @@ CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms
 others. Parsing is strict where a table's shape depends on it and tolerant elsewhere: a statement that isn't understood
 stops the tables that it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
 
-A statement's text doesn't tell: that a table is temporary (row format doesn't log those), the character set of the
+A statement's text doesn't contain: that a table is temporary (row format doesn't log those), the character set of the
 session, what triggers and foreign keys do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from binlake.ddl import dml
@@ -56,9 +57,9 @@ from binlake.ddl.conversion import Conversion, conversion
 from binlake.ddl.create_table import create_table
 from binlake.ddl.defaults import NotConstant, old_row_default
 from binlake.ddl.evolve import Evolution, evolve
-from binlake.errors import UnfollowedStatement
+from binlake.errors import UnfollowedStatement, unexpected
 from binlake.position import Flavour
-from binlake.schema.lexer import Cursor, Dialect, Lexer
+from binlake.schema.lexer import Cursor, Dialect, Lexer, words_of
 from binlake.schema.statement_session import Session
 from binlake.schema.table import TableName
 
@@ -95,12 +96,13 @@ __all__ = [
     "Unfollowed",
     "conversion",
     "evolve",
+    "named_in",
     "old_row_default",
     "parse",
     "tables_of",
 ]
 
-# What CREATE, ALTER and DROP can be about, by the word that tells.
+# Kinds of objects that CREATE, ALTER and DROP can be about, by the word that names them.
 _OBJECTS = {
     **{word: word for word in ("TABLE", "INDEX", "DATABASE", "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")},
     **{word: word for word in ("USER", "ROLE", "SERVER", "TABLESPACE", "SEQUENCE", "PACKAGE", "LIBRARY", "INSTANCE")},
@@ -127,9 +129,10 @@ _ADMINISTRATION = frozenset(
 )
 
 
-# Variables by which SET STATEMENT changes what definitions mean; sql_mode is told by the log.
+# Variables by which SET STATEMENT changes what definitions mean; sql_mode is in the log.
 _MEANING = frozenset({"explicit_defaults_for_timestamp", "old_mode"})
 _CHARACTERS = ("character_set_", "collation_")
+_UNION = re.compile("union", re.IGNORECASE)
 _USUAL: Mapping[str, str] = {}
 _USUAL_SESSION = Session(explicit_timestamps=True)
 
@@ -143,34 +146,59 @@ def parse(
     charsets: Mapping[str, str] = _USUAL,
     lower_case_names: bool = False,
     session: Session = _USUAL_SESSION,
+    concerns: Callable[[TableName], bool] = lambda name: True,
 ) -> ParsedStatement:
     """Parse a statement of the log. Never raises: the result says what isn't understood.
 
     database: the session's default database, "" for none. sql_mode: the server's bits, as the query event has them.
     charsets: default character sets of databases, by name, where they aren't utf8mb4. lower_case_names: the server has
-    lower_case_table_names=1: a name means the table stored in lower case, however it is written. session: what else
-    the log tells about the session; by default explicit_defaults_for_timestamp is on, as on the servers.
+    lower_case_table_names=1: a name means the table stored in lower case, however it is written. session: other
+    settings of it in the log; by default explicit_defaults_for_timestamp is on, as on the servers. concerns: returns
+    whether a table is mirrored; the columns of another one that is created aren't read.
     """
     cursor = Cursor(Lexer(text, sql_mode, flavour), database, lower_case_names=lower_case_names)
     try:
-        return _Reader(cursor, Dialect(sql_mode, flavour, session), charsets).statement()
+        parsed = _Reader(cursor, Dialect(sql_mode, flavour, session), charsets, concerns).statement()
     except UnfollowedStatement:
-        names = cursor.possible_tables()
-        return ParsedStatement(
-            "UNPARSED",
-            names,
-            tuple(Unfollowed(name, "a statement that isn't understood may concern it") for name in names),
-            may_concern_any=any(token.kind == "broken" for token in cursor.all_tokens()),
-        )
+        parsed = _unparsed(cursor, "a statement that isn't understood may concern it")
+    except Exception as error:  # no text that somebody writes ends the source
+        parsed = _unparsed(cursor, f"a statement may concern it whose parsing failed: {unexpected(error)}")
+    return replace(parsed, is_cut=True) if cursor.lexer.is_cut else parsed
+
+
+def _unparsed(cursor: Cursor, why: str) -> ParsedStatement:
+    try:
+        tokens = cursor.all_tokens()
+    except UnfollowedStatement:
+        return ParsedStatement("UNPARSED")
+    names = cursor.possible_tables()
+    changes = tuple(Unfollowed(name, why) for name in names)
+    return ParsedStatement("UNPARSED", names, changes, may_concern_any=any(token.kind == "broken" for token in tokens))
+
+
+def named_in(text: str, tables: Collection[TableName]) -> list[TableName]:
+    """Return those tables that a statement which isn't read to its end may name, in strings and comments, too."""
+    by_word: dict[str, list[TableName]] = {}
+    for table in tables:
+        by_word.setdefault(next(words_of(table.table), ""), []).append(table)
+    named = by_word.pop("", [])  # a name without a letter
+    for word in words_of(text):
+        named += by_word.pop(word, ())
+        if not by_word:
+            break
+    return named
 
 
 class _Reader:
     """Parser of one statement. It raises UnfollowedStatement only while it isn't known which tables are concerned."""
 
-    def __init__(self, cursor: Cursor, dialect: Dialect, charsets: Mapping[str, str]) -> None:
+    def __init__(
+        self, cursor: Cursor, dialect: Dialect, charsets: Mapping[str, str], concerns: Callable[[TableName], bool]
+    ) -> None:
         self.cursor = cursor
         self.dialect = dialect
         self.charsets = charsets
+        self.concerns = concerns
 
     def statement(self) -> ParsedStatement:
         cursor = self.cursor
@@ -213,9 +241,9 @@ class _Reader:
         if names & _MEANING or any(name.startswith(_CHARACTERS) for name in names):
             raise cursor.not_understood("SET STATEMENT of a variable that changes what the rest means")
         if "sql_mode" in names:
-            # The log tells this mode, but the statement was read under the session's.
+            # The log has this mode, but the statement was read under the session's.
             if '"' in cursor.lexer.text or "\\" in cursor.lexer.text:
-                raise cursor.not_understood("quotes or backslashes under a session's sql_mode that isn't told")
+                raise cursor.not_understood("quotes or backslashes under a session's sql_mode that isn't known")
             self.dialect = replace(self.dialect, session_mode_unknown=True)
 
     def _set_variables(self) -> set[str]:
@@ -301,11 +329,15 @@ class _Reader:
         cursor = self.cursor
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         name = cursor.table_name()
+        if not self.concerns(name) and not _UNION.search(cursor.lexer.text):  # of a MERGE table's members
+            return ParsedStatement("CREATE TABLE", (name,))
         try:
             charset = self._charset(name)
             created = create_table(cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=charset)
         except UnfollowedStatement as error:
             created = (Unfollowed(name, error.message),)
+        except Exception as error:  # its columns are analysed
+            created = (Unfollowed(name, f"its columns can't be read: {unexpected(error)}"),)
         changes = (DropTable(name), *created) if or_replace else created
         return ParsedStatement("CREATE TABLE", _tables_of_all(name, changes), changes)
 
@@ -318,7 +350,7 @@ class _Reader:
         name = cursor.table_name()
         self._skip_wait()
         changes = alter_table(cursor, self.dialect, name, ignore=ignore, default_charset=self._charset(name))
-        if any(token.kind == "broken" for token in cursor.all_tokens()):
+        if not cursor.lexer.is_cut and any(token.kind == "broken" for token in cursor.all_tokens()):
             why = "the statement has a quote or comment that never ends"
             changes = tuple(Unfollowed(other, why) for other in _tables_of_all(name, changes))
         return ParsedStatement("ALTER TABLE", _tables_of_all(name, changes), changes)

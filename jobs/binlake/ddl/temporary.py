@@ -33,7 +33,7 @@ class TemporaryTables:
     """The temporary tables of all sessions, followed within one file of the log, and within one batch.
 
     Tables created in an earlier file aren't known: a file may begin with a restart of the server, after which thread
-    ids are used again. Nor are those of an earlier batch. But each statement tells whether it used one.
+    ids are used again. Nor are those of an earlier batch. But for each statement the log says whether it used one.
     """
 
     def __init__(self, flavour: Flavour) -> None:
@@ -47,8 +47,8 @@ class TemporaryTables:
     def hidden(self, parsed: ParsedStatement, thread: int, *, needs_session: bool) -> ParsedStatement:
         """Return a session's statement without what it does to the session's temporary tables.
 
-        needs_session: see border.Statement. What such a statement does isn't known if no table of it is known to be a
-        temporary one.
+        needs_session: see border.Statement. The effect of such a statement is unknown unless one of its tables is known
+        to be temporary.
         """
         if parsed.kind == "CREATE TEMPORARY TABLE":
             self._open |= {(thread, name) for name in parsed.temporary}

@@ -1,7 +1,7 @@
 """Delta tables that were opened before, continued by the commits behind them.
 
 deltalake takes 3 ms to bring a small table up to date, and a process that follows a source does that to each table
-behind each batch. Most commits only add and remove data files: what they change of the table's state is told here by
+behind each batch. Most commits only add and remove data files: their changes to the table's state follow here from
 their actions alone. Source: Delta's protocol, "Action Reconciliation" and "Per-file Statistics".
 """
 
@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Metadata, Schema
 from deltalake.table import ProtocolVersions
 
-from binlake.delta import delta_actions
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import Add, Commit, Replay
 
 _COLUMNS = ("path", "size_bytes", "modification_time", "num_records", "null_count", "min", "max")
 """Columns of deltalake's add actions that are continued here: a table with partitions has more."""
@@ -30,7 +29,7 @@ _STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"
 
 
 class ContinuedTable(DeltaTable):
-    """A table at a version, to be read only. Its log is read anew where something else is asked than what is told here.
+    """A table at a version, to be read only. Its log is read again where it is asked for more than is known here.
 
     base: the table at an older version, of the same schema, settings and protocol. added: deltalake's add actions.
     open_at: reads its log.
@@ -45,55 +44,55 @@ class ContinuedTable(DeltaTable):
         return self._open_at(self._path, self._version)._table
 
     def version(self) -> int:
+        """Return the version at which the table is."""
         return self._version
 
     def schema(self) -> Schema:
+        """Return the schema, which is that of the base."""
         return self._base.schema()
 
     def metadata(self) -> Metadata:
+        """Return the metadata, which are those of the base."""
         return self._base.metadata()
 
     def protocol(self) -> ProtocolVersions:
+        """Return the protocol, which is that of the base."""
         return self._base.protocol()
 
     def get_add_actions(self, flatten: bool = False) -> Any:
+        """Return the add actions of the data files. flatten: as deltalake reads it from the log."""
         return super().get_add_actions(flatten=True) if flatten else self._added
 
 
-def continued(path: str, table: DeltaTable, open_at: OpenAt) -> DeltaTable | None:
-    """Return a table at the newest version of its log; None where deltalake has to read what came, or nothing came.
+def continued(path: str, table: DeltaTable, commits: Sequence[Commit], open_at: OpenAt) -> DeltaTable | None:
+    """Return a table behind commits of data files, which follow its version; None where deltalake has to read them.
 
-    open_at: reads the log of the table that is returned, where it is asked for more than is told here.
+    open_at: reads the log of the table that is returned, where it is asked for more than is known here.
     """
     base, added = table._base if isinstance(table, ContinuedTable) else table, pa.table(table.get_add_actions())
     if tuple(added.column_names) != _COLUMNS:
         return None
-    version = table.version()
-    commits = delta_actions.commits_of_files(path, version)
-    if not commits:
-        return None
-    for actions in commits:
-        added = _behind(added, actions)
-    return ContinuedTable(path, base, version + len(commits), added, open_at)
+    return ContinuedTable(path, base, table.version() + len(commits), _behind(added, commits), open_at)
 
 
-def _behind(added: pa.Table, actions: Sequence[DeltaAction]) -> pa.Table:
-    """Return the add actions behind a commit. One that gives a file another deletion vector removes and adds it."""
-    gone = [action[kind]["path"] for action in actions for kind in ("add", "remove") if kind in action]
+def _behind(added: pa.Table, commits: Sequence[Commit]) -> pa.Table:
+    """Return the add actions behind some commits."""
+    replay = Replay().take_all(commits)
+    gone = {*replay.files, *(remove.path for remove in replay.gone.values())}
     if gone:
         added = added.filter(pc.invert(pc.is_in(added["path"], pa.array(gone, pa.string()))))
-    if came := [_added_row(action["add"], added.schema) for action in actions if "add" in action]:
+    if came := [_added_row(add, added.schema) for add in replay.files.values()]:
         added = pa.concat_tables([added, pa.Table.from_pylist(came, added.schema)]).combine_chunks()
     return added
 
 
-def _added_row(add: DeltaAction, schema: pa.Schema) -> dict[str, Any]:
-    """Return a row of deltalake's add actions. Statistics that can't be told with their column's type are left out."""
-    statistics = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+def _added_row(add: Add, schema: pa.Schema) -> dict[str, Any]:
+    """Return a row of deltalake's add actions. Statistics that don't fit their column's type are left out."""
+    statistics = json.loads(add.stats or "{}", parse_float=Decimal)
     row: dict[str, Any] = {
-        "path": add["path"],
-        "size_bytes": add["size"],
-        "modification_time": add["modificationTime"],
+        "path": add.path,
+        "size_bytes": add.size,
+        "modification_time": add.modified_ms,
         "num_records": statistics.get("numRecords"),
     }
     for column, name in _STATISTICS.items():

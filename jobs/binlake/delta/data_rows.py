@@ -1,7 +1,8 @@
 """A Delta table's rows at a version, in an order that is the same each time, so that a reader can continue anywhere.
 
 The order is that of the data files' paths, and of the rows in a file. Rows that deletion vectors hide are counted, too.
-deltalake's own reader reads files side by side, in no order.
+deltalake's own reader reads files side by side, in no order. And which rows were added, hidden or taken away since a
+version, by the table's log.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta import deletion_vectors, log_files, plain_tables
+from binlake.delta.claimed_statistics import ClaimedStatistics, WrongFiles
+from binlake.delta.delta_actions import Commit
 from binlake.delta.delta_schema import is_widened
 from binlake.delta.key_ranges import physical_names
-from binlake.errors import LakeError, LeftToSpark
+from binlake.errors import LakeError, LeftToSpark, StagingError
 from binlake.schema.lake_columns import DELETED
 from binlake.schema.table import TableSchema
 from binlake.storage import files
@@ -33,7 +37,11 @@ _MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
 
 
 Counts = Literal["all", "live", "deleted"]
-"""Which rows count of a mirror in which deleted ones stay; of any other all do."""
+"""The rows that count in a mirror in which deleted ones stay; in any other all do."""
+
+
+TouchedRows = dict[str, BitMap64 | None]
+"""The numbers of rows by the path of their data file; None for all rows of a file."""
 
 
 def counting(schema: TableSchema) -> Counts:
@@ -42,7 +50,7 @@ def counting(schema: TableSchema) -> Counts:
 
 
 def read(
-    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int, counts: Counts = "all"
+    table: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int, counts: Counts = "all"
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Read a table's rows behind the first ``passed``, some at a time, each with the number of rows that are passed
     then.
@@ -51,17 +59,18 @@ def read(
     are returned; all are numbered. Raises OSError, ArrowException, DeltaError, and KeyError for a column that the table
     doesn't have at its version.
     """
-    stored = physical_names(log)
-    kept = _kept(log, table_path)
+    stored = physical_names(table)
+    paths = sorted(pa.table(table.get_add_actions())["path"].to_pylist())
+    kept = _kept(table, table_path, paths)
     marks = _Marks(counts, stored)
     begins = 0
-    for path in sorted(pa.table(log.get_add_actions())["path"].to_pylist()):
+    for path in paths:
         with files.opened(f"{table_path}/{path}") as source:
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             names = marks.read_with([stored[field.name] for field in fields])
             for rows, first in _of_file(file, names, max(0, passed - begins)):
                 there = kept.get(path.rpartition("/")[2])
-                shown = rows if there is None else rows.filter(there.slice(first, rows.num_rows))
+                shown = rows if there is None else rows.filter(_shown(there, first, rows.num_rows))
                 shown, _ = marks.counting(shown)
                 yield _as_wanted(shown, fields, stored), begins + first + rows.num_rows
             begins += file.metadata.num_rows
@@ -77,27 +86,47 @@ class FileRows:
 
 
 def of_files(
-    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], paths: Sequence[str], counts: Counts = "all"
+    table: DeltaTable,
+    table_path: str,
+    fields: Sequence[pa.Field],
+    paths: Sequence[str],
+    counts: Counts = "all",
+    wrong: WrongFiles | None = None,
 ) -> Iterator[FileRows]:
-    """Yield some data files of a table. fields, counts, errors: as of ``read``."""
-    stored = physical_names(log)
-    kept = _kept(log, table_path)
+    """Yield some data files of a table. wrong: takes the files whose statistics their rows contradict, once they are
+    read to their ends. fields, counts, errors: as of ``read``."""
+    stored = physical_names(table)
+    kept = _kept(table, table_path, paths)
     marks = _Marks(counts, stored)
+    claimed = None if wrong is None else ClaimedStatistics(table, kept.keys(), wrong)
 
     def rows_of(path: str) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         there = kept.get(path.rpartition("/")[2])
         with files.opened(f"{table_path}/{path}") as source:
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-            for rows, first in _of_file(file, marks.read_with([stored[field.name] for field in fields]), 0):
+            claims = claimed.of(path) if claimed else None
+            columns = marks.read_with([stored[field.name] for field in fields])
+            columns = list(dict.fromkeys([*columns, *(claims.columns if claims else ())]))
+            for rows, first in _of_file(file, columns, 0):
                 numbers = np.arange(first, first + rows.num_rows)
                 if there is not None:
-                    shown = there.slice(first, rows.num_rows)
+                    shown = _shown(there, first, rows.num_rows)
                     rows, numbers = rows.filter(shown), numbers[shown.to_numpy(zero_copy_only=False)]
+                if claims:
+                    claims.add(rows)
                 rows, counted = marks.counting(rows)
                 yield _as_wanted(rows, fields, stored), numbers if counted is None else numbers[counted]
+            if claimed and claims:
+                claimed.end(claims, file.metadata.num_rows)
 
     for path in paths:
         yield FileRows(path, partial(rows_of, path))
+
+
+def _shown(there: pa.BooleanArray, first: int, count: int) -> pa.BooleanArray:
+    """Return which of so many rows from the ``first`` on remain. there: of a file's first rows; the others remain."""
+    part = there.slice(first, count)
+    return part if len(part) == count else pa.concat_arrays([part, pa.repeat(pa.scalar(True), count - len(part))])
 
 
 def without(rows: pa.Table, gone: BitMap64) -> pa.Table:
@@ -113,11 +142,11 @@ def _staying(count: int, gone: BitMap64) -> pa.BooleanArray:
 
 
 def of_numbers(
-    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], path: str, numbers: Iterable[int] | None
+    table: DeltaTable, table_path: str, fields: Sequence[pa.Field], path: str, numbers: Iterable[int] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of a data file by their numbers, ascending; with None all rows. They needn't be there at the log's
     version. fields, errors: as of ``read``."""
-    stored = physical_names(log)
+    stored = physical_names(table)
     columns = [stored[field.name] for field in fields]
     wanted = None if numbers is None else np.fromiter(numbers, np.int64)
     with files.opened(f"{table_path}/{path}") as source:
@@ -148,26 +177,30 @@ class _Marks:
         return rows.filter(counted), counted.to_numpy(zero_copy_only=False)
 
 
-def _kept(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanArray]:
-    """Return which rows of a file remain, by its name, for files with deletion vectors."""
-    if is_widened(log):
-        return _kept_of_widened(log, table_path)
-    return {
-        path.rpartition("/")[2]: there.values
-        for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors())
-        for path, there in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True)
-    }
+def _kept(table: DeltaTable, table_path: str, paths: Sequence[str]) -> dict[str, pa.BooleanArray]:
+    """Return which rows of a file remain, by its name, for files with deletion vectors; at least of those at some
+    paths."""
+    if is_widened(table):
+        return _kept_by_vectors(table, table_path, paths)
+    try:
+        return {
+            path.rpartition("/")[2]: there.values
+            for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors())
+            for path, there in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True)
+        }
+    except DeltaError:  # also where statistics count fewer rows than a vector hides, or another file's vector is gone
+        return _kept_by_vectors(table, table_path, paths)
 
 
-def _kept_of_widened(log: DeltaTable, table_path: str) -> dict[str, pa.BooleanArray]:
-    """Return the same of a table with Delta's type widening, whose deletion vectors deltalake refuses to read. Raises
-    LakeError where they can't be read here."""
+def _kept_by_vectors(table: DeltaTable, table_path: str, paths: Sequence[str]) -> dict[str, pa.BooleanArray]:
+    """Return the same of a table with Delta's type widening, whose deletion vectors deltalake refuses to read; up to
+    the last row that is hidden. Raises LakeError where they can't be read here."""
     kept: dict[str, pa.BooleanArray] = {}
     try:
-        for add in plain_tables.actions_of(log, table_path, pa.table(log.get_add_actions())["path"].to_pylist()):
+        for add in plain_tables.actions_of(table, table_path, paths):
             if hidden := deletion_vectors.hidden(table_path, add):
-                kept[add["path"].rpartition("/")[2]] = _staying(plain_tables.rows_in(add), hidden)
-    except LeftToSpark as reason:
+                kept[add["path"].rpartition("/")[2]] = _staying(hidden.max() + 1, hidden)
+    except LeftToSpark as reason:  # who reads rows has no other engine
         raise LakeError(f"{table_path}: its deletion vectors can't be read without Spark: {reason}") from reason
     return kept
 
@@ -199,3 +232,35 @@ def _as_wanted(rows: pa.RecordBatch, fields: Sequence[pa.Field], stored: dict[st
         for field in fields
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def touched_since(table_path: str, version: int, newest: int) -> TouchedRows | None:
+    """Return the rows that commits behind ``version`` touched, up to ``newest``.
+
+    Everybody's commits count. Actions that by their commit change no data (``dataChange`` is false, as of files put
+    together) don't. Returns None where that isn't known, as a commit's or a deletion vector's file is gone. Raises
+    OSError, LakeError.
+    """
+    touched: TouchedRows = {}
+    try:
+        for number in range(version + 1, newest + 1):
+            for path, rows in _touched_by(table_path, log_files.read_commit(table_path, number)).items():
+                known = touched.get(path, BitMap64())
+                touched[path] = None if rows is None or known is None else known | rows
+    except (StagingError, FileNotFoundError, ValueError, KeyError):
+        return None
+    return touched
+
+
+def _touched_by(table_path: str, commit: Commit) -> TouchedRows:
+    """Return the rows that one commit touched. Raises LakeError where a vector can't be read, FileNotFoundError."""
+    added, removed = (
+        {action.path: action.fields for action in actions if action.changes_data}
+        for actions in (commit.added, commit.removed)
+    )
+    return {
+        path: deletion_vectors.hidden(table_path, added[path]) ^ deletion_vectors.hidden(table_path, removed[path])
+        if path in added and path in removed
+        else None
+        for path in added.keys() | removed.keys()
+    }

@@ -1,70 +1,102 @@
-"""The actions of a Delta table's log, as they are read: those with which a data file was added, those of a commit.
+"""The actions of a Delta table's log as records, and what the commits of a log leave, one after the other.
 
-deltalake does the rest, but reads no deletion vectors in actions. Source: Delta's protocol, "Delta Log Entries",
-"Checkpoints" and "Actions".
+Source: Delta's protocol, "Actions" and "Action Reconciliation".
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from binlake.delta.log_files import lines_of
-from binlake.errors import StagingError
-from binlake.storage import files
-
+_decoded = json.JSONDecoder().decode
+"""``json.loads`` looks for other kinds of text in each of a commit's lines."""
 DeltaAction = dict[str, Any]
-_OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
-_FILES_ALONE = frozenset({"commitInfo", "txn", "add", "remove"})
-"""Actions that leave a table's schema, settings and protocol as they are."""
-_MOST_COMMITS = 100
+"""An action, or its fields, as JSON has it."""
+FileKey = tuple[Any, ...]
+"""The identity of a data file with its deletion vector."""
+VECTOR_KEY = ("storageType", "pathOrInlineDv", "offset")
+"""The fields of a deletion vector's descriptor that tell it from others."""
 
 
-def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction] | None:
-    """Return the add actions of data files that exist at a version, by path.
+@dataclass(frozen=True)
+class LogAction:
+    """An action of a log. fields: all that the log has of it. kind: its name there."""
 
-    Returns None where not all are found: a log may be written in ways that this reader doesn't know. Raises OSError,
-    ArrowException.
-    """
-    try:
-        actions = _added(table_path, version, frozenset(paths))
-    except (StagingError, FileNotFoundError, ValueError, KeyError):  # a stale hint, cleaned commits, another form
-        return None
-    return actions if actions.keys() == set(paths) else None
+    fields: DeltaAction
+    kind: ClassVar[str]
 
 
-def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, DeltaAction]:
-    actions: dict[str, DeltaAction] = {}
-    names = [path.rpartition("/")[2] for path in paths]
-    checkpoint, begins = checkpoint_before(table_path, version)
-    for row in _of_checkpoint(checkpoint, "add", _OF_A_FILE):
-        if row["path"].as_py() in paths:
-            actions[row["path"].as_py()] = _without_none(row.as_py())
-    for number in range(begins, version + 1):
-        text = _commit_text(table_path, number)
-        if all(name.isascii() and name not in text for name in names):
-            continue  # other characters can be escaped in JSON
-        for action in _actions_in(text):
-            if action.get("add", {}).get("path") in paths or "remove" in action:
-                replay(actions, action)
-    return actions
+@dataclass(frozen=True)
+class FileAction(LogAction):
+    """An action on a data file."""
+
+    @property
+    def path(self) -> str:
+        """Return the file's path, as the log has it."""
+        path: str = self.fields["path"]
+        return path
+
+    @property
+    def vector(self) -> Mapping[str, Any] | None:
+        """Return the descriptor of the file's deletion vector."""
+        return self.fields.get("deletionVector")
+
+    @property
+    def key(self) -> FileKey:
+        """Return the identity of the file with its deletion vector."""
+        vector = self.vector or {}
+        return self.path, *(vector.get(field) for field in VECTOR_KEY)
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of the data file and of its deletion vector's file, without their folders."""
+        names = {unquote(self.path).rpartition("/")[2]}
+        if self.vector and self.vector.get("storageType"):
+            from binlake.delta import deletion_vectors  # it imports pyroaring
+
+            names |= {deletion_vectors.file_name(self.vector) or ""} - {""}
+        return names
+
+    @property
+    def changes_data(self) -> bool:
+        """Return whether rows come or go with it, as they don't where files are put together."""
+        return bool(self.fields.get("dataChange", True))
 
 
-def replay(added: dict[str, DeltaAction], action: DeltaAction) -> None:
-    """Change the add actions of the files that exist, by path, by an action of the next commit.
+@dataclass(frozen=True)
+class Add(FileAction):
+    """A data file that comes, or gets other statistics or another deletion vector."""
 
-    A file that gets another deletion vector is removed with the old one and added with the new one, in any order.
-    """
-    if add := action.get("add"):
-        added[add["path"]] = add
-    remove = action.get("remove")
-    if remove and added.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
-        added.pop(remove["path"], None)
+    kind = "add"
+
+    @property
+    def size(self) -> int:
+        """Return its bytes."""
+        return int(self.fields["size"])
+
+    @property
+    def modified_ms(self) -> int:
+        """Return when it was written, in milliseconds since 1970."""
+        return int(self.fields["modificationTime"])
+
+    @property
+    def stats(self) -> str | None:
+        """Return its statistics as JSON."""
+        return self.fields.get("stats")
+
+    @property
+    def rows(self) -> int | None:
+        """Return the number of its rows, with those that its deletion vector hides; None where its statistics lack
+        it."""
+        return rows_in(self.fields)
+
+    @property
+    def hidden(self) -> int:
+        """Return the number of rows that its deletion vector hides."""
+        return int((self.vector or {}).get("cardinality", 0))
 
 
 def rows_in(add: DeltaAction) -> int | None:
@@ -74,86 +106,155 @@ def rows_in(add: DeltaAction) -> int | None:
     return rows
 
 
-def transactions(table_path: str, version: int) -> dict[str, int] | None:
-    """Return the recorded version of each application id at a version; None where the log is written in ways that this
-    reader doesn't know. Raises OSError, ArrowException."""
-    try:
-        checkpoint, begins = checkpoint_before(table_path, version)
-        known = [row.as_py() for row in _of_checkpoint(checkpoint, "txn", ("appId", "version"))]
-        recorded = {row["appId"]: int(row["version"]) for row in known}
-        for number in range(begins, version + 1):
-            for action in of_commit(table_path, number):
-                if transaction := action.get("txn"):
-                    recorded[transaction["appId"]] = int(transaction["version"])
-    except (StagingError, FileNotFoundError, ValueError, KeyError):
-        return None
-    return recorded
+@dataclass(frozen=True)
+class Remove(FileAction):
+    """A data file that goes, or the end of its last deletion vector."""
+
+    kind = "remove"
 
 
-def checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
-    """Return the paths of the newest checkpoint, of one file or numbered parts, and the first commit behind it. Raises
-    KeyError where that is behind ``version``."""
-    if not files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
-        return [], 0
-    hint = json.loads(files.read_text(f"{table_path}/_delta_log/_last_checkpoint"))
-    if hint["version"] > version:
-        raise KeyError(version)
-    stem, parts = f"{table_path}/_delta_log/{hint['version']:020}.checkpoint", hint.get("parts")
-    names = [f"{stem}.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)] if parts else [f"{stem}.parquet"]
-    return names, hint["version"] + 1
+@dataclass(frozen=True)
+class Recorded(LogAction):
+    """The version that an application records."""
+
+    kind = "txn"
+
+    @property
+    def app(self) -> str:
+        """Return the application id."""
+        app: str = self.fields["appId"]
+        return app
+
+    @property
+    def version(self) -> int:
+        """Return the version that is recorded for the application."""
+        return int(self.fields["version"])
 
 
-def of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
-    """Yield a commit's actions. Raises StagingError where it can't be read, as it is gone; ValueError."""
-    yield from _actions_in(_commit_text(table_path, version))
+@dataclass(frozen=True)
+class CommitInfo(LogAction):
+    """A commit's description of itself."""
+
+    kind = "commitInfo"
 
 
-def commits_of_files(table_path: str, version: int) -> list[list[DeltaAction]] | None:
-    """Return the actions of each commit behind a version, the oldest first, of a table on a disk.
+@dataclass(frozen=True)
+class OtherAction(LogAction):
+    """An action that may change a table's schema, settings or protocol."""
 
-    Returns None where one of them is gone, changes more than data files, or has a path that Delta's log encodes; and
-    where there are so many that a checkpoint is quicker.
-    """
-    commits: list[list[DeltaAction]] = []
-    while os.path.exists(f"{table_path}/_delta_log/{version + len(commits) + 1:020}.json"):
-        try:
-            actions = list(of_commit(table_path, version + len(commits) + 1))
-        except (StagingError, OSError, ValueError):
-            return None
-        if len(commits) == _MOST_COMMITS or not all(map(is_of_files, actions)):
-            return None
-        commits.append(actions)
-    return commits
+    kind = ""
 
 
-def is_of_files(action: DeltaAction) -> bool:
-    """Tell whether an action leaves a table's schema, settings and protocol as they are, and has a plain path."""
-    paths = (action[kind]["path"] for kind in ("add", "remove") if kind in action)
-    return action.keys() <= _FILES_ALONE and not any("%" in path for path in paths)
+_KINDS: Mapping[str, type[LogAction]] = {of.kind: of for of in (Add, Remove, Recorded, CommitInfo)}
 
 
-def _commit_text(table_path: str, version: int) -> str:
-    return files.read_text(f"{table_path}/_delta_log/{version:020}.json")
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a table."""
+
+    version: int
+    actions: Sequence[LogAction]
+
+    @property
+    def files(self) -> list[FileAction]:
+        """Return the actions on data files, in their order."""
+        return [action for action in self.actions if isinstance(action, FileAction)]
+
+    @property
+    def added(self) -> list[Add]:
+        """Return the files that it adds."""
+        return [action for action in self.actions if isinstance(action, Add)]
+
+    @property
+    def removed(self) -> list[Remove]:
+        """Return the files that it removes."""
+        return [action for action in self.actions if isinstance(action, Remove)]
+
+    @property
+    def info(self) -> DeltaAction:
+        """Return its description of itself; empty where it has none."""
+        return next((action.fields for action in self.actions if isinstance(action, CommitInfo)), {})
+
+    @property
+    def is_of_plain_files(self) -> bool:
+        """Return whether it changes data files and recorded versions alone, and has no path that Delta's log
+        encodes."""
+        return not any(
+            "%" in action.path if isinstance(action, FileAction) else isinstance(action, OtherAction)
+            for action in self.actions
+        )
 
 
-def _actions_in(text: str) -> Iterator[DeltaAction]:
-    for line in lines_of(text):
+def actions_in(text: str) -> Iterator[LogAction]:
+    """Yield the actions that the file of a commit holds. Raises ValueError."""
+    for line in _lines_of(text):
         if line.strip():
-            yield json.loads(line)
+            for kind, fields in _decoded(line).items():
+                if fields:
+                    yield _KINDS.get(kind, OtherAction)(fields)
 
 
-def _of_checkpoint(names: Sequence[str], kind: str, fields: Sequence[str]) -> Iterator[pa.StructScalar]:
-    """Yield some fields of a checkpoint's actions of one kind. Raises FileNotFoundError for other forms."""
-    for name in names:
-        with files.opened(name) as source:
-            rows = pq.ParquetFile(source).read(columns=[f"{kind}.{field}" for field in fields], use_threads=False)
-        yield from (row for row in rows[kind] if row.is_valid)
+def info_of(text: str) -> DeltaAction:
+    """Return what the commit in a file of the log says of itself, without parsing the rest. Raises ValueError."""
+    first = (line for line in _lines_of(text) if line.startswith('{"commitInfo"'))
+    info: DeltaAction = next((json.loads(line)["commitInfo"] for line in first), {})
+    return info
 
 
-def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
-    """Return the fields without those that are None: a checkpoint has all columns, an action only some."""
-    return {
-        name: _without_none(value) if isinstance(value, dict) else value
-        for name, value in fields.items()
-        if value is not None
-    }
+def _lines_of(text: str) -> list[str]:
+    """Return the lines of a commit: a text in its JSON may hold what ``str.splitlines`` takes for other ends of lines,
+    such as U+2028."""
+    return text.split("\n")
+
+
+@dataclass
+class Replay:
+    """The remaining actions of commits that follow each other.
+
+    files: the data files that are there, by path. gone: those that aren't, and deletion vectors that no file has any
+    more; the last action on each. recorded: by application id.
+    """
+
+    files: dict[str, Add] = field(default_factory=dict)
+    gone: dict[FileKey, Remove] = field(default_factory=dict)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
+
+    def take(self, actions: Iterable[LogAction]) -> Replay:
+        """Continue by the actions of the next commits; return this. Within a commit they are in any order: a file that
+        gets another deletion vector is removed with the old one, and added with the new one."""
+        for action in actions:
+            if isinstance(action, Add):
+                path = action.path
+                if path in self.files:
+                    del self.files[path]  # it becomes the newest
+                self.files[path] = action
+                if self.gone:
+                    self.gone.pop(action.key, None)
+            elif isinstance(action, Remove):
+                there = self.files.get(action.path)
+                if there and there.key == action.key:
+                    del self.files[action.path]
+                self.gone[action.key] = action
+            elif isinstance(action, Recorded):
+                self.recorded[action.app] = action
+        return self
+
+    def take_all(self, commits: Iterable[Commit]) -> Replay:
+        """Do the same by the next commits."""
+        return self.take(action for commit in commits for action in commit.actions)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file that an attempt wrote. path: below the table's folder. action: Delta's AddFile as JSON, with the
+    statistics."""
+
+    path: str
+    bytes: int
+    rows: int
+    action: str
+
+    @property
+    def action_path(self) -> str:
+        """Return the path as Delta writes it, as part of a URL."""
+        return str(json.loads(self.action)["add"]["path"])

@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 from binlake.delta import checkpoints
 from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.log_files import commit_path
 from binlake.storage import files
 
 _ENCODED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -20,14 +21,14 @@ _CHECKPOINT_EACH = 10
 """Delta's own interval, where a table has none."""
 
 
-def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> None:
+def commit(table: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> None:
     """Commit actions in the version behind the one that ``log`` was read at, and write a checkpoint where one is due.
 
     Raises what ``write`` does.
     """
-    version = log.version() + 1
+    version = table.version() + 1
     write(table_path, version, actions)
-    asked = log.metadata().configuration.get("delta.checkpointInterval")
+    asked = table.metadata().configuration.get("delta.checkpointInterval")
     if version % int(asked or _CHECKPOINT_EACH):
         return
     if asked or checkpoints.is_time(table_path, version, checkpoints.patience_of(table_path)):
@@ -48,6 +49,6 @@ def write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None
     """
     text = "\n".join(_ENCODED(action) for action in actions) + "\n"
     try:
-        files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)
+        files.write_if_absent(commit_path(table_path, version), text)
     except FileExistsError as error:
         raise CommitFailedError(f"version {version} of {table_path} is there already") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
@@ -17,25 +18,40 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
+from binlake.config.table_modes import BesideMode
 from binlake.delta import opened_tables
-from binlake.delta.log_files import LogFiles, lines_of
-from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished, StagingError
+from binlake.delta.delta_actions import info_of
+from binlake.delta.log_files import LogFiles, commit_path
+from binlake.errors import (
+    SNAPSHOTTED_BY_ITSELF,
+    CommitsLost,
+    LakeError,
+    LakeTableChanged,
+    LogUnreadable,
+    SnapshotUnfinished,
+    StagingError,
+)
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
+from binlake.storage.kinds import storage_of
+from binlake.storage.protocol import Storage
 
+_SNAPSHOT = "snapshot the table again: binlake snapshot --config FILE --tables TABLE"
 APPLICATIONS = "binlake:"
 FENCE = "binlake-snapshot"
-"""The application id of snapshots' fences (merge/lake_table.py): its version tells which batches a snapshot has
+"""The application id of snapshots' fences (merge/lake_table.py): its version shows which batches a snapshot has
 overtaken at its path."""
 STEPS_PER_BATCH = 1 << 20
 FENCES = 3
 """Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _OVERTAKEN = STEPS_PER_BATCH // 2
 """Version, within a batch's, of snapshots that overtake the batch."""
+COMPUTED_STATISTICS = "COMPUTE STATS"
+"""Delta's name for a commit that adds data files again, which stay as they are, with other statistics."""
 _LEAVE_ROWS = frozenset(
     {
         "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
-        "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", "COMPUTE STATS", "CLUSTER BY",
+        "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", COMPUTED_STATISTICS, "CLUSTER BY",
         "ADD FEATURE", "DROP FEATURE", "CHECKPOINT", "Manual Update",
     }
 )  # fmt: skip
@@ -65,9 +81,25 @@ def fenced(recorded: Mapping[str, int], fence: int) -> dict[str, int]:
 
 
 def is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
-    """Tell whether the fence and all lives are recorded up to ``fence``."""
+    """Return whether the fence and all lives are recorded up to ``fence``."""
     ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
     return min([recorded.get(FENCE, -1), *ours]) >= fence
+
+
+@dataclass(frozen=True)
+class NewestBatch:
+    """The newest batch that may have changed a table. stop: its position, as ``file:offset``; None where it is
+    recorded."""
+
+    number: int
+    stop: str | None = None
+
+    def is_behind(self, note: Mapping[str, Any]) -> bool:
+        """Return whether the note of a step's commit is of a later batch, or of this number with another stop."""
+        batch = note.get("batch")
+        if "step" not in note or not isinstance(batch, int):
+            return False
+        return batch > self.number or (batch == self.number and self.stop is not None and note["position"] != self.stop)
 
 
 @dataclass(frozen=True)
@@ -82,33 +114,53 @@ class LakeLog:
         """Return the log at the path of a table. life: its table id."""
         return cls(config.table_path(name), f"{APPLICATIONS}{config.source.name}:{life}")
 
-    def log(self) -> DeltaTable:
+    @classmethod
+    def beside(cls, config: PipelineConfig, name: TableName, mode: BesideMode) -> Self:
+        """Return the log of the table that a mode keeps beside a mirror. Its id is that of the name, whatever lives had
+        it."""
+        return cls(config.beside_path(name, mode), f"{APPLICATIONS.removesuffix(':')}-{mode}:{config.source.name}")
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Return the storage that the table lies in, for those who read several of its files."""
+        return storage_of(self.path)
+
+    def opened(self) -> DeltaTable:
         """Open the table, to be read only. Raises LakeError."""
         try:
             return opened_tables.newest(self.path)
         except (DeltaError, OSError) as error:
-            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> LakeError:
+        """Return the error of a log that can't be read: LogUnreadable where deltalake names no cause of the storage."""
+        failed = storage_errors.failed(f"reading the Delta table {self.path} failed", error)
+        if failed.remedy != storage_errors.OTHER:
+            return failed
+        remedy = (
+            "run again; if it stays, files of its log are damaged: restore them from a backup, or move "
+            f"{self.path} away and run again, which asks for its snapshot"
+        )
+        return (LogUnreadable if isinstance(error, DeltaError) else LakeError)(failed.message, remedy=remedy)
 
     def exists(self) -> bool:
-        """Tell whether a table is at the path. Raises LakeError."""
+        """Return whether a table is at the path. Raises LakeError."""
         return opened_tables.is_table(self.path)
 
     def recorded(self) -> int:
         """Return the transaction version that the table records for this life; -1 when there is none."""
         if not self.exists():
             return -1
-        version = self.transaction_version(self.log())
+        version = self.transaction_version(self.opened())
         return -1 if version is None else version
 
-    def transaction_version(self, log: DeltaTable, app: str = "") -> int | None:
+    def transaction_version(self, table: DeltaTable, app: str = "") -> int | None:
         """Return the transaction version that the opened table records for an application id, by default for this
         life; None when there is none. Raises LakeError."""
-        from binlake.delta import replayed_log  # imports pyarrow, which a status doesn't need
-
         try:
-            return replayed_log.transaction_version(self.path, log, app or self.app)
+            return opened_tables.transaction_version(self.path, table, app or self.app)
         except (DeltaError, OSError) as error:
-            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
+            raise self._unreadable(error) from error
 
     def prove(self, version: int) -> None:
         """Raise LakeTableChanged where a transaction version that was committed isn't recorded."""
@@ -121,41 +173,39 @@ class LakeLog:
 
     def version(self) -> int:
         """Return the newest Delta version."""
-        return int(self.log().version())
+        return int(self.opened().version())
 
     def is_at(self, version: int) -> bool:
-        """Tell whether this is the newest Delta version, by looking for two files of the log; none is read."""
-        there, next_one = (
-            files.exists(f"{self.path}/_delta_log/{number:020}.json") for number in (version, version + 1)
-        )
+        """Return whether this is the newest Delta version, by looking for two files of the log; none is read."""
+        there, next_one = (files.exists(commit_path(self.path, number)) for number in (version, version + 1))
         return there and not next_one
 
     def size(self) -> int:
         """Return the bytes of the data files; 0 where no table is."""
         if not self.exists():
             return 0
-        added = Table.from_arrow(self.log().get_add_actions())
+        added = Table.from_arrow(self.opened().get_add_actions())
         return sum(added.column("size_bytes").to_pylist())
 
     def rows(self) -> int:
         """Return the number of rows by the log, without those that deletion vectors hide."""
-        log = self.log()
+        log = self.opened()
         from binlake.delta import layout  # who looks at the log alone needs no Arrow
 
         return int(log.count()) - layout.deleted_rows(log, self.path).total()
 
-    def refuse_others(self, lives: Collection[str], since: int) -> int:
+    def refuse_others(self, lives: Collection[str], since: int, newest_batch: NewestBatch | None = None) -> int:
         """Check that nobody but ``lives`` changed rows behind the Delta version ``since``; return the version up to
         which that holds.
 
-        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened. Raises
+        newest_batch: none of theirs is of a later batch. It is where metadata were restored from an earlier copy than
+        the table: a new batch of that number would be taken for merged.
+        RESTORE keeps Delta's transaction ids, so the table itself would continue as if nothing had happened. Raises
         LakeTableChanged, or SnapshotUnfinished where binlake itself committed a snapshot.
         """
         if self.is_at(since):
             return since
-        newest = self.version()
-        if newest < since:
-            raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
+        newest = self._refuse_lost(since)
         for commit in self.history(since):
             note = note_of(commit)
             operation, life = commit.get("operation", "an unknown operation"), note.get("life")
@@ -165,8 +215,37 @@ class LakeLog:
                     "didn't come to its end",
                     remedy=SNAPSHOTTED_BY_ITSELF,
                 )
+            if newest_batch is not None and newest_batch.is_behind(note):
+                raise LakeTableChanged(
+                    f"{self.path}: it has batch {note['batch']} up to {note['position']}, at Delta version "
+                    f"{commit['version']}, of which metadata know nothing: they are from an earlier time",
+                    remedy=f"restore metadata and tables of one time (binlake help backup), or {_SNAPSHOT}",
+                )
             if life not in lives and (life or operation not in _LEAVE_ROWS):
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
+        return newest
+
+    def refuse_others_beside(self, mode: str, of: str, since: int) -> None:
+        """Check the same of a table that a mode keeps beside the mirror ``of``, which is written for it alone. Raises
+        LakeTableChanged."""
+        if self.is_at(since):
+            return
+        self._refuse_lost(since)
+        for commit in self.history(since):
+            note = note_of(commit)
+            is_own = (note.get("beside"), note.get("of")) == (mode, of)
+            if not is_own and changes_rows(commit):
+                operation = commit.get("operation", "an unknown operation")
+                raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
+
+    def _refuse_lost(self, since: int) -> int:
+        """Return the newest Delta version. Raises CommitsLost where it is before one that was recorded."""
+        newest = self.version()
+        if newest < since:
+            raise CommitsLost(
+                f"{self.path}: it is at Delta version {newest}, {since} was recorded: commits are lost",
+                remedy=f"restore its folder, or {_SNAPSHOT}",
+            )
         return newest
 
     def overtaken(self) -> SnapshotUnfinished:
@@ -176,9 +255,9 @@ class LakeLog:
         )
 
     def history(self, since: int = -1) -> Iterator[dict[str, Any]]:
-        """Yield what each commit behind a version tells of itself, with its ``version``, the newest first.
+        """Yield the description of each commit behind a version, with its ``version``, the newest first.
 
-        Where upkeep removed commits between kept ones, those that are there are told. deltalake counts down from the
+        Where upkeep removed commits between kept ones, those that are there are yielded. deltalake counts down from the
         newest version, and gives those behind such a gap the numbers of others. Raises LakeError.
         """
         newest = self.version()
@@ -230,18 +309,15 @@ class LakeLog:
 
 
 def _commit_info(path: str, version: int) -> dict[str, Any] | None:
-    """Return what a commit tells of itself; None where it is gone. Raises LakeError."""
-    file = f"{path}/_delta_log/{version:020}.json"
+    """Return a commit's description of itself; None where it is gone. Raises LakeError."""
+    file = commit_path(path, version)
     try:
-        lines = lines_of(files.read_text(file))
+        text = files.read_text(file)
     except StagingError as error:
         if files.exists(file):
             raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error
         return None
-    info: dict[str, Any] = next(
-        (json.loads(line)["commitInfo"] for line in lines if line.startswith('{"commitInfo"')), {}
-    )
-    return {**info, "version": version}
+    return {**info_of(text), "version": version}
 
 
 @dataclass(frozen=True)
@@ -292,7 +368,7 @@ def _commit(row: dict[str, Any]) -> TableCommit:
 
 
 def changes_rows(commit: dict[str, Any]) -> bool:
-    """Tell whether somebody else's commit may have changed rows."""
+    """Return whether somebody else's commit may have changed rows."""
     return commit.get("operation", "an unknown operation") not in _LEAVE_ROWS
 
 

@@ -20,8 +20,8 @@ _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"
 WIDENING, WIDENS, TYPE_CHANGES = "typeWidening", "delta.enableTypeWidening", "delta.typeChanges"
-"""Delta's type widening: its feature, the setting that turns it on, and the key of a field's metadata that tells which
-types older data files have."""
+"""Delta's type widening: its feature, the setting that turns it on, and the key of a field's metadata that lists the
+types of older data files."""
 COMMENT = "comment"
 """The key of a field's metadata in which Spark and Delta keep a column's comment; a table's is its description."""
 _TYPES: dict[str, Any] = {
@@ -36,13 +36,13 @@ LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 """Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
 
 
-def is_widened(log: DeltaTable) -> bool:
-    """Tell whether a table has Delta's type widening: data files may have narrower types than the table."""
-    return WIDENING in (log.protocol().reader_features or ())
+def is_widened(table: DeltaTable) -> bool:
+    """Return whether a table has Delta's type widening: data files may have narrower types than the table."""
+    return WIDENING in (table.protocol().reader_features or ())
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
-    """Tell whether Delta refuses one of these names as a plain Parquet name."""
+    """Return whether Delta refuses one of these names as a plain Parquet name."""
     return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
 
 
@@ -109,7 +109,7 @@ class DeltaSchema:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of a table that is made with the schema."""
+        """Return the properties of a table that is made with the schema."""
         names = [name for name, _ in self.columns]
         mapping = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
         return table_properties(names) | mapping

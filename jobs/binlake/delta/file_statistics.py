@@ -85,6 +85,7 @@ class Statistics:
 
     @property
     def rows(self) -> int:
+        """Return the number of rows added so far."""
         return self._rows
 
     def text(self) -> str:
@@ -108,10 +109,10 @@ def without_tight_bounds(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON, where no float stands for a decimal.
+    """Return JSON, where no decimal becomes a float.
 
     A decimal has no exponent, with which deltalake reads none; a float may have a large one. Characters beyond ASCII
-    stand for themselves: deltalake reads the escapes of those from U+20000 on as others, whose bounds would hide rows.
+    aren't escaped: deltalake reads the escapes of those from U+20000 on as others, whose bounds would hide rows.
     arrow-json puts the halves of a surrogate pair together by OR where they must be added.
     """
     if isinstance(value, Mapping):

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from binlake.names import spark_string
-from binlake.schema.datatypes import arrow_type
-from binlake.schema.render import RENDERERS, Renderer
+from binlake.schema.datatypes import arrow_type, made_late
 from binlake.schema.table import Column
+from binlake.schema.types.datatype import StoredBytes
 
 _ROUNDED, _SATURATED = 10**15, 2**63 - 1
 """deltalake, with which somebody may have compacted the table, writes statistics of decimals as doubles, which have
@@ -65,8 +65,7 @@ class KeyOrder:
 
     arrow: the lake's type. lowest, highest: at or beyond each value. plain: turns Arrow's values, without NULL, into
     values that numpy sorts. bound: turns a value of the statistics into one that no value of the file lies beyond,
-    downwards (-1) or upwards (1); None where there is no such bound. render: turns values of the log into the lake's
-    text.
+    downwards (-1) or upwards (1); None where there is no such bound. stored: how values are made of the log's bytes.
     """
 
     arrow: pa.DataType
@@ -75,13 +74,13 @@ class KeyOrder:
     highest: Any
     plain: Callable[[pa.Array], Values]
     bound: Callable[[Any, int], Any]
-    render: Renderer | None = None
+    stored: StoredBytes | None = None
 
     def distinct(self, staged: pa.Array) -> Values:
         """Return staged values without NULL, each once, ascending."""
         once = staged.unique()
-        if self.render:
-            once = pa.array(map(self.render, once.to_pylist()), self.arrow)
+        if self.stored is not None:
+            once = self.stored.values(once)
         return self.plain(once.take(pc.array_sort_indices(once)))
 
     def bounds(self, statistics: pa.Array, towards: int) -> Values | None:
@@ -110,7 +109,7 @@ def order_of(column: Column) -> KeyOrder | None:
     if pa.types.is_timestamp(arrow):
         return _of_numbers(arrow, np.int64, _cast(pa.int64()), _not_cut)
     if pa.types.is_string(arrow):
-        return KeyOrder(arrow, object, "", _Highest(), _objects, _not_misread, RENDERERS.get(column.type))
+        return KeyOrder(arrow, object, "", _Highest(), _objects, _not_misread, made_late(column))
     if not pa.types.is_decimal(arrow):
         return None
     bound = _not_rounded(arrow.scale)

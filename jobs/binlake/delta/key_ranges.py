@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from binlake.batch.manifest import StagedFile
 from binlake.delta.key_order import KeyOrder, Values, order_of
+from binlake.planner.manifest import StagedFile
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import Column, TableSchema
 from binlake.storage import parquet_files
@@ -38,7 +38,8 @@ KeyRange = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Spans:
-    """The least and greatest of some values of a column in each data file; ``present`` tells where there is one."""
+    """The least and greatest of some values of a column in each data file; ``present`` has a flag for each file that
+    has one."""
 
     low: Values
     high: Values
@@ -62,17 +63,17 @@ class Spans:
 
 
 def ranges_to_search(
-    log: DeltaTable, schema: TableSchema, staged: Sequence[StagedFile]
+    table: DeltaTable, schema: TableSchema, staged: Sequence[StagedFile]
 ) -> tuple[Mapping[str, KeyRange], ...] | None:
     """Return ranges, by key column, outside of which no staged key is in the table: none where the keys are all new.
 
     Old and new keys of updated rows count. Returns None where the files have no statistics of the key's columns, or
     these no order here. Raises StagingError.
     """
-    added = pa.table(log.get_add_actions())
+    added = pa.table(table.get_add_actions())
     if not added.num_rows:
         return ()
-    bounds = {name: spans for name, spans in bounds_of(log, added, schema).items() if spans is not None}
+    bounds = {name: spans for name, spans in bounds_of(table, added, schema).items() if spans is not None}
     if not bounds:
         return None
     spans = {name: Spans(bound.low, bound.high, np.zeros(added.num_rows, np.bool_)) for name, bound in bounds.items()}
@@ -83,13 +84,13 @@ def ranges_to_search(
     return _together(spans)
 
 
-def may_hold(log: DeltaTable, added: pa.Table, schema: TableSchema, keys: pa.Table) -> NDArray[np.bool_]:
-    """Tell which of the data files ``added`` may hold one of the keys by their statistics. keys: as the lake has
+def may_hold(table: DeltaTable, added: pa.Table, schema: TableSchema, keys: pa.Table) -> NDArray[np.bool_]:
+    """Return which of the data files ``added`` may hold one of the keys by their statistics. keys: as the lake has
     them."""
     touched = np.ones(added.num_rows, np.bool_)
     if not added.num_rows:
         return touched
-    bounds, orders = bounds_of(log, added, schema), {column.name: order for column, order in _ordered(schema)}
+    bounds, orders = bounds_of(table, added, schema), {column.name: order for column, order in _ordered(schema)}
     for name, within in bounds.items():
         if within is not None:
             none = Spans(within.low, within.high, np.zeros(added.num_rows, np.bool_))
@@ -98,19 +99,19 @@ def may_hold(log: DeltaTable, added: pa.Table, schema: TableSchema, keys: pa.Tab
     return touched
 
 
-def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
+def bounds_of(table: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
     """Return the bounds of the data files ``added`` for each key column that has an order here; None without
     statistics."""
-    stored = physical_names(log)
+    stored = physical_names(table)
     empty = pc.fill_null(pc.equal(added["num_records"], 0), False).to_numpy()
     return {
         column.name: _bounds(added, order, stored.get(column.name, ""), empty) for column, order in _ordered(schema)
     }
 
 
-def physical_names(log: DeltaTable) -> dict[str, str]:
+def physical_names(table: DeltaTable) -> dict[str, str]:
     """Return the name in data files and statistics of each column, by its name in the lake."""
-    return {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
+    return {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in table.schema().fields}
 
 
 def sort_order(schema: TableSchema) -> tuple[str, ...]:
@@ -120,14 +121,15 @@ def sort_order(schema: TableSchema) -> tuple[str, ...]:
 
 
 def is_of_numbers(schema: TableSchema) -> bool:
-    """Tell whether the key's columns are all whole numbers."""
+    """Return whether the key's columns are all whole numbers."""
     return bool(schema.key) and all(schema.column(name).type in _WHOLE_NUMBERS for name in schema.key)
 
 
 def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
-    """Tell whether no key occurs twice in the staged rows, so that each row is its key's newest.
+    """Return whether no key occurs twice in the staged rows, so that each row is its key's newest.
 
-    It is only told of few rows, and of keys that are equal where their bytes are; else False. Raises StagingError.
+    Only few rows are looked at, and keys that are equal where their bytes are; else it returns False. Raises
+    StagingError.
     """
     if sum(file.rows for file in staged) > _COMPARED:
         return False

@@ -1,11 +1,11 @@
-"""Which data files of a table are worth writing anew, chosen by its Delta log alone. Needs no JVM.
+"""The data files of a table that are worth rewriting, chosen by its Delta log alone. Needs no JVM.
 
 Each batch adds small files, and a MERGE writes the rows it touched into as many files as Spark has partitions, each
 spread over all keys of the batch. Small files cost reads, and wide ones can't be skipped (delta/key_ranges.py).
 
     small     neighbours by key are put together up to the target size, never over a whole file that lies between
     marked    a file much of which its deletion vector hides is written without the hidden rows
-    overlap   where more files than a limit hold the same stretch of keys, the widest of them are sorted by the key into
+    overlap   where more files than a limit hold the same range of keys, the widest of them are sorted by the key into
               files that follow each other. Narrow files stay: the cost follows the change, not the table
 """
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from binlake.delta import key_ranges, replayed_log
+from binlake.delta import key_ranges, opened_tables
 from binlake.delta.delta_actions import DeltaAction, rows_in
 from binlake.delta.delta_schema import is_widened
 from binlake.errors import LakeError
@@ -30,17 +30,18 @@ from binlake.schema.table import TableSchema
 FEWEST = 4
 """Fewest small files that are worth a rewrite."""
 FEW_BYTES = 16_000_000
-"""Bytes of data files whose rows are soon written anew, and then read without deletion vectors."""
+"""Bytes of data files up to which those that hold changed rows are rewritten, unless they were written lately: each
+deletion vector costs every reader. Also what several tables that are merged may hold in memory at once."""
 _TINY_OF_MANY = 128_000
-"""Bytes of a file that is always written anew with the rows of a batch, where more bytes are looked into."""
+"""Bytes of a file that is always rewritten with the rows of a batch, where more bytes are looked into."""
 _TINY, _PER_SECOND = 32_000, 15_000
-"""Bytes of a file that is always written anew with the rows of a batch, and that may be for each second since it was
-written, where no more are looked into."""
+"""Bytes of a file that is always rewritten with the rows of a batch, and the bytes that are added for each second since
+it was written, where no more are looked into."""
 _VERY_SMALL, _MANY, _AT_ONCE = 16_000, 16, 64
 """Bytes of a file that goes with the rows of any batch, how many of them there are then, and how many go at once.
 Batches that only insert touch no file, and each leaves one."""
 _MARKED = 0.2
-"""Share of deleted rows from which a file is written anew."""
+"""Share of deleted rows from which a file is rewritten."""
 
 Key = tuple[Any, ...]
 
@@ -63,35 +64,38 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Data files whose rows are written anew, sorted by the key, as ``into`` files."""
+    """Data files whose rows are rewritten, sorted by the key, as ``into`` files."""
 
     files: tuple[TableFile, ...]
     into: int
 
     @property
     def bytes(self) -> int:
+        """Return the bytes of its files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def low(self) -> Key:
+        """Return the least key of its files."""
         return min(file.low for file in self.files)
 
     @property
     def high(self) -> Key:
+        """Return the greatest key of its files."""
         return max(file.high for file in self.files)
 
 
 _Stretch = TableFile | Rewrite
 
 
-def data_files(log: DeltaTable, table_path: str, schema: TableSchema) -> list[TableFile]:
+def data_files(table: DeltaTable, table_path: str, schema: TableSchema) -> list[TableFile]:
     """Return the table's files at its version. Files without statistics of the key may hold any key. Raises what
     ``deleted_rows`` does."""
-    added = pa.table(log.get_add_actions())
-    bounds = [spans for spans in key_ranges.bounds_of(log, added, schema).values() if spans is not None]
+    added = pa.table(table.get_add_actions())
+    bounds = [spans for spans in key_ranges.bounds_of(table, added, schema).values() if spans is not None]
     lows = list(zip(*(spans.low.tolist() for spans in bounds), strict=True)) or [()] * added.num_rows
     highs = list(zip(*(spans.high.tolist() for spans in bounds), strict=True)) or [()] * added.num_rows
-    deleted = deleted_rows(log, table_path)
+    deleted = deleted_rows(table, table_path)
     return [
         TableFile(path, size, rows or 0, low, high, deleted[_name(path)])
         for path, size, rows, low, high in zip(
@@ -101,18 +105,18 @@ def data_files(log: DeltaTable, table_path: str, schema: TableSchema) -> list[Ta
     ]  # fmt: skip
 
 
-def deleted_rows(log: DeltaTable, table_path: str) -> Counter[str]:
+def deleted_rows(table: DeltaTable, table_path: str) -> Counter[str]:
     """Return how many rows deletion vectors hide, by the file's name. Raises DeltaError, and LakeError where the log of
     a table with Delta's type widening can't be read here."""
     hidden: Counter[str] = Counter()
-    if is_widened(log):  # deltalake refuses to read the vectors of such a table
-        added = replayed_log.added(table_path, log.version(), pa.table(log.get_add_actions())["path"].to_pylist())
+    if is_widened(table):  # deltalake refuses to read the vectors of such a table
+        added = opened_tables.added(table_path, table.version(), pa.table(table.get_add_actions())["path"].to_pylist())
         if added is None:
             raise LakeError(f"{table_path}: its log is in a form that isn't read without Spark")
         for path, add in added.items():
-            hidden[_name(path)] = int((add.get("deletionVector") or {}).get("cardinality", 0))
+            hidden[_name(path)] = add.hidden
         return +hidden
-    for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors()):
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             hidden[_name(path)] = kept.values.false_count
     return hidden
@@ -123,7 +127,7 @@ def _name(path: str) -> str:
 
 
 def rewrites(files: Sequence[TableFile], *, target: int, overlap: int | None) -> list[Rewrite]:
-    """Return what to write anew, in groups that share no file.
+    """Return the files to rewrite, in groups that share no file.
 
     target: bytes of a whole file. overlap: how many files may hold one stretch of keys; None: any number.
     """
@@ -146,11 +150,11 @@ def rewrites(files: Sequence[TableFile], *, target: int, overlap: int | None) ->
 
 
 def old_enough(touched: Sequence[DeltaAction], now: int) -> list[DeltaAction]:
-    """Return those of some data files of few bytes that a batch, which takes rows out of them, writes anew.
+    """Return those of some data files of few bytes that a batch, which takes rows out of them, rewrites.
 
-    In the others rows are better marked: batches of seconds would else write a whole table each time. A file isn't
+    In the others rows are better marked: otherwise batches of seconds would write a whole table each time. A file isn't
     chosen where it is large for its age, so that batches of hours choose all of them. touched: add actions; where one
-    doesn't tell how many rows its file has, none can be marked. now: milliseconds since 1970.
+    doesn't say how many rows its file has, none can be marked. now: milliseconds since 1970.
     """
 
     def may_wait(add: DeltaAction) -> bool:
@@ -161,7 +165,7 @@ def old_enough(touched: Sequence[DeltaAction], now: int) -> list[DeltaAction]:
 
 
 def smallest(touched: Sequence[DeltaAction], most: int) -> list[DeltaAction]:
-    """Return the data files that a batch, which looks into these, best writes anew together with its own rows.
+    """Return the data files that a batch, which looks into these, best rewrites together with its own rows.
 
     A file isn't chosen where it is larger than all smaller ones together: a row is written again only when the bytes
     around it have doubled, and few files stay. touched: add actions. most: bytes of all that are chosen.
@@ -211,7 +215,7 @@ class _Between:
         self._highs = [high for _, high in ordered]
 
     def holds_any(self, behind: Key, before: Key) -> bool:
-        """Tell whether a whole file lies in a gap of keys."""
+        """Return whether a whole file lies in a gap of keys."""
         first, last = bisect_right(self._lows, behind), bisect_left(self._lows, before)
         return any(high < before for high in self._highs[first:last])
 

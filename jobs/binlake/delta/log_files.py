@@ -1,30 +1,53 @@
-"""The files of a Delta log, and the data files and files of deletion vectors that a version of the table needs.
+"""The files of a Delta log as they are read: commits, checkpoints, and the hint at the newest checkpoint; and which
+data files and files of deletion vectors a version of the table needs.
 
-Source: Delta's protocol, "Delta Log Entries", "Checkpoints" and "Deletion Vectors".
+deltalake does the rest, but reads no deletion vectors in actions. Source: Delta's protocol, "Delta Log Entries",
+"Checkpoints", "Last Checkpoint File" and "Deletion Vectors".
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
-from urllib.parse import unquote
 
+from binlake.delta.delta_actions import (
+    VECTOR_KEY,
+    Add,
+    Commit,
+    DeltaAction,
+    FileAction,
+    LogAction,
+    Recorded,
+    Remove,
+    Replay,
+    actions_in,
+)
+from binlake.errors import LakeError, StagingError
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
-_VECTOR = ("storageType", "pathOrInlineDv", "offset")
-
-FileKey = tuple[Any, ...]
-"""What identifies a data file with its deletion vector."""
+_OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
+_NAMES = ("path", *(f"deletionVector.{field}" for field in VECTOR_KEY))
+"""Fields of add actions: those that are kept, and those that the names of files are in."""
+_MOST_COMMITS = 100
+"""Commits that are read to continue what is known of a log: of more, its checkpoint is quicker."""
+HINT = "_delta_log/_last_checkpoint"
+"""The file that names the newest checkpoint. Readers that don't know it list the log. deltalake 1.6 refuses a table
+whose hint names a checkpoint that is newer than all that are there."""
+_MOST_PARTS = 100_000
+_MOST_VERSION = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -42,17 +65,26 @@ class LogFiles:
 
     @cached_property
     def commits(self) -> dict[int, float]:
-        """The time of each commit, seconds since 1970, by its version."""
+        """Return the time of each commit, seconds since 1970, by its version."""
         return {_version(file): file.modified for file in self.files if _COMMIT.fullmatch(file.name)}
 
     @cached_property
     def checkpoints(self) -> dict[int, list[str]]:
-        """The names of the files of each checkpoint that has all its parts, by its version."""
+        """Return the names of the files of each checkpoint that has all its parts, by its version."""
         parts: dict[tuple[int, int], list[str]] = defaultdict(list)
         for file in self.files:
             if match := _CHECKPOINT.fullmatch(file.name):
                 parts[int(match[1]), int(match[2] or 1)].append(file.name)
         return {version: names for (version, whole), names in parts.items() if len(names) == whole}
+
+    def operations(self, largest: int, names: Collection[str]) -> dict[int, dict[str, Any]]:
+        """Return what those commits tell of themselves whose operation has one of some names, by their versions.
+
+        largest: the most bytes that such a commit has; larger ones aren't read. Raises LakeError.
+        """
+        small = [_version(file) for file in self.files if _COMMIT.fullmatch(file.name) and file.bytes <= largest]
+        told = {version: read_commit(self.table_path, version).info for version in small}
+        return {version: info for version, info in told.items() if info.get("operation") in names}
 
     def base(self, version: int) -> int:
         """Return the newest checkpoint at or before a version; -1 where there is none."""
@@ -69,7 +101,7 @@ class LogFiles:
         return min(since) - 1 if since else max(self.commits, default=-1)
 
     def has(self, first: int, last: int) -> bool:
-        """Tell whether all commits from one version to another are there."""
+        """Return whether all commits from one version to another are there."""
         return self.commits.keys() >= set(range(max(0, first), last + 1))
 
     def expired(self, stood: int, kept: Collection[int]) -> tuple[StoredFile, ...]:
@@ -92,72 +124,226 @@ class LogFiles:
         base = self.base(version)
         if not self.has(base + 1, version):
             return None
-        added = dict(self._of_checkpoint(base)) if base >= 0 else {}
-        for number in range(base + 1, version + 1):
-            actions = list(self._actions(number))
-            for kind in ("remove", "add"):
-                for action in (entry[kind] for entry in actions if entry.get(kind)):
-                    if kind == "add":
-                        added[file_key(action)] = _names(action)
-                    else:
-                        added.pop(file_key(action), None)
-        return {name for names in added.values() for name in names}
+        replay = Replay({add.path: add for add in self._added_by(base)})
+        replay.take(_read_each(self.table_path, range(base + 1, version + 1)))
+        return {name for add in replay.files.values() for name in add.names}
+
+    def lacking(self, versions: Collection[int], there: Collection[str]) -> set[int]:
+        """Return which of some versions need a file that isn't there; those whose log isn't whole are left out.
+
+        there: names of files, without their folders. Raises LakeError, OSError, ArrowException.
+        """
+        lacking, held = set[int](), frozenset(there)
+        replay, at = Replay(), -1  # of files that aren't there alone
+        for version in sorted(versions):
+            base = self.base(version)
+            if not self.has(base + 1, version):
+                continue
+            if base > at:
+                replay, at = Replay({add.path: add for add in self._added_by(base) if not add.names <= held}), base
+            actions = _read_each(self.table_path, range(at + 1, version + 1))
+            replay.take(action for action in actions if not (isinstance(action, Add) and action.names <= held))
+            at = version
+            if replay.files:
+                lacking.add(version)
+        return lacking
+
+    def _added_by(self, checkpoint: int) -> Iterator[Add]:
+        """Yield the data files of a checkpoint; none with -1."""
+        names = [f"{self.table_path}/_delta_log/{name}" for name in self.checkpoints.get(checkpoint, ())]
+        return map(Add, _of_checkpoint(names, "add", _NAMES))
 
     def named_since(self, version: int) -> set[str] | None:
         """Return the names of the files that commits behind a version added or removed; None where one is missing."""
         newest = max(self.commits, default=version)
         if not self.has(version, newest):
             return None
-        named: set[str] = set()
-        for number in range(version + 1, newest + 1):
-            for entry in self._actions(number):
-                if action := entry.get("add") or entry.get("remove"):
-                    named |= _names(action)
-        return named
+        actions = _read_each(self.table_path, range(version + 1, newest + 1))
+        return {name for action in actions if isinstance(action, FileAction) for name in action.names}
 
     def removed_by(self, gone: Collection[StoredFile]) -> set[str]:
         """Return the names of the files that the commits among these files of the log removed. Raises LakeError."""
-        commits = [_version(file) for file in gone if _COMMIT.fullmatch(file.name)]
-        actions = (entry["remove"] for number in commits for entry in self._actions(number) if entry.get("remove"))
-        return {name for action in actions for name in _names(action)}
-
-    def _actions(self, version: int) -> Iterator[dict[str, Any]]:
-        for line in lines_of(files.read_text(f"{self.table_path}/_delta_log/{version:020}.json")):
-            if line.strip():
-                yield json.loads(line)
-
-    def _of_checkpoint(self, version: int) -> Iterator[tuple[FileKey, set[str]]]:
-        import pyarrow.parquet as pq  # for this alone
-
-        columns = ["add.path", *(f"add.deletionVector.{field}" for field in _VECTOR)]
-        for name in self.checkpoints[version]:
-            with files.opened(f"{self.table_path}/_delta_log/{name}") as source:
-                adds = pq.ParquetFile(source).read(columns=columns, use_threads=False)["add"]
-            for add in adds.drop_null().to_pylist():
-                if add["path"] is not None:
-                    yield file_key(add), _names(add)
-
-
-def lines_of(text: str) -> list[str]:
-    """Return the lines of a commit: a text in its JSON may hold what ``str.splitlines`` takes for other ends of lines,
-    such as U+2028."""
-    return text.split("\n")
-
-
-def file_key(action: Mapping[str, Any]) -> FileKey:
-    """Return what identifies the data file, with its deletion vector, of an add or remove action."""
-    vector = action.get("deletionVector") or {}
-    return action["path"], *(vector.get(field) for field in _VECTOR)
+        versions = (_version(file) for file in gone if _COMMIT.fullmatch(file.name))
+        actions = _read_each(self.table_path, versions)
+        return {name for action in actions if isinstance(action, Remove) for name in action.names}
 
 
 def _version(file: StoredFile) -> int:
     return int(file.name[:20])
 
 
-def _names(action: dict[str, Any]) -> set[str]:
-    """Return the names of a data file and of its deletion vector's file."""
-    vector = action.get("deletionVector")
-    from binlake.delta import deletion_vectors  # it imports pyroaring
+def commit_path(table_path: str, version: int) -> str:
+    """Return the path of a commit's file."""
+    return f"{table_path}/_delta_log/{version:020}.json"
 
-    own = deletion_vectors.file_name(vector) if vector and vector.get("storageType") else None
-    return {unquote(action["path"]).rpartition("/")[2], *([own] if own else [])}
+
+def read_commit(table_path: str, version: int) -> Commit:
+    """Read a commit. Raises StagingError where it can't be read, as it is gone; ValueError."""
+    return Commit(version, list(_read_each(table_path, [version])))
+
+
+def _read_each(table_path: str, versions: Iterable[int]) -> Iterator[LogAction]:
+    """Yield the actions of commits, which may be many: none is held. Raises as ``read_commit``."""
+    for version in versions:
+        yield from actions_in(files.read_text(commit_path(table_path, version)))
+
+
+def commits_of_files(table_path: str, version: int, until: int | None = None) -> list[Commit] | None:
+    """Return the commits behind a version, the oldest first; with None up to the newest one of a table on a disk.
+
+    Returns None where one of them is gone, changes more than data files, or has a path that Delta's log encodes; and
+    where there are so many that a checkpoint is quicker.
+    """
+    commits: list[Commit] = []
+    for number in count(version + 1):
+        if number > until if until is not None else not os.path.exists(commit_path(table_path, number)):
+            return commits
+        try:
+            commit = read_commit(table_path, number)
+            if len(commits) == _MOST_COMMITS or not commit.is_of_plain_files:
+                return None
+        except (StagingError, OSError, ValueError, KeyError):
+            return None
+        commits.append(commit)
+    raise AssertionError
+
+
+def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, Add] | None:
+    """Return the add actions of data files that exist at a version, by path.
+
+    Returns None where not all are found: a log may be written in ways that this reader doesn't know. Raises OSError,
+    ArrowException.
+    """
+    try:
+        actions = _added(table_path, version, frozenset(paths))
+    except (StagingError, FileNotFoundError, ValueError, KeyError):  # a stale hint, cleaned commits, another form
+        return None
+    return {path: actions[path] for path in paths} if actions.keys() >= set(paths) else None
+
+
+def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, Add]:
+    names = [path.rpartition("/")[2] for path in paths]
+    checkpoint, begins = checkpoint_before(table_path, version)
+    known = {fields["path"]: Add(fields) for fields in _of_checkpoint(checkpoint, "add", _OF_A_FILE, paths)}
+
+    def asked() -> Iterator[LogAction]:
+        for number in range(begins, version + 1):
+            text = files.read_text(commit_path(table_path, number))
+            if not all(name.isascii() and name not in text for name in names):  # others can be escaped in JSON
+                yield from (each for each in actions_in(text) if isinstance(each, FileAction) and each.path in paths)
+
+    return Replay(known).take(asked()).files
+
+
+def recorded(table_path: str, version: int) -> dict[str, int] | None:
+    """Return the recorded version of each application id at a version; None where the log is written in ways that this
+    reader doesn't know. Raises OSError, ArrowException."""
+    try:
+        checkpoint, begins = checkpoint_before(table_path, version)
+        known = map(Recorded, _of_checkpoint(checkpoint, "txn", ("appId", "version")))
+        replay = Replay(recorded={each.app: each for each in known})
+        replay.take(_read_each(table_path, range(begins, version + 1)))
+    except (StagingError, FileNotFoundError, ValueError, KeyError):
+        return None
+    return {app: each.version for app, each in replay.recorded.items()}
+
+
+def _of_checkpoint(
+    names: Sequence[str], kind: str, fields: Sequence[str], paths: Collection[str] | None = None
+) -> Iterator[DeltaAction]:
+    """Yield some fields of a checkpoint's actions of one kind, the first of which each has. paths: of data files, whose
+    actions are asked for alone. Raises FileNotFoundError for other forms."""
+    import pyarrow as pa  # for this alone
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for name in names:
+        with files.opened(name) as source:
+            rows = pq.ParquetFile(source).read(columns=[f"{kind}.{field}" for field in fields], use_threads=False)
+        own = pc.struct_field(rows[kind], fields[0])
+        wanted = pc.is_valid(own) if paths is None else pc.is_in(own, pa.array(paths, pa.string()))
+        yield from map(_without_none, rows[kind].filter(wanted).to_pylist())
+
+
+def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
+    """Return the fields without those that are None: a checkpoint has all columns, an action only some."""
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+@dataclass(frozen=True)
+class CheckpointHint:
+    """The newest checkpoint. parts: number of its files; None for one file without a number."""
+
+    version: int
+    parts: int | None = None
+
+    def paths(self, table_path: str) -> list[str]:
+        """Return the paths of the checkpoint's files."""
+        stem = f"{table_path}/_delta_log/{self.version:020}.checkpoint"
+        if self.parts is None:
+            return [f"{stem}.parquet"]
+        return [f"{stem}.{part:010}.{self.parts:010}.parquet" for part in range(1, self.parts + 1)]
+
+
+def read_hint(table_path: str) -> CheckpointHint | None:
+    """Return a table's hint; None where there is none.
+
+    Raises ValueError where the file isn't a hint, LakeError and StagingError where it can't be read.
+    """
+    if not files.exists(f"{table_path}/{HINT}"):
+        return None
+    try:
+        hint = json.loads(files.read_text(f"{table_path}/{HINT}"))
+    except RecursionError:
+        raise ValueError(f"{table_path}/{HINT} is nested too deep") from None
+    version, parts = (hint.get("version"), hint.get("parts")) if isinstance(hint, dict) else (None, None)
+    if type(version) is not int or not 0 <= version <= _MOST_VERSION:
+        raise ValueError(f"{table_path}/{HINT} names no version")
+    if parts is not None and (type(parts) is not int or not 1 <= parts <= _MOST_PARTS):
+        raise ValueError(f"{table_path}/{HINT} names no number of parts")
+    return CheckpointHint(version, parts)
+
+
+def remove_wrong_hint(table_path: str) -> bool:
+    """Remove a hint that names a checkpoint which isn't there, or none at all. Returns whether it was removed.
+
+    It stays where that can't be found out, or it can't be removed.
+    """
+    try:
+        hint = read_hint(table_path)
+        if hint is None or hint.version in LogFiles.of(table_path).checkpoints:
+            return False
+    except (LakeError, StagingError):
+        return False
+    except ValueError:
+        pass
+    with suppress(LakeError):
+        files.remove_file(f"{table_path}/{HINT}")
+        return True
+    return False
+
+
+def checkpoint_before(table_path: str, version: int) -> tuple[list[str], int]:
+    """Return the paths of the newest checkpoint, of one file or numbered parts, and the first commit behind it. Raises
+    KeyError where that is behind ``version``."""
+    try:
+        hint = read_hint(table_path)
+    except ValueError:
+        return _listed_checkpoint(table_path, version)
+    if hint is None:
+        return [], 0
+    if hint.version > version:
+        raise KeyError(version)
+    return hint.paths(table_path), hint.version + 1
+
+
+def _listed_checkpoint(table_path: str, version: int) -> tuple[list[str], int]:
+    """Do the same as ``checkpoint_before`` by listing the log."""
+    log = LogFiles.of(table_path)
+    newest = log.base(version)
+    names = log.checkpoints[newest] if newest >= 0 else []
+    return [f"{table_path}/_delta_log/{name}" for name in names], newest + 1

@@ -1,22 +1,29 @@
-"""Delta tables by deltalake, in every kind of storage: each is opened here, with the options of its store."""
+"""Delta tables by deltalake, in every kind of storage: each is opened here, with the options of its store.
+
+A process that follows a source asks each table after each of its own commits which transaction version is recorded, and
+with which actions its data files were added. deltalake reads the newest checkpoint and all commits behind it for that;
+here only the commits are read that came since, each once. A table is known by the file of its newest commit, so that
+one that was removed and made again isn't taken for it. In a store everything is read each time.
+"""
 
 from __future__ import annotations
 
 import os
-import random
 import re
-import threading
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 from arro3.core import Array, DataType, Table
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from binlake.caches import Cache
+from binlake.delta import log_files
+from binlake.delta.delta_actions import Add, Replay
 from binlake.errors import LakeError
 from binlake.storage import files, storage_errors, stores
 
@@ -25,35 +32,57 @@ _LENT_TIMES, _CONTINUED_TIMES, _KEPT_SECONDS = 100, 1000, 60.0
 """How often an open table is lent, as its log in memory grows with each commit; how often one that is read is continued
 by commits, as statistics of some may be left out; and how long both are kept in between. To open one lists all its log.
 """
-
+_MOST_FILES = 64
+"""Data files of a table whose actions are known, of more the oldest go."""
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json$|checkpoint)")
 
-Commit = tuple[int, int, int]
+CommitFile = tuple[int, int, int]
 """Inode, time and size of the file of a commit."""
 
 
-class _Kept(NamedTuple):
-    """An open table that nobody uses. lent: how often it was. since: by the monotonic clock. commit: its newest."""
+class _Lent(NamedTuple):
+    """An open table that nobody uses. times: how often it was lent. since: by the monotonic clock. commit: the file of
+    its newest commit."""
 
     table: DeltaTable
-    lent: int
+    times: int
     since: float
-    commit: Commit | None
+    commit: CommitFile | None
 
 
-_Place = tuple[int, str, tuple[tuple[str, str], ...]]
-"""The process, a path, and the options of its store: a table isn't lent to a forked process or another account."""
-_kept: dict[_Place, list[_Kept]] = defaultdict(list)
-_read_only: dict[tuple[int, str], _Kept] = {}
-_MOST_KEPT = 256
-"""Tables that are kept open to be read, and to be lent: one takes 0.1 MB, and a megabyte with 1,000 files. Where there
-are more, any of them goes: batches use the same ones in the same order, so that the oldest is needed soonest."""
-_keeping = threading.Lock()
+@dataclass(frozen=True)
+class _KnownLog:
+    """The known part of a table's log, up to a version. commit: the file of the newest commit. recorded: transaction
+    versions by application id, of those that were asked for or came since. files: add actions by path, likewise. table:
+    as it was opened to be read, at the version; since: when, by the monotonic clock; times: how often it was continued.
+    """
+
+    version: int
+    commit: CommitFile
+    recorded: Mapping[str, int | None] = field(default_factory=dict)
+    files: Mapping[str, Add] = field(default_factory=dict)
+    table: DeltaTable | None = None
+    since: float = 0.0
+    times: int = 0
+
+
+_lent: Cache[tuple[str, tuple[tuple[str, str], ...]], tuple[_Lent, ...]] = Cache("tables to be lent")
+"""By their paths and the options of their stores: none is lent to another account."""
+_logs: Cache[str, _KnownLog] = Cache("logs of tables")
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Open a table. Raises what deltalake raises, and ConfigurationError."""
-    return DeltaTable(path, version=version, storage_options=stores.storage_options(path))
+    """Open a table. A hint at its newest checkpoint that is wrong is removed, as deltalake refuses it.
+
+    Raises what deltalake raises, and ConfigurationError.
+    """
+    options = stores.storage_options(path)
+    try:
+        return DeltaTable(path, version=version, storage_options=options)
+    except DeltaError as error:
+        if "_last_checkpoint" not in str(error) or not log_files.remove_wrong_hint(path):
+            raise
+        return DeltaTable(path, version=version, storage_options=options)
 
 
 @contextmanager
@@ -61,21 +90,27 @@ def lent(path: str) -> Iterator[DeltaTable]:
     """Lend a table at its newest version, which nobody else has meanwhile.
 
     A table that was lent before is only brought up to date behind a new commit. One whose use failed isn't kept, nor
-    one in a store: there it would cost as much to see that the table wasn't removed and made anew meanwhile.
-    Raises what deltalake raises, and ConfigurationError.
+    one in a store: there it would cost as much to see that the table wasn't removed and made again meanwhile. Raises
+    what deltalake raises, and ConfigurationError.
     """
-    place: _Place = (os.getpid(), path, tuple(sorted((stores.storage_options(path) or {}).items())))
-    kept = _taken(place)
-    if kept is None or kept.commit != _newest_commit(path, kept.table):
-        kept = _Kept(opened(path), 0, 0.0, None)
-    elif _has_next(path, kept.table):
-        kept.table.update_incremental()
-    yield kept.table
-    commit = _newest_commit(path, kept.table)
-    if commit and kept.lent < _LENT_TIMES:
-        with _keeping:
-            _kept[place].append(_Kept(kept.table, kept.lent + 1, time.monotonic(), commit))
-            drop_surplus(_kept, _MOST_KEPT)
+    place = path, tuple(sorted((stores.storage_options(path) or {}).items()))
+    lent = _taken(place)
+    if lent is None or lent.commit != commit_file(path, lent.table.version()):
+        lent = _Lent(opened(path), 0, 0.0, None)
+    elif _has_next(path, lent.table.version()):
+        lent.table.update_incremental()
+    yield lent.table
+    commit = commit_file(path, lent.table.version())
+    if commit and lent.times < _LENT_TIMES:
+        others = _lent.take(place) or ()
+        _lent.put(place, (*others, _Lent(lent.table, lent.times + 1, time.monotonic(), commit)))
+
+
+def _taken(place: tuple[str, tuple[tuple[str, str], ...]]) -> _Lent | None:
+    fresh = [lent for lent in _lent.take(place) or () if time.monotonic() - lent.since < _KEPT_SECONDS]
+    if len(fresh) > 1:
+        _lent.put(place, tuple(fresh[:-1]))
+    return fresh[-1] if fresh else None
 
 
 def newest(path: str) -> DeltaTable:
@@ -86,81 +121,118 @@ def newest(path: str) -> DeltaTable:
     """
     if "://" in path:
         return opened(path)
-    place = os.getpid(), path
-    with _keeping:
-        kept = _read_only.get(place)
-    table, times = None, 0
-    if kept and _is_current(path, kept):
-        if not _has_next(path, kept.table):
-            return kept.table
-        if kept.lent < _CONTINUED_TIMES:
-            table, times = _continued(path, kept), kept.lent + 1
-    if table is None:
-        table, times = opened(path), 0
-    with _keeping:
-        _read_only.pop(place, None)
-        _read_only[place] = _Kept(table, times, time.monotonic(), _newest_commit(path, table))
-        drop_surplus(_read_only, _MOST_KEPT)
+    known = _logs.get(path)
+    if known and known.table and time.monotonic() - known.since < _KEPT_SECONDS and _is_there(path, known):
+        if not _has_next(path, known.version):
+            return known.table
+        later = _continued(path, known) if known.times < _CONTINUED_TIMES else None
+        if later and later.table:
+            _logs.put(path, later)
+            return later.table
+    table = opened(path)
+    if known := _at(path, table.version()):
+        _logs.put(path, replace(known, table=table, since=time.monotonic(), times=0))
     return table
 
 
-def _continued(path: str, kept: _Kept) -> DeltaTable | None:
-    """Return a table with the commits that came; None where it has to be opened anew."""
+def transaction_version(path: str, table: DeltaTable, app: str) -> int | None:
+    """Return the version that a table records for an application id; None without. table: as it was opened.
+
+    Raises what deltalake raises.
+    """
+    known = _at(path, table.version())
+    if known and app in known.recorded:
+        return known.recorded[app]
+    recorded = table.transaction_version(app)
+    if known:
+        _keep(path, replace(known, recorded={**known.recorded, app: recorded}))
+    return recorded
+
+
+def added(path: str, version: int, paths: Collection[str]) -> dict[str, Add] | None:
+    """Return the add actions of data files that exist at a version, by path; None where not all are found.
+
+    Raises OSError, ArrowException.
+    """
+    known = _at(path, version)
+    if known and known.files.keys() >= set(paths):
+        return {name: known.files[name] for name in paths}
+    actions = log_files.added(path, version, paths)
+    if known and actions:
+        _keep(path, replace(known, files=_newest_files({**known.files, **actions})))
+    return actions
+
+
+def _at(path: str, version: int) -> _KnownLog | None:
+    """Return what is known of a log at a version; None where it isn't known by a file."""
+    if (commit := commit_file(path, version)) is None:
+        return None
+    known = _logs.get(path)
+    if known and (known.version, known.commit) == (version, commit):
+        return known
+    later = _continued(path, known, version) if known and known.version < version else None
+    if later is None or later.commit != commit:
+        return _KnownLog(version, commit)
+    _logs.put(path, later)
+    return later
+
+
+def _continued(path: str, known: _KnownLog, until: int | None = None) -> _KnownLog | None:
+    """Return what is known of a log behind the commits that came, up to a version or behind all; None where deltalake
+    has to read it."""
+    commits = log_files.commits_of_files(path, known.version, until)
+    if not commits or not _is_there(path, known):
+        return None
     from binlake.delta import continued_table  # imports pyarrow, which a status doesn't need
 
-    table = continued_table.continued(path, kept.table, opened)
-    return table if kept.commit == _newest_commit(path, kept.table) else None
+    version = known.version + len(commits)
+    if (commit := commit_file(path, version)) is None:
+        return None
+    replay = Replay(dict(known.files)).take_all(commits)
+    recorded = {**known.recorded, **{app: each.version for app, each in replay.recorded.items()}}
+    table = known.table and continued_table.continued(path, known.table, commits, opened)
+    return _KnownLog(version, commit, recorded, _newest_files(replay.files), table, time.monotonic(), known.times + 1)
 
 
-def drop_surplus(kept: dict[Any, Any], most: int) -> None:
-    """Drop entries, chosen at random, until there are at most so many. The caller holds the lock of ``kept``."""
-    while len(kept) > most:
-        del kept[random.choice(tuple(kept))]
+def _newest_files(files: Mapping[str, Add]) -> Mapping[str, Add]:
+    return {path: files[path] for path in list(files)[-_MOST_FILES:]}
 
 
-def _has_next(path: str, table: DeltaTable) -> bool:
-    return os.path.exists(f"{path}/_delta_log/{table.version() + 1:020}.json")
+def _keep(path: str, known: _KnownLog) -> None:
+    """Remember what is known of a log, unless it is known at a later version."""
+    there = _logs.get(path)
+    if there is None or there.version <= known.version or not _is_there(path, there):
+        _logs.put(path, known)
 
 
-def _is_current(path: str, kept: _Kept) -> bool:
-    """Tell whether a table was used lately, and wasn't removed and made anew since."""
-    is_fresh = kept.commit is not None and time.monotonic() - kept.since < _KEPT_SECONDS
-    return is_fresh and kept.commit == _newest_commit(path, kept.table)
+def _is_there(path: str, known: _KnownLog) -> bool:
+    """Return whether a table wasn't removed and made again since."""
+    return known.commit == commit_file(path, known.version)
 
 
-def _newest_commit(path: str, table: DeltaTable) -> Commit | None:
-    """Return the commit of an open table's version; None where it isn't there, or the table is in a store."""
-    return commit_file(path, table.version())
+def _has_next(path: str, version: int) -> bool:
+    return os.path.exists(log_files.commit_path(path, version + 1))
 
 
-def commit_file(path: str, version: int) -> Commit | None:
-    """Return what tells the file of a commit from any other; None where it isn't there, or the table is in a store."""
+def commit_file(path: str, version: int) -> CommitFile | None:
+    """Return what distinguishes the file of a commit from any other; None where it isn't there, or the table is in a
+    store."""
     if "://" in path:
         return None
     try:
-        stat = os.stat(f"{path}/_delta_log/{version:020}.json")
+        stat = os.stat(log_files.commit_path(path, version))
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def _taken(place: _Place) -> _Kept | None:
-    with _keeping:
-        waiting = _kept.pop(place, [])
-        fresh = [kept for kept in waiting if time.monotonic() - kept.since < _KEPT_SECONDS]
-        if len(fresh) > 1:
-            _kept[place] = fresh[:-1]
-    return fresh[-1] if fresh else None
-
-
 def is_table(path: str) -> bool:
-    """Tell whether a table is at a path. Raises LakeError where that can't be found out."""
+    """Return whether a table is at a path. Raises LakeError where that can't be found out."""
     try:
         if "://" in path:
             return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
-        with _keeping:
-            kept = _read_only.get((os.getpid(), path))
-        if kept and _newest_commit(path, kept.table):  # a log of thousands of commits needn't be listed
+        known = _logs.get(path)
+        if known and commit_file(path, known.version):  # a log of thousands of commits needn't be listed
             return True
         with os.scandir(f"{path}/_delta_log") as entries:
             return any(_COMMIT_OR_CHECKPOINT.match(entry.name) for entry in entries)
@@ -176,14 +248,11 @@ def created(create: Callable[[], _Result]) -> _Result:
     It is repeated where S3 answers with HTTP 409 because another conditional write of the name is under way. deltalake
     does so itself for further commits; for the first it looks for another's commit, and finds none.
     """
-    for _ in range(stores.CONFLICTS):
-        try:
-            return create()
-        except DeltaError as error:
-            if "Invalid table version" not in str(error):
-                raise
-            time.sleep(stores.CONFLICT_SECONDS)
-    return create()
+
+    def is_under_way(error: Exception) -> bool:
+        return isinstance(error, DeltaError) and "Invalid table version" in str(error)
+
+    return stores.CONFLICTS.call(create, is_under_way)
 
 
 def refuse_overwriting_store(folder: str) -> None:

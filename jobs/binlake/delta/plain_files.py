@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from binlake.delta import delta_schema
-from binlake.delta.attempts import DataFile
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DataFile, DeltaAction
 from binlake.delta.delta_schema import needs_column_mapping
-from binlake.delta.file_statistics import Statistics
+from binlake.delta.file_statistics import Statistics, without_tight_bounds
 from binlake.schema.lake_columns import LakeColumn
 from binlake.storage import files, parquet_files
 from binlake.versions import SPARK
@@ -30,7 +30,7 @@ def delta_type(column: LakeColumn) -> str | None:
 
 
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
-    """Tell whether a new table of these columns needs no physical names and no lists."""
+    """Return whether a new table of these columns needs no physical names and no lists."""
     return not needs_column_mapping([column.name for column in columns]) and all(map(delta_type, columns))
 
 
@@ -59,6 +59,18 @@ def added_file(
     statistics = Statistics()
     statistics.add(rows, ascending)
     return _added(name, size, statistics)
+
+
+def with_true_statistics(table_path: str, add: DeltaAction) -> DeltaAction:
+    """Read a data file, and return its add action with the statistics of its rows; it changes no data. Raises OSError,
+    ArrowException."""
+    statistics = Statistics()
+    with files.opened(f"{table_path}/{add['path']}") as source:
+        for rows in pq.ParquetFile(source, coerce_int96_timestamp_unit="us").iter_batches(use_threads=False):
+            statistics.add(parquet_files.without_views(rows))
+    text = statistics.text()
+    stats = without_tight_bounds(text) if add.get("deletionVector") else text
+    return {**add, "partitionValues": {}, "dataChange": False, "stats": stats}
 
 
 def write_batches(

@@ -1,6 +1,6 @@
 """Delta tables that the process itself may write, and the commits that it makes to them.
 
-What it doesn't write raises LeftToSpark, with the reason."""
+Tables that it doesn't write raise LeftToSpark, with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, delta_actions, delta_commits, replayed_log
+from binlake.delta import deletion_vectors, delta_actions, delta_commits, opened_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import (
@@ -57,7 +57,7 @@ _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
 
 @dataclass(frozen=True)
 class OwnCommit:
-    """What a commit says of itself. version: the life's transaction version. metrics: shown by DESCRIBE HISTORY."""
+    """A commit's description of itself. version: the life's transaction version. metrics: shown by DESCRIBE HISTORY."""
 
     operation: str
     version: int
@@ -66,23 +66,37 @@ class OwnCommit:
     metrics: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class StepCommit:
+    """A commit that does a step. version: the life's transaction version. note: what it says of itself in the table's
+    history."""
+
+    version: int
+    note: dict[str, Any]
+
+    def own(self, operation: str, parameters: Mapping[str, Any] | None = None, **metrics: int) -> OwnCommit:
+        """Return the commit as one of an operation."""
+        return OwnCommit(operation, self.version, self.note, parameters or {}, metrics)
+
+
 def check_is_wanted(table_path: str, config: PipelineConfig) -> None:
-    """Raise LeftToSpark where the YAML leaves all tables to Spark, or the store can't keep two writers apart."""
+    """Raise LeftToSpark where the YAML leaves all tables to Spark, or two writers don't exclude each other in the
+    store."""
     if not config.merge.without_spark_mb:
         raise LeftToSpark("merge.without_spark_mb is 0")
     check_store(table_path)
 
 
 def check_store(table_path: str) -> None:
-    """Raise LeftToSpark where the store can't keep two writers apart."""
+    """Raise LeftToSpark where two writers don't exclude each other in the store."""
     if not files.writes_if_absent(table_path):
         raise LeftToSpark("two writers can't be kept apart in this store without it")
 
 
-def check_is_plain(log: DeltaTable, *, widened: bool = False) -> None:
+def check_is_plain(table: DeltaTable, *, widened: bool = False) -> None:
     """Raise LeftToSpark where a table has what only Delta's own writer knows how to keep. widened: whether data files
     may have narrower types than the table, by Delta's type widening."""
-    protocol, metadata = log.protocol(), log.metadata()
+    protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
     settings = set(metadata.configuration) - _SETTINGS
     kept = {COMMENT}
@@ -93,14 +107,14 @@ def check_is_plain(log: DeltaTable, *, widened: bool = False) -> None:
     if metadata.partition_columns:
         raise LeftToSpark("the table has partitions")
     wanted = _METADATA_OF_FIELDS.get(metadata.configuration.get(MAPPING_MODE, "none"))
-    for field in fields_of(log):
+    for field in fields_of(table):
         if field["metadata"].keys() - kept != wanted or not field["nullable"]:
             raise LeftToSpark(f"column {field['name']!r} isn't as binlake makes it")
 
 
-def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
+def fields_of(table: DeltaTable) -> list[dict[str, Any]]:
     """Return the fields of Delta's schema."""
-    fields: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
+    fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
     return fields
 
 
@@ -114,16 +128,16 @@ def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:
     return pa.field(own.get(PHYSICAL_NAME, field["name"]), arrow, metadata=number)
 
 
-def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction]:
+def actions_of(table: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction]:
     """Return the add actions of data files that are there. Raises LeftToSpark, OSError."""
     if odd := [path for path in paths if not _PLAIN_PATH.fullmatch(path)]:
         raise LeftToSpark(f"{len(odd)} data files have paths that Delta's log encodes")
     if not paths:
         return []
-    added = replayed_log.added(table_path, log.version(), paths)
+    added = opened_tables.added(table_path, table.version(), paths)
     if added is None:
         raise LeftToSpark("its log is in a form that isn't read here")
-    return list(added.values())
+    return [add.fields for add in added.values()]
 
 
 def rows_in(add: DeltaAction) -> int:
@@ -156,32 +170,32 @@ def marked(table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap
     return actions
 
 
-def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[DeltaAction]) -> None:
+def commit(log: LakeLog, table: DeltaTable, own: OwnCommit, actions: Sequence[DeltaAction]) -> None:
     """Commit these in the version behind the one that ``log`` was read at, with the life's transaction version.
 
     Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
     """
-    commit_recording(table.path, log, own, {table.app: own.version}, actions)
+    commit_recording(log.path, table, own, {log.app: own.version}, actions)
 
 
 def commit_recording(
-    path: str, log: DeltaTable, own: OwnCommit, recorded: Mapping[str, int], actions: Sequence[DeltaAction]
+    path: str, table: DeltaTable, own: OwnCommit, recorded: Mapping[str, int], actions: Sequence[DeltaAction]
 ) -> None:
     """Do the same with the transaction versions of any application ids."""
-    delta_commits.commit(log, path, [*_own_actions(own, recorded, log.version()), *actions])
+    delta_commits.commit(table, path, [*_own_actions(own, recorded, table.version()), *actions])
 
 
 def commit_layout(
     table_path: str,
-    log: DeltaTable,
+    table: DeltaTable,
     note: Mapping[str, Any],
     metrics: Mapping[str, int],
     actions: Sequence[DeltaAction],
 ) -> None:
     """Commit other files with the same rows in the version behind the one that ``log`` was read at. Raises as
     ``commit``."""
-    info = commit_info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, log.version())
-    delta_commits.commit(log, table_path, [{"commitInfo": info}, *actions])
+    info = commit_info("OPTIMIZE", {"predicate": "[]", "zOrderBy": "[]"}, note, metrics, table.version())
+    delta_commits.commit(table, table_path, [{"commitInfo": info}, *actions])
 
 
 def commit_info(
@@ -191,7 +205,7 @@ def commit_info(
     metrics: Mapping[str, int],
     read_version: int | None,
 ) -> DeltaAction:
-    """Return what a commit tells of itself. read_version: None for a table's first commit."""
+    """Return a commit's description of itself. read_version: None for a table's first commit."""
     read = {} if read_version is None else {"readVersion": read_version}
     return {
         "timestamp": now(), "operation": operation, "operationParameters": parameters,
@@ -210,20 +224,20 @@ def _own_actions(own: OwnCommit, recorded: Mapping[str, int], read_version: int 
     return [{"commitInfo": info}, *transactions]
 
 
-def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) -> None:
+def create(log: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) -> None:
     """Make a table of these rows, which may be none, in one commit. Raises CommitFailedError where one is there by now;
     OSError."""
     fields = {field["name"]: field for field in json.loads(schema.text(schema.properties))["fields"]}
     stored = pa.schema([stored_field(fields[name], rows.schema.field(name).type) for name in rows.column_names])
     added: list[DeltaAction] = []
     if rows.num_rows:
-        files.make_readers_folder(table.path)
-        added.append({"add": added_file(table.path, pa.Table.from_arrays(rows.columns, schema=stored))})
+        files.make_readers_folder(log.path)
+        added.append({"add": added_file(log.path, pa.Table.from_arrays(rows.columns, schema=stored))})
         fault("data file written")
-    create_of(table, schema, own, added)
+    create_of(log, schema, own, added)
 
 
-def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence[DeltaAction]) -> None:
+def create_of(log: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence[DeltaAction]) -> None:
     """Make a table of data files that are written by now; raises what ``create`` does."""
     properties = schema.properties
     fields = json.loads(schema.text(properties))["fields"]
@@ -239,17 +253,17 @@ def create_of(table: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequen
         "schemaString": schema.text(properties), "partitionColumns": [], "configuration": properties,
         "createdTime": now(), **({"description": schema.description} if schema.description else {}),
     }  # fmt: skip
-    files.make_readers_folder(f"{table.path}/_delta_log")
-    own_actions = _own_actions(own, {table.app: own.version})
-    delta_commits.create(table.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
+    files.make_readers_folder(f"{log.path}/_delta_log")
+    own_actions = _own_actions(own, {log.app: own.version})
+    delta_commits.create(log.path, [*own_actions, {"protocol": protocol}, {"metaData": metadata}, *added])
 
 
 def metadata_with(
-    log: DeltaTable, schema: str, settings: Mapping[str, str], description: str | None = None
+    table: DeltaTable, schema: str, settings: Mapping[str, str], description: str | None = None
 ) -> DeltaAction:
     """Return a table's metadata with another schema, as JSON, and other settings. description: another one, may be
     empty; None keeps it."""
-    before = log.metadata()
+    before = table.metadata()
     described = {"description": (before.description if description is None else description) or None}
     kept = {"id": before.id, "name": before.name, **described, "createdTime": before.created_time}
     return {
@@ -263,9 +277,9 @@ def metadata_with(
     }
 
 
-def protocol_with(log: DeltaTable, asked: Collection[str]) -> list[DeltaAction]:
+def protocol_with(table: DeltaTable, asked: Collection[str]) -> list[DeltaAction]:
     """Return a table's protocol with further features; nothing where it has them."""
-    protocol = log.protocol()
+    protocol = table.protocol()
     reader, writer = list(protocol.reader_features or ()), list(protocol.writer_features or ())
     if set(asked) <= set(reader) & set(writer):
         return []
@@ -276,9 +290,9 @@ def protocol_with(log: DeltaTable, asked: Collection[str]) -> list[DeltaAction]:
     return [{"protocol": {**_TABLE_FEATURES, **features}}]
 
 
-def check_names_features(log: DeltaTable) -> None:
+def check_names_features(table: DeltaTable) -> None:
     """Raise LeftToSpark where the protocol names no features one by one."""
-    protocol = log.protocol()
+    protocol = table.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != tuple(_TABLE_FEATURES.values()):
         raise LeftToSpark("the table's protocol names no features")
 

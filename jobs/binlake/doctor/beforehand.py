@@ -10,16 +10,16 @@ from typing import get_args
 
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.metadata import decisions, watermarks
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import metadata_of
 from binlake.phases import bootstrap
 from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.replay import ReplayRequest, check as check_request
+from binlake.records import decisions, watermarks
+from binlake.records.decisions import Reason
 from binlake.source.folder import Folder
 from binlake.source.locks import LockMode
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
+from binlake.store.metadata import metadata_of
 
 
 def check_snapshot(

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from binlake import names
-from binlake.batch.rules import Rules
 from binlake.config import PipelineConfig
-from binlake.doctor import reach, server_checks
+from binlake.doctor import account_checks, reach, server_checks
 from binlake.doctor.check import Check
 from binlake.doctor.server_checks import Examined
 from binlake.errors import (
@@ -27,15 +26,18 @@ from binlake.errors import (
     ConfigurationError,
     LakeError,
     LakeGone,
+    MetadataLost,
     NoBinlog,
     SourceError,
     UsageError,
 )
-from binlake.metadata import lease, missing_log
-from binlake.metadata.metadata import metadata_of
-from binlake.names import grant_quote, mysql_quote, unmatched
+from binlake.lease import lease
+from binlake.merge.delta_names import DELTA_NAME_REMEDY, refused_by_merge, taken_by_delta
+from binlake.names import grant_quote, unmatched
 from binlake.phases.watch import note_seen, refuse_unlogged
+from binlake.planner.rules import Rules
 from binlake.position import file_number
+from binlake.records import missing_log
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, not_derivable
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.lake_columns import LakeColumn, side_columns
@@ -50,11 +52,11 @@ from binlake.source.folder_log import FolderLog
 from binlake.source.listed_tables import MIRRORED, Listed, list_tables
 from binlake.source.log import Log, Origin, opened
 from binlake.source.releases import Release
-from binlake.source.replicas import replicas
-from binlake.source.server import Source, denied, version_numbers
+from binlake.source.server import Source, denied, replicas, version_numbers
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
 from binlake.spark import settings
+from binlake.store.metadata import metadata_of
 from binlake.versions import JAVA
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class _Subject(Examined):
     config: PipelineConfig
     listed: list[Listed]
     tables: dict[str, SourceTable]
+    writes: bool = True
 
 
 def preflight(
@@ -81,28 +84,33 @@ def preflight(
     spark_checks: bool = True,
     session: SessionFactory | None = None,
     patterns: Sequence[str] = (),
+    writes: bool = True,
 ) -> list[Check]:
     """Return all checks, in the order in which to fix them; a server that can't be reached ends the server's part.
 
     session: makes the Spark session that also tries a lake in an object store, or on a cluster; None to skip that.
-    patterns: tables that the user named; each pattern must match an included table.
+    patterns: tables that the user named; each pattern must match an included table. writes: the lake is tried by
+    writing, and what was seen of the server's log is noted there; else nothing is written.
     """
     try:
         metadata_of(config).refuse_gone()
-    except LakeGone as error:
+    except (LakeGone, MetadataLost) as error:
         return [Check("lake", False, error.message, error.remedy)]
     except LakeError:
         pass  # a check below says it
     checks = (
-        _folder_checks(config, origin) if isinstance(origin, Folder) else _server_checks_of(config, origin, patterns)
+        _folder_checks(config, origin, writes=writes)
+        if isinstance(origin, Folder)
+        else _server_checks_of(config, origin, patterns, writes=writes)
     )
     if spark_checks:
         checks += [_java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-2:])
-    return [*checks, _spark(config), *reach.lake_checks(config, session if has_spark else None), *_catalog(config)]
+    lake = reach.lake_checks(config, session if has_spark else None) if writes else reach.lake_unwritten(config)
+    return [*checks, _spark(config), *lake, *_catalog(config)]
 
 
-def _folder_checks(config: PipelineConfig, folder: Folder) -> list[Check]:
+def _folder_checks(config: PipelineConfig, folder: Folder, *, writes: bool) -> list[Check]:
     """Check a folder of binlog files: its files are there, numbered without gaps, and can be read."""
     try:
         with opened(folder) as log:
@@ -111,7 +119,8 @@ def _folder_checks(config: PipelineConfig, folder: Folder) -> list[Check]:
             missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
             total = sum(size for _, size in sizes) / 1e6
             file, offset, gtids = log.head()
-            note_seen(metadata_of(config), log)
+            if writes:
+                note_seen(metadata_of(config), log)
             return [
                 Check("files", True, f"{len(sizes)} of {log.flavour} in {folder.address}, {total:,.1f} MB"),
                 *_release_of_files(log),
@@ -133,17 +142,21 @@ def _release_of_files(log: Log) -> Iterator[Check]:
         yield server_checks.known_release(Release(log.flavour, version_numbers(log.version_text)).series)
 
 
-def _server_checks_of(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:
+def _server_checks_of(
+    config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str], *, writes: bool
+) -> list[Check]:
     try:
         with Source.open(endpoint) as source:
-            checks = [server_checks.reached(source)]
+            checks = [server_checks.reached(source), *server_checks.proof_of_server(endpoint)]
             listed = [table for table in list_tables(source) if config.included(table.name)]
             names = [table.name for table in listed if table.kind in MIRRORED]
             tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}
-            subject = _Subject(source, source.variables(server_checks.VARIABLES), config, listed, tables)
+            variables = source.variables(server_checks.VARIABLES)
+            subject = _Subject(source, variables, config, listed, tables, writes)
             for check in _CHECKS:
                 checks += check(subject)
-            note_seen(metadata_of(config), source)
+            if writes:
+                note_seen(metadata_of(config), source)
             return [*checks, *_named_tables(patterns, names)]
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]
@@ -167,10 +180,16 @@ def _retention(subject: _Subject) -> Iterator[Check]:
     return server_checks.retention(subject, subject.config.schedule)
 
 
+def _account(subject: _Subject) -> Iterator[Check]:
+    yield from account_checks.roles(subject)
+    yield from account_checks.unseen_tables(subject, subject.config, {table.name for table in subject.listed})
+    yield from account_checks.connections(subject, subject.config)
+
+
 def _case_of_names(subject: _Subject) -> Iterator[Check]:
     value = subject.variables.get("lower_case_table_names", "0")
     if value == "2":
-        remedy = "mirror a server on a file system that tells upper from lower case"
+        remedy = "mirror a server on a file system that distinguishes upper and lower case"
         yield Check("lower_case_table_names", False, "2: names in the log aren't those of the tables", remedy)
         return
     config, tables = subject.config, subject.config.tables
@@ -297,14 +316,17 @@ def _each_table(subject: _Subject) -> Iterator[Check]:
 
 
 def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
-    quoted = f"{mysql_quote(table.name.database)}.{mysql_quote(table.name.table)}"
+    quoted = table.name.quoted
     name = f"table {table.name}"
     try:
         subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
     except SourceError as error:
-        remedy = f"mend it so that it can be read, or {_excluding(table.name)}"
+        remedy = f"fix it so that it can be read, or {_excluding(table.name)}"
         select = server_checks.missing(subject, "SELECT", quoted)
         yield select if denied(error) else Check(name, False, error.message, remedy)
+    if table.unreadable:
+        yield Check(name, False, table.unreadable, table.grant or _excluding(table.name))
+        return
     if why := subject.config.taken_by(table.name):
         yield Check(name, False, why, TAKEN_REMEDY)
     if refused := Rules.of(subject.config).refused_mode(table.name, table.schema):
@@ -322,6 +344,7 @@ def _columns(subject: _Subject, table: SourceTable, name: str) -> Iterator[Check
     strict = subject.config.policies.of(table.name).on_untold_column == "stop"
     for why in generated_columns(table.schema).left_out.values():
         yield Check(name, False if strict else "warn", why, UNTOLD_REMEDY)
+    yield from _delta_names(table, name)
     for column in table.schema.mirrored:
         try:
             sides = side_columns([column], subject.config.invalid)
@@ -330,6 +353,16 @@ def _columns(subject: _Subject, table: SourceTable, name: str) -> Iterator[Check
             continue
         for side in sides:
             yield from _side_column(table, side, name)
+
+
+def _delta_names(table: SourceTable, name: str) -> Iterator[Check]:
+    """Yield a warning for columns with names of Delta's own, and what they cost."""
+    columns = [column.name for column in table.schema.mirrored]
+    if taken := taken_by_delta(columns):
+        yield Check(name, "warn", f"Spark can't read a table with the column {taken!r}", DELTA_NAME_REMEDY)
+    if refused_by_merge(columns):
+        why = "a column has the name of one of Delta's MERGE: where Spark merges the table, it is written whole"
+        yield Check(name, "warn", why, DELTA_NAME_REMEDY)
 
 
 def _side_column(table: SourceTable, side: LakeColumn, name: str) -> Iterator[Check]:
@@ -360,7 +393,7 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
             continue
         why = not_derivable(cascade, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
         if why:
-            again = f"{cascading(cascade)}; it is snapshotted anew where rows of {cascade.parent} go: {why}"
+            again = f"{cascading(cascade)}; it is snapshotted again where rows of {cascade.parent} go: {why}"
             yield Check(f"table {cascade.child}", "warn", again, CASCADE_REMEDY)
         else:
             yield Check(f"table {cascade.child}", True, f"{cascading(cascade)}; they are derived from the parent's")
@@ -377,7 +410,7 @@ def _position(subject: _Subject) -> Iterator[Check]:
         transport = subject.source.transport()
         yield Check("lake's position", True, lineage.prove(subject.source, transport, recorded_state))
     except BinlakeError as error:
-        if isinstance(error, NoBinlog):
+        if isinstance(error, NoBinlog) and subject.writes:
             missing_log.note(metadata, error)
         yield Check("lake's position", False, error.message, error.remedy)
 
@@ -390,6 +423,8 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _retention,
     _server_ids,
     server_checks.snapshot_grants,
+    _account,
+    server_checks.sight_of_statements,
     _tables_exist,
     _columns_exist,
     _modes_apply,
@@ -437,7 +472,7 @@ def _catalog(config: PipelineConfig) -> Iterator[Check]:
         socket.create_connection((host.hostname or "", host.port or 9083), timeout=_PATIENCE).close()
     except (OSError, ValueError) as error:
         remedy = (
-            "start the metastore, or mend catalog.metastore in the YAML; until then tables are mirrored without names"
+            "start the metastore, or fix catalog.metastore in the YAML; until then tables are mirrored without names"
         )
         yield Check("catalog", "warn", f"{address} can't be reached: {error}", remedy)
         return

@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
@@ -50,6 +51,19 @@ def lake_checks(config: PipelineConfig, session: SessionFactory | None) -> Itera
             yield _executors(config, session)
     else:
         yield from _store(config, session)
+
+
+def lake_unwritten(config: PipelineConfig) -> Iterator[Check]:
+    """Yield the checks of the lake that need no write."""
+    if stores.store_of(config.root) is not None:
+        yield Check("lake", "warn", f"{config.root} isn't tried before the source is there", "run binlake doctor then")
+        return
+    there = next(path for path in (Path(config.root), *Path(config.root).parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        yield Check("lake", True, f"{there} may be written")
+    else:
+        remedy = f"make {there} writable for this account, or change lake.path"
+        yield Check("lake", False, f"{there} may not be written", remedy)
 
 
 def _store(config: PipelineConfig, session: SessionFactory | None) -> Iterator[Check]:

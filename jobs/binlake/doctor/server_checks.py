@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -15,15 +15,25 @@ from croniter import croniter
 from pymysql.constants import ER
 
 from binlake.binlog.integrity import format_description
+from binlake.config import PipelineConfig
 from binlake.doctor.check import Check
-from binlake.errors import BinlakeError, SourceError
+from binlake.errors import BinlakeError, ConnectionFailed, SourceError
+from binlake.lease import lease
 from binlake.names import mysql_quote
+from binlake.source import lock_waits
 from binlake.source.connection import Endpoint
 from binlake.source.gaps import log_gaps
 from binlake.source.listed_tables import MIRRORED, list_tables
+from binlake.source.log import Origin
+from binlake.source.read_replica import ReadReplica
 from binlake.source.releases import Series, Service, service_of
 from binlake.source.retention import RETENTION, retention_hours, service_hours
 from binlake.source.server import Source, denied, error_code
+from binlake.store.metadata import metadata_of
+
+_REPLICA = "replica"
+_REPLICA_WAIT = 1.0
+"""Seconds for which a replica that is behind the lake is waited for."""
 
 _WEEK = 168.0
 """The advised retention of the log, in hours."""
@@ -32,8 +42,9 @@ _NIGHTS = 200
 VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     *RETENTION, "server_id", "binlog_checksum",
-    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog",
-    "lower_case_table_names", "binlog_error_action", "sync_binlog", "binlog_storage_engine",
+    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog", "binlog_encryption",
+    "lower_case_table_names", "binlog_error_action", "sync_binlog", "innodb_flush_log_at_trx_commit",
+    "binlog_storage_engine",
 )  # fmt: skip
 
 
@@ -58,6 +69,7 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
             return [
                 reached(source),
                 Check("account", True, _account(source)),
+                *proof_of_server(endpoint),
                 *release(subject),
                 *settings(subject),
                 *whole_log(subject, ()),
@@ -65,6 +77,7 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
                 own_server_id(subject),
                 *replica(subject),
                 *snapshot_grants(subject),
+                *sight_of_statements(subject),
                 *_tables_are_visible(subject),
             ]
     except SourceError as error:
@@ -72,7 +85,19 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
 
 
 def reached(source: Source) -> Check:
+    """Return the check that the server answers, with its version and address."""
     return Check("server", True, f"{source.flavour} {source.version_text} at {source.endpoint.address}")
+
+
+def proof_of_server(endpoint: Endpoint) -> Iterator[Check]:
+    """Yield a warning of a connection over a network in which somebody else can pass for the server."""
+    if endpoint.is_proved:
+        return
+    finding = f"nothing proves that {endpoint.address} is the right server: its certificate isn't verified"
+    if endpoint.allow_cleartext:
+        finding += ", and allow_cleartext lets it have the password"
+    remedy = "name the authority that signed the certificate in the connection's extra: ssl.ca (binlake help servers)"
+    yield Check("TLS", "warn", finding, remedy)
 
 
 def release(subject: Examined) -> Iterator[Check]:
@@ -114,6 +139,7 @@ def _set_sessions(subject: Examined, variable: str, value: str) -> str:
 
 
 def is_logging(subject: Examined) -> bool:
+    """Return whether the server writes a log."""
     return subject.variables.get("log_bin", "OFF") in ("ON", "1")
 
 
@@ -138,6 +164,9 @@ def settings(subject: Examined) -> Iterator[Check]:
     if options := variables.get("binlog_row_value_options", ""):
         yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
     yield Check("binlog_checksum", True, variables.get("binlog_checksum", "NONE"))
+    for variable in ("encrypt_binlog", "binlog_encryption"):
+        if variables.get(variable) == "ON":
+            yield Check(variable, True, "ON: the server sends its log in the clear; copies of its files can't be read")
     if subject.source.is_mariadb:
         yield Check("GTID", True, "on (MariaDB)")
     else:
@@ -162,19 +191,23 @@ def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
     if not gaps:
         yield Check("whole log", True, "no filter, and what is replicated is logged")
     if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":
-        finding = "IGNORE_ERROR: where the log can't be written the server goes on without it"
+        finding = "IGNORE_ERROR: where the log can't be written the server continues without it"
         yield Check("binlog_error_action", "warn", finding, set_global(subject, "binlog_error_action", "ABORT_SERVER"))
     if (synced := subject.variables.get("sync_binlog", "1")) != "1":
         finding = (
-            f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot anew"
+            f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot again"
         )
         yield Check("sync_binlog", "warn", finding, set_global(subject, "sync_binlog", "1"))
+    if (flushed := subject.variables.get("innodb_flush_log_at_trx_commit", "1")) != "1":
+        finding = f"{flushed}: after a crash the log may hold transactions that the tables lost; then verify"
+        remedy = set_global(subject, "innodb_flush_log_at_trx_commit", "1")
+        yield Check("innodb_flush_log_at_trx_commit", "warn", finding, remedy)
 
 
 def longest_pause_hours(schedule: str) -> float:
     """Return the longest time between two runs of a schedule, in hours.
 
-    Days that have runs have them at the same times, so one of them tells the pauses within a day. Those over a night, a
+    Days that have runs have them at the same times, so one of them shows the pauses within a day. Those over a night, a
     weekend or a month are looked at one after the other.
     """
     runs = croniter(schedule, datetime(2024, 1, 1, tzinfo=UTC))
@@ -212,6 +245,7 @@ def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:
 
 
 def own_server_id(subject: Examined) -> Check:
+    """Return the check that the server's own ``server_id`` isn't 0, with which no replica is served."""
     own = subject.source.server_id
     return Check("server_id", own != 0, str(own), "" if own else "set server_id=1 in the server's option file")
 
@@ -245,12 +279,19 @@ def grant(subject: Examined, grant: str, error: SourceError) -> Check:
 
 
 def missing(subject: Examined, grant: str, on: str = "*.*") -> Check:
+    """Return the failed check of a grant, with the SQL that gives it. on: the grant's scope."""
     return Check(f"grant {grant}", False, f"missing on {on}", grant_sql(subject, grant, on))
 
 
 def grant_sql(subject: Examined, grant: str, on: str = "*.*") -> str:
+    """Return the GRANT statement for the account that binlake uses."""
+    return f"GRANT {grant} ON {on} TO {account_sql(subject)};"
+
+
+def account_sql(subject: Examined) -> str:
+    """Return the account as statements name it."""
     name, _, host = _account(subject.source).rpartition("@")
-    return f"GRANT {grant} ON {on} TO {mysql_quote(name)}@{mysql_quote(host)};"
+    return f"{mysql_quote(name)}@{mysql_quote(host)}"
 
 
 def _account(source: Source) -> str:
@@ -261,14 +302,15 @@ def _account(source: Source) -> str:
 def _granted(subject: Examined) -> set[str]:
     """Return the account's privileges on ``*.*``, including those of active roles."""
     privileges: set[str] = set()
-    for row in subject.source.query("SHOW GRANTS"):
-        match = re.match(r"GRANT (.+?) ON \*\.\* TO ", next(iter(row.values())))
+    for statement in subject.source.grants():
+        match = re.match(r"GRANT (.+?) ON \*\.\* TO ", statement)
         if match:
             privileges |= {privilege.strip().upper() for privilege in match[1].split(",")}
     return privileges
 
 
 def snapshot_grants(subject: Examined) -> Iterator[Check]:
+    """Yield the checks of what only snapshots need: the read lock and XA RECOVER."""
     yield _read_lock(subject)
     try:
         subject.source.query("XA RECOVER")
@@ -279,12 +321,54 @@ def snapshot_grants(subject: Examined) -> Iterator[Check]:
         yield (missing(subject, "XA_RECOVER_ADMIN") if lacks else grant(subject, "XA_RECOVER_ADMIN", error))
 
 
+def sight_of_statements(subject: Examined) -> Iterator[Check]:
+    """Check whether the account sees whom a lock would wait for."""
+    if lock_waits.may_see(subject.source):
+        yield Check("long statements", True, "seen: no lock is asked for behind one")
+        return
+    wanted = [("PROCESS", "*.*")]
+    if not subject.source.is_mariadb:
+        wanted = [("SELECT", f"performance_schema.{table}") for table in ("metadata_locks", "threads")]
+    yield Check(
+        "long statements",
+        "warn",
+        "can't be seen: a snapshot asks for its lock behind a long statement, too, and writes wait for some seconds"
+        " before it takes another way",
+        " ".join(grant_sql(subject, privilege, on) for privilege, on in wanted),
+    )
+
+
 def _read_lock(subject: Examined) -> Check:
     if service := subject.service:
-        finding = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES stands in for it"
+        finding = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES is used instead"
         return Check("read lock", True, finding)
     wanted = subject.source.release.flush_grant
     if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
         return Check(f"grant {wanted}", True, "given")
     remedy = f"{grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
     return Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)
+
+
+def replica_checks(config: PipelineConfig, origin: Origin, endpoint: Endpoint) -> Iterator[Check]:
+    """Check that the replica that a verification reads in the source's place can be read so, and how far it is."""
+    try:
+        with Source.open(endpoint) as server:
+            yield replace(reached(server), name=_REPLICA)
+            examined = Examined(server, server.variables(VARIABLES))
+            for check in (*proof_of_server(endpoint), *snapshot_grants(examined)):
+                yield replace(check, name=f"{_REPLICA}'s {check.name}")
+        yield from _place(config, ReadReplica(endpoint, origin))
+    except BinlakeError as error:
+        yield Check(_REPLICA, False, error.message, error.remedy)
+
+
+def _place(config: PipelineConfig, replica: ReadReplica) -> Iterator[Check]:
+    """Check that the replica has executed what the lake holds. One that is behind is waited for by a verification."""
+    position = lease.read(metadata_of(config)).position
+    if position is None:
+        return
+    try:
+        replica.wait_for(position, _REPLICA_WAIT)
+        yield Check(f"{_REPLICA}'s position", True, f"has executed what the lake holds, up to {position.short}")
+    except ConnectionFailed as error:
+        yield Check(f"{_REPLICA}'s position", "warn", error.message, error.remedy)

@@ -5,7 +5,7 @@
     commit    only between two source transactions, so that a transaction's mutations stay together
 
 The feed has a lease of its own, and reads what the mirror wrote; a sync doesn't depend on it. After a kill, the next
-run goes on from the last commit: what was sent since is sent again, unless the sink took it back.
+run continues from the last commit: what was sent since is sent again, unless the sink took it back.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from binlake.batch.manifest import Manifest, StagedFile
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
@@ -43,16 +43,19 @@ from binlake.feeds.preload import Preload, begin_with_lake
 from binlake.feeds.selection import Selection
 from binlake.feeds.shapes import Shapes, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
-from binlake.metadata import feed_watermarks, lease
-from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import Metadata, metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.planner.manifest import Manifest, StagedFile
 from binlake.position import Range
+from binlake.records import feed_watermarks, lost_tables
+from binlake.records.feed_watermarks import FeedLease, FeedLimits, FeedPosition
 from binlake.report import counted
-from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import loads
+from binlake.schema.table import TableName
 from binlake.staging.staged_files import read_manifest
+from binlake.store.metadata import Metadata, metadata_of
+from binlake.store.rows import BatchRow, StatementRow, WatermarkRow
 
+_PLACE_LOST = "nobody knows where the feed is: the metadata table feeds is gone"
 _COLLECTED_EVERY = 500_000
 """Number of new objects after which Python's collector runs; 700 by default."""
 
@@ -73,6 +76,7 @@ class FeedRun:
     left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result as a dict that JSON can hold, by field name."""
         return asdict(self)
 
 
@@ -94,7 +98,7 @@ def carry(
 ) -> FeedRun:
     """Carry a feed to the newest recorded batch, or to the first commit at or after ``until``.
 
-    anew: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't go on; the
+    anew: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't continue; the
     reason is kept in its row of metadata, which ``status`` shows.
     """
     with opened(config, feed, parts, anew=anew) as carried, rarely_collected():
@@ -118,17 +122,30 @@ def opened(
     """
     metadata = metadata_of(config)
     limits = FeedLimits(feed.keep_gb, feed.keep_hours)
+    is_lost = "feeds" in lost_tables.find(metadata)
     with feed_watermarks.held(metadata, feed.name, limits, follows=follows) as held:
         try:
             selection = Selection.of(config, feed)
             sink = parts.make_sink(feed, config.source.name)
             try:
+                _refuse_lost_place(feed, held, sink, is_lost=is_lost and not anew, anew=anew)
                 yield OpenFeed(config, metadata, selection, held, sink, parts, between, anew)
             finally:
                 sink.close()
         except BinlakeError as error:
             held.stop(error.message, error.remedy)
             raise
+
+
+def _refuse_lost_place(feed: FeedConfig, held: FeedLease, sink: Sink, *, is_lost: bool, anew: bool) -> None:
+    """Raise FeedError for a feed whose place was in metadata that are gone, until a run with ``anew`` begins it again:
+    without that it would begin where ``begin`` says, and leave out what came between, or send it twice.
+
+    is_lost: the table of feeds was gone when this run began, and the feed's row is new.
+    """
+    refused = is_lost or (held.row.status == "stopped" and held.row.reason == _PLACE_LOST)
+    if refused and not anew and not sink.keeps_position and feed.position == "metadata":
+        raise FeedError(_PLACE_LOST, remedy=f"binlake feed --config FILE --feed {feed.name} --anew lake, or --anew now")
 
 
 @contextmanager
@@ -145,9 +162,21 @@ def rarely_collected() -> Iterator[None]:
 def context_of(feed: FeedConfig, config: PipelineConfig, recorded_state: RecordedState) -> FeedContext:
     """Return the context of a run that goes up to the newest recorded batch."""
     stop = recorded_state.position
-    return FeedContext(
-        feed.name, config.source.name, stop.server, stop.flavour, stop, dict(recorded_state.charsets or {})
-    )
+    charsets = dict(recorded_state.charsets or {})
+    living = partial(_living, config, feed)
+    return FeedContext(feed.name, config.source.name, stop.server, stop.flavour, stop, charsets, living)
+
+
+def _living(config: PipelineConfig, feed: FeedConfig) -> list[TableName]:
+    """Return a feed's tables that are in the lake now, the oldest first. Raises LakeError."""
+    rows = WatermarkRow.read(metadata_of(config), "database", "table", "status", "low")
+    lives = [
+        (row.began.order, row.name)
+        for row in rows
+        if row.low and row.status != "dropped"  # without a position nothing of it is in the lake
+    ]
+    selection = Selection.of(config, feed)
+    return [name for _, name in sorted(lives) if selection.wants(name)]
 
 
 def _microseconds(until: datetime | None) -> int | None:
@@ -190,12 +219,12 @@ class OpenFeed:
         between: Callable[[], None],
         anew: bool,
     ) -> None:
-        """Find the place to go on from. Raises FeedError, NoSnapshotYet."""
+        """Find the place to continue from. Raises FeedError, NoSnapshotYet."""
         self._config, self._metadata, self._selection = config, metadata, selection
         self._feed, self._held, self._sink, self._parts, self._between = selection.feed, held, sink, parts, between
         row = held.row
-        self._sent = self._total = int(row["messages"] or 0)
-        self._was_stopped = row["status"] == "stopped"
+        self._sent = self._total = row.messages
+        self._was_stopped = row.status == "stopped"
         recorded_state = self._recorded_state()
         if sink.keeps_position and self._feed.position != "metadata":
             raise ConfigurationError(
@@ -377,7 +406,7 @@ class BatchReader:
             )
 
     def _prepared(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows as Selection.prepare does; none if that fails and the feed goes on without them."""
+        """Return the rows as Selection.prepare does; none if that fails and the feed continues without them."""
         prepared = rows.slice(0, 0)
         place = f"batch {self._batch}, {counted(rows.num_rows, 'row')} of {table.name}"
         with self.errors.guarded("table_map", table.name, place, rows.num_rows):
@@ -391,16 +420,15 @@ class BatchReader:
         self.errors.decide(FeedFailure("commit", None, place, 0, error.message, error.remedy), error)
 
     def _staged(self, batch: int) -> tuple[Manifest, Range]:
-        rows = self.metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")
-        if not rows:
+        row = BatchRow.first(self.metadata, "attempt", "range", where=f"batch = {batch} AND state = 'recorded'")
+        if row is None:
             raise self._left_behind(batch, None)
+        attempt = row.attempt or ""
         try:
-            manifest = read_manifest(
-                self.config.staging_path(str(batch), rows[0]["attempt"]), batch, rows[0]["attempt"]
-            )
+            manifest = read_manifest(self.config.staging_path(str(batch), attempt), batch, attempt)
         except StagingError as error:
             raise self._left_behind(batch, error) from error
-        return manifest, loads(Range, rows[0]["range"])
+        return manifest, row.carried
 
     def _left_behind(self, batch: int, error: StagingError | None) -> FeedError:
         reason, remedy = self.errors.left_behind(batch)
@@ -413,11 +441,11 @@ class BatchReader:
             self._shapes = Shapes(self.metadata)
         return table_of(file, self._shapes.of_file(file, batch))
 
-    def _statements(self, batch: int) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    def _statements(self, batch: int) -> dict[tuple[str, int], list[StatementRow]]:
         self._shapes = None  # a batch may have brought new ones
-        by_place: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        for row in self.metadata.read("ddl_history", where=f"batch = {batch}"):
-            by_place.setdefault((row["file"], row["offset"]), []).append(row)
+        by_place: dict[tuple[str, int], list[StatementRow]] = {}
+        for row in StatementRow.read(self.metadata, where=f"batch = {batch}"):
+            by_place.setdefault((row.file, row.offset), []).append(row)
         return by_place
 
 
@@ -430,18 +458,15 @@ def _before(window: LogWindow, until_us: int | None) -> int:
 
 
 def _schema_change(
-    item: StatementHere, history: dict[tuple[str, int], list[dict[str, Any]]], selection: Selection
+    item: StatementHere, history: dict[tuple[str, int], list[StatementRow]], selection: Selection
 ) -> SchemaChange | None:
     """Return the schema change of a statement by the DDL history; None if it concerns no table of the feed."""
     rows = [
         row
         for row in history.get((item.statement.file, item.statement.offset), ())
-        if selection.wants(TableName(row["database"], row["table"])) and row["action"] != "ignored"
+        if selection.wants(row.name) and row.action != "ignored"
     ]
     if not rows:
         return None
-    tables = tuple(
-        (TableName(row["database"], row["table"]), loads(TableSchema, row["after"]) if row["after"] else None)
-        for row in rows
-    )
-    return SchemaChange(item.statement, rows[0]["statement"], rows[0]["kind"], tables, item.servers)
+    tables = tuple((row.name, row.shape) for row in rows)
+    return SchemaChange(item.statement, rows[0].statement, rows[0].kind, tables, item.servers)

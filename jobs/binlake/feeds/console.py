@@ -22,11 +22,12 @@ from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
 from binlake.interrupts import Ending
-from binlake.metadata import feed_watermarks, lease
-from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition, Omission
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLease, FeedLimits, FeedPosition, Omission
 from binlake.report import Report
+from binlake.store.metadata import metadata_of
 
 _LOOK_AGAIN = 0.25
 """Seconds between two looks for a new batch."""
@@ -47,31 +48,36 @@ class ConsoleSink:
         """Do nothing: a terminal needs no preparation."""
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Print a line per message: its value; of a message without a value its key, which an empty value follows."""
         for message in messages:
             value = readable(message.value, self._schema_of)
             key = "" if message.value is not None else f"{readable_key(message.key, self._schema_of)} "
             self._out.write(f"{key}{value}\n")
 
     def commit(self, position: FeedPosition) -> None:
+        """Flush the output; the position isn't kept."""
         self._out.flush()
 
     def position(self) -> FeedPosition | None:
+        """Return None: printed messages keep no position."""
         return None
 
     def close(self) -> None:
+        """Flush the output, which stays open."""
         self._out.flush()
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Options. start: the first batch, None for those recorded from now on. follow: go on until asked to end."""
+    """Options. start: the first batch, None for those recorded from now on. follow: continue until asked to end."""
 
     start: int | None
     follow: bool = False
 
 
 class _TailErrors(FeedErrors):
-    """Failures of what is printed: no feed stops, so none can be begun anew. batch: the one that is being printed."""
+    """Failures of what is printed: no feed stops, so no remedy names one. batch: returns the batch that is being
+    printed."""
 
     def __init__(self, feed: FeedConfig, batch: Callable[[], int]) -> None:
         super().__init__(feed, _record_no_omissions)
@@ -141,7 +147,7 @@ def tail(
                 if not asked.follow:
                     return
                 ending.wait(_LOOK_AGAIN)
-        except KeyboardInterrupt:  # a large batch, or a reader that pauses, went on for longer than an end may wait
+        except KeyboardInterrupt:  # a large batch, or a reader that pauses, continued for longer than an end may wait
             if not ending.asked:
                 raise
 

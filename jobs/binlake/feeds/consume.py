@@ -6,9 +6,9 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TextIO
 
+from binlake.caches import remembered
 from binlake.errors import ConfigurationError, SinkFailed
 from binlake.feeds.formats import generic
 from binlake.feeds.formats.text import plain
@@ -99,6 +99,10 @@ def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
 
 
 def readable_key(key: bytes | None, schema_of: SchemaOf | None) -> str:
+    """Return a message's key as text, and ``-`` for a message without one.
+
+    schema_of: returns Avro schemas by their ids.
+    """
     return "-" if key is None else readable(key, schema_of)
 
 
@@ -131,7 +135,7 @@ def _avro(value: bytes, head: int, schema: Any, **more: str) -> str | None:
     return json.dumps(fields, ensure_ascii=False, default=plain)
 
 
-@cache
+@remembered("readers of Avro")
 def _reader(schema: str) -> Callable[[io.BytesIO], Any]:
     """Return a reader of records with a schema. Raises ConfigurationError if fastavro isn't installed."""
     try:

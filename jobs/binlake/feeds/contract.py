@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from binlake.binlog.border import Statement
 from binlake.errors import SinkFailed
-from binlake.metadata.feed_watermarks import FeedPosition
 from binlake.position import Flavour, Position
+from binlake.records.feed_watermarks import FeedPosition
 from binlake.schema.table import Column, TableName, TableSchema
 
 Register = Callable[[str, dict[str, Any]], int]
@@ -115,15 +115,17 @@ class TransactionEnd:
 
     @property
     def events(self) -> int:
+        """Return how many of the transaction's events are in the feed, over all tables."""
         return sum(self.tables.values())
 
 
 @dataclass(frozen=True)
 class FeedContext:
-    """What a format knows of its feed.
+    """A format's knowledge of its feed.
 
     server: as positions name it. standing: the position where the newest recorded batch ends, None if it isn't needed.
-    charsets: the databases' default character sets there.
+    charsets: the databases' default character sets there. living: returns the feed's tables that are in the lake now,
+    the oldest first.
     """
 
     feed: str
@@ -132,6 +134,7 @@ class FeedContext:
     flavour: Flavour
     standing: Position | None = None
     charsets: Mapping[str, str] = field(default_factory=dict)
+    living: Callable[[], Sequence[TableName]] = field(default=tuple, compare=False)
 
 
 class Format(Protocol):
@@ -149,7 +152,7 @@ class Format(Protocol):
         ...
 
     def events(self, changes: FeedChanges) -> Sequence[int]:
-        """Return as how many events of its transaction each row counts."""
+        """Return, for each row, how many events it is in its transaction's count."""
         return [1] * changes.rows.num_rows
 
     def table(self, table: FeedTable) -> Sequence[Message]:
@@ -194,7 +197,7 @@ class TransactionRefused(SinkFailed):
 class Sink(Protocol):
     """A sink: takes messages.
 
-    What was sent since the last commit may be sent again after a crash, unless the sink keeps the position itself,
+    Messages sent since the last commit may be sent again after a crash, unless the sink keeps the position itself,
     together with the messages; then it holds exactly what was committed.
     """
 
@@ -223,7 +226,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class NotesPosition(Protocol):
-    """A sink that doesn't keep the position itself, and is told after which one the next messages come."""
+    """A sink that doesn't keep the position itself, and takes note of the one after which the next messages come."""
 
     def stand(self, position: FeedPosition) -> None:
         """Take note of the position after which the next messages come."""

@@ -5,12 +5,12 @@
              ``mutation`` (the format or the sink refuses rows), ``alter`` (the format refuses a statement), ``commit``
              (of an XA transaction whose rows came before the feed), ``empty_commit`` (a statement was logged in the
              place of rows)
-    third    ``event``: asked, with the same failure, where the layer before it doesn't go on
+    third    ``event``: asked, with the same failure, where the layer before it returns False
 
-If a layer returns True, the feed goes on without the event. If the third returns False as well, the feed stops. What is
-left out is recorded, with its count, before the sink commits what follows; ``status`` shows it. A kill between the two
-records it twice, never not at all. A failure that concerns no event, such as a sink that can't be reached, always stops
-the feed.
+If a layer returns True, the feed continues without the event. If the third returns False as well, the feed stops.
+Omissions are recorded, with their counts, before the sink commits what follows; ``status`` shows them. A kill between
+the two records them twice, never not at all. A failure that concerns no event, such as a sink that can't be reached,
+always stops the feed.
 
 Source: mypipe's README, "Error Handling", and its ConfigBasedErrorHandler.
 """
@@ -25,8 +25,8 @@ from typing import Literal, Protocol
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import FeedError, SinkFailed
 from binlake.feeds.plugins import PluginGroup, methods_of
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import Omission
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import Omission
 from binlake.schema.table import TableName
 
 _Kind = tuple[str, str, str]
@@ -36,7 +36,7 @@ ErrorLayer = Literal["decode", "table_map", "mutation", "alter", "commit", "empt
 
 @dataclass(frozen=True)
 class FeedFailure:
-    """An event that can't be carried. place: where it stands. mutations: how many go with it; 0 if that isn't known."""
+    """An event that can't be carried. place: of the event. mutations: how many are lost with it; 0 if unknown."""
 
     layer: ErrorLayer
     table: TableName | None
@@ -47,21 +47,28 @@ class FeedFailure:
 
 
 class FeedErrorHandler(Protocol):
-    """Methods that tell whether the feed goes on without the event, one for each layer."""
+    """Methods that return whether the feed continues without the event, one for each layer."""
 
-    def decode(self, failure: FeedFailure) -> bool: ...
+    def decode(self, failure: FeedFailure) -> bool:
+        """Decide on an event that can't be decoded."""
 
-    def table_map(self, failure: FeedFailure) -> bool: ...
+    def table_map(self, failure: FeedFailure) -> bool:
+        """Decide on a table that doesn't fit the feed's condition."""
 
-    def mutation(self, failure: FeedFailure) -> bool: ...
+    def mutation(self, failure: FeedFailure) -> bool:
+        """Decide on rows that the format or the sink refuses."""
 
-    def alter(self, failure: FeedFailure) -> bool: ...
+    def alter(self, failure: FeedFailure) -> bool:
+        """Decide on a statement that the format refuses."""
 
-    def commit(self, failure: FeedFailure) -> bool: ...
+    def commit(self, failure: FeedFailure) -> bool:
+        """Decide on the commit of an XA transaction whose rows came before the feed."""
 
-    def empty_commit(self, failure: FeedFailure) -> bool: ...
+    def empty_commit(self, failure: FeedFailure) -> bool:
+        """Decide on a statement that was logged in the place of rows."""
 
-    def event(self, failure: FeedFailure) -> bool: ...
+    def event(self, failure: FeedFailure) -> bool:
+        """Decide last, on an event for which the layer before it returned False."""
 
 
 HANDLERS = PluginGroup(
@@ -77,24 +84,31 @@ class FlagErrors:
         self._stops = feed.stops
 
     def decode(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``decode`` is set."""
         return not self._stops.decode
 
     def table_map(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``listener`` is set."""
         return not self._stops.listener
 
     def mutation(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``listener`` is set."""
         return not self._stops.listener
 
     def alter(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``listener`` is set."""
         return not self._stops.listener
 
     def commit(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``event`` is set."""
         return not self._stops.event
 
     def empty_commit(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``empty_commit`` is set."""
         return not self._stops.empty_commit
 
     def event(self, failure: FeedFailure) -> bool:
+        """Return True unless the flag ``event`` is set."""
         return not self._stops.event
 
 
@@ -119,13 +133,13 @@ class FeedErrors:
         self.lines: list[str] = []
 
     def decide(self, failure: FeedFailure, error: FeedError, *, known: bool = False) -> None:
-        """Raise the error unless the feed goes on without the event. known: it was written down already."""
+        """Raise the error unless the feed continues without the event. known: it was written down already."""
         try:
             goes_on = getattr(self._handler, failure.layer)(failure) or self._handler.event(failure)
         except Exception as raised:
             raise FeedError(
                 f"the error handler of feed {self._feed} failed over {failure.place}: {raised!r}",
-                remedy=f"mend it; it was asked because of this: {failure.reason}",
+                remedy=f"fix it; it was asked because of this: {failure.reason}",
             ) from raised
         if not goes_on:
             raise self._placed(failure.place, error)
@@ -147,7 +161,7 @@ class FeedErrors:
         return FeedError(f"feed {self._feed} at {place}: {error.message}", remedy=error.remedy)
 
     def going_on(self, remedy: str) -> str:
-        """Return how to go on behind an event that stops the feed. remedy: that of a feed which is carried."""
+        """Return how to continue after an event that stops the feed. remedy: the one for a feed that is carried."""
         return remedy
 
     def left_behind(self, batch: int) -> tuple[str, str]:
@@ -155,7 +169,7 @@ class FeedErrors:
         return feed_watermarks.left_behind(self._feed, batch)
 
     def unlogged_rows(self) -> FeedError:
-        """Return the error of a statement in the log that tells no rows."""
+        """Return the error for a statement that was logged in the place of its rows."""
         going_on = self.going_on(
             f"begin behind it: binlake feed --feed {self._feed} --anew lake (or now); "
             f"or leave such statements out: {self._leaving_out}"
@@ -208,7 +222,8 @@ class _Guard:
         """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        """Tell whether the failure was decided upon; one of a sink or registry that concerns no event goes on."""
+        """Return whether the failure was decided upon; an error of a sink or registry that concerns no event is
+        raised."""
         if not isinstance(error, FeedError) or isinstance(error, SinkFailed):
             return False
         failure = FeedFailure(self.layer, self.table, self.place, self.mutations, error.message, error.remedy)

@@ -17,8 +17,8 @@ from binlake.feeds.feeds_file import Feeds
 from binlake.feeds.registry import OWN_SINKS, webhook
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.sinks import kafka
-from binlake.metadata import lease
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.store.metadata import metadata_of
 
 
 def checks(config: PipelineConfig) -> list[Check]:

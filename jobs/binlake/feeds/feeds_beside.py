@@ -1,9 +1,9 @@
 """Feeds that are carried as batches come, each in a thread of its own: by ``binlake feed --follow``, and beside the
 batches of ``binlake follow``.
 
-A feed is held, with its sink open, as long as it goes on. One that fails is tried again after growing waits, and the
-others go on. It ends between two windows of rows: what its sink didn't commit by then is sent again by the next run, or
-was taken back.
+A feed is held, with its sink open, as long as it is carried. One that fails is tried again after growing waits, while
+the others continue. It ends between two windows of rows: what its sink didn't commit by then is sent again by the next
+run, or was taken back.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.feeds.carry import FeedRun, OpenFeed, Parts, opened
 from binlake.feeds.feeds_file import Feeds
 from binlake.interrupts import Ending
-from binlake.metadata import lease
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
 from binlake.report import Report, counted
+from binlake.retries import doubling
+from binlake.store.metadata import metadata_of
 
 _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
-"""Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't mend."""
+"""Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't fix."""
 _HELD_WAIT = 2.0
 """Seconds between two looks at a feed that another process carries."""
 _HEARTBEAT_EVERY = 60.0
@@ -36,7 +37,7 @@ _HEARTBEAT_EVERY = 60.0
 _SUMMED_EVERY = 60.0
 """Seconds for which a feed's messages are summed up in one line."""
 _ENDING = 2.0
-"""Seconds for which feeds that are to end are waited for; killed anywhere, the next run goes on."""
+"""Seconds to wait for feeds that were asked to end. A feed that is killed at any point is continued by the next run."""
 
 _LOOK_AGAIN = 0.25
 """Seconds between two looks for batches that another process records."""
@@ -51,18 +52,21 @@ class _Ended(Exception):
 
 @dataclass
 class FeedsFollowed:
-    """What was sent since the process began, by source and feed. batches: up to which each is carried."""
+    """Counts of what was sent since the process began, by source and feed. batches: the last one that each feed
+    carried."""
 
     mutations: Counter[FeedKey] = field(default_factory=Counter)
     messages: Counter[FeedKey] = field(default_factory=Counter)
     batches: dict[FeedKey, int] = field(default_factory=dict)
 
     def add(self, key: FeedKey, run: FeedRun) -> None:
+        """Add the counts of a feed's run, and note its last batch."""
         self.mutations[key] += run.mutations
         self.messages[key] += run.messages
         self.batches[key] = run.batch
 
     def to_json(self) -> list[dict[str, Any]]:
+        """Return one dict for each feed, in the order of source and feed."""
         return [
             {
                 "source": source, "feed": feed, "batch": batch,
@@ -72,6 +76,7 @@ class FeedsFollowed:
         ]  # fmt: skip
 
     def line(self, key: FeedKey) -> str:
+        """Return the sentence that says what a feed has sent since the process began."""
         mutations, messages = counted(self.mutations[key], "mutation"), counted(self.messages[key], "message")
         return f"feed {key[1]} of {key[0]}: {mutations} as {messages}, up to batch {self.batches[key]}"
 
@@ -122,13 +127,14 @@ class FeedsOfSource:
         """Let the enabled feeds be carried up to a batch; None: up to the newest."""
         try:
             present = self._settings()
-        except ConfigurationError:  # whoever follows says so
+        except ConfigurationError:  # the follower reports it
             present = config
         if (present.source, present.lake) != (config.source, config.lake):
             present = config
         self._beside.carry([(present, feed) for feed in present.feeds], {config.source.name: batch})
 
     def end(self) -> None:
+        """Ask all feeds to end, and wait until they have."""
         self._beside.end()
 
 
@@ -147,7 +153,7 @@ def follow_feeds(settings: Callable[[], Feeds], report: Report, parts: Parts, en
                 feeds, trouble = settings(), ""
             except ConfigurationError as error:
                 if str(error) != trouble:
-                    report.say(f"{error}\n  the feeds go on under their former settings")
+                    report.say(f"{error}\n  the feeds continue under their former settings")
                 trouble = str(error)
     finally:
         beside.end()
@@ -215,7 +221,7 @@ class _FeedThread(threading.Thread):
     def _note(self, run: FeedRun, is_due: bool) -> None:
         """Count what was sent, and say what was left out."""
         if self._trouble:
-            self._report.say(f"feed {self.feed.name}: going on")
+            self._report.say(f"feed {self.feed.name}: continuing")
         self._trouble, self._failures = "", 0
         if run.messages or is_due:
             self._sent_at = time.monotonic()
@@ -236,7 +242,7 @@ class _FeedThread(threading.Thread):
         """Wait after a failure, longer after each further one."""
         self._failures += 1
         self._say_trouble(f"{trouble}\n  it is tried again after growing waits, of up to {most:.0f} s")
-        self._pause(min(_WAIT * 2 ** min(self._failures - 1, 16), most))
+        self._pause(doubling(_WAIT, most)(self._failures))
 
     def _pause(self, seconds: float) -> None:
         """Wait, whatever batches come."""

@@ -10,16 +10,16 @@ from binlake.config import PipelineConfig, yaml_file
 from binlake.config.feed_config import FeedConfig, FeedsFile
 from binlake.config.pipeline_config import FileStand, file_stand
 from binlake.errors import ConfigurationError
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
-from binlake.metadata.metadata import metadata_of
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLimits
+from binlake.store.metadata import metadata_of
 
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
 """Feeds, each paired with the configuration of one of its sources."""
 
 
 def is_file_of_feeds(path: str | Path) -> bool:
-    """Tell whether a YAML has feeds and no source. Raises ConfigurationError if it can't be read."""
+    """Return whether a YAML has feeds and no source. Raises ConfigurationError if it can't be read."""
     document = yaml_file.read(path).document
     return "source" not in document and "feeds" in document
 

@@ -13,9 +13,9 @@ from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, Mess
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.source_transactions import SourceTransactions
 from binlake.feeds.staged import LogWindow
-from binlake.metadata.feed_watermarks import FeedPlace, FeedPosition
-from binlake.metadata.metadata import now_us
+from binlake.records.feed_watermarks import FeedPlace, FeedPosition
 from binlake.report import counted
+from binlake.store.metadata import now_us
 
 COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
 """Number of mutations, and of their staged bytes, after which the sink commits at the end of a transaction."""
@@ -143,6 +143,10 @@ class Outlet:
             self.send(self._transactions.end())
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Send messages, without those that the sink refuses and the error handlers leave out.
+
+        Raises FeedError, SinkFailed.
+        """
         while messages:
             self._begin()
             refused = -1
@@ -172,15 +176,21 @@ class Outlet:
         return position
 
     def end_batch(self, position: FeedPosition) -> None:
+        """End the open transaction, and commit at the batch's end."""
         self._end_transaction()
         self.commit(position)
 
     def heartbeat(self, place: FeedPosition) -> None:
+        """Send and commit the format's heartbeat, if it has one. place: the position to commit with it."""
         if messages := self._format.heartbeat(now_us()):
             self.send(list(messages))
             self.commit(place)
 
     def commit(self, position: FeedPosition) -> None:
+        """Commit what was sent at a position, after writing down what was left out.
+
+        Raises TransactionRefused, SinkFailed.
+        """
         self._begin()
         self._errors.record()
         fault("feed sent")

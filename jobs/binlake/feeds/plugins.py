@@ -32,18 +32,19 @@ class PluginGroup:
         self._entry_point(name)
 
     def load(self, name: str) -> Any:
-        """Import what the name stands for. Raises ConfigurationError."""
+        """Import the entry point of this name. Raises ConfigurationError."""
         point = self._entry_point(name)
         try:
             return point.load()
         except Exception as error:  # whatever importing the user's module raises
             raise ConfigurationError(
                 f"{self.setting}: {name} ({point.value}) can't be imported: {error}",
-                remedy="write module:Class of a class that this environment can import, or mend it",
+                remedy="write module:Class of a class that this environment can import, or fix it",
             ) from error
 
     def make(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """Import what the name stands for, and call it. Raises ConfigurationError; BinlakeError that it raises."""
+        """Import the entry point of this name, and call it. Raises ConfigurationError, and any BinlakeError that the
+        call raises."""
         plugin = self.load(name)
         try:
             made = plugin(*arguments, **named)
@@ -51,7 +52,7 @@ class PluginGroup:
             raise
         except Exception as error:  # whatever the user's class raises
             raise ConfigurationError(
-                f"{self.setting}: {name} can't be made: {error}", remedy="mend it, then run again"
+                f"{self.setting}: {name} can't be made: {error}", remedy="fix it, then run again"
             ) from error
         if missing := [method for method in self.methods if not hasattr(made, method)]:
             raise ConfigurationError(

@@ -14,18 +14,21 @@ from pymysql.cursors import Cursor
 
 from binlake.errors import ConfigurationError, FeedError
 from binlake.feeds.plugins import PluginGroup, methods_of
-from binlake.metadata import formats
-from binlake.metadata.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.names import mysql_quote
+from binlake.records.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.source.connection import connect, from_environment, translate
+from binlake.storage import private_files
+from binlake.store import formats
 
 
 class PositionStore(Protocol):
     """A store of one feed's position. ``read`` returns None before the first ``write``; ``write`` is durable."""
 
-    def read(self) -> FeedPosition | None: ...
+    def read(self) -> FeedPosition | None:
+        """Return the position last written; None before the first one."""
 
-    def write(self, position: FeedPosition) -> None: ...
+    def write(self, position: FeedPosition) -> None:
+        """Replace the position; it is durable when this returns."""
 
 
 STORES = PluginGroup(
@@ -71,6 +74,7 @@ class FilePositions:
         self._path = path
 
     def read(self) -> FeedPosition | None:
+        """Return the position in the file; None where there is no file. Raises FeedError where it can't be read."""
         try:
             return formats.read(FeedPosition, self._path.read_text())
         except FileNotFoundError:
@@ -79,11 +83,12 @@ class FilePositions:
             raise _failed(self._path, error) from error
 
     def write(self, position: FeedPosition) -> None:
+        """Replace the file, which appears complete or not at all. Raises FeedError where that fails."""
         temporary = self._path.with_name(self._path.name + ".writing")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w") as handle:
-                handle.write(formats.written(position))
+            private_files.make_folder(self._path.parent)
+            with private_files.opened(temporary, "wb") as handle:
+                handle.write(formats.written(position).encode())
                 handle.flush()
                 os.fsync(handle.fileno())
             temporary.replace(self._path)
@@ -131,6 +136,10 @@ class TablePositions:
         return f"{self._table} is there"
 
     def read(self) -> FeedPosition | None:
+        """Return the position in the feed's row, and create the table if needed.
+
+        Raises FeedError where the table's collation takes two feeds' names for equal.
+        """
         with self._cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table}"
@@ -150,5 +159,6 @@ class TablePositions:
         return formats.read(FeedPosition, text)
 
     def write(self, position: FeedPosition) -> None:
+        """Replace the feed's row."""
         with self._cursor() as cursor:
             cursor.execute(f"REPLACE INTO {self._table} VALUES (%s, %s)", (self._feed, formats.written(position)))

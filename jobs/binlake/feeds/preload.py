@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
@@ -23,12 +22,15 @@ from binlake.errors import FeedError, LakeError, NoSnapshotYet
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
 from binlake.lake.lake_versions import lake_versions
-from binlake.metadata import lease, watermarks
-from binlake.metadata.feed_watermarks import FeedPosition, TableAtVersion
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import Metadata, now_us
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.planner.steps import Life
+from binlake.records import watermarks
+from binlake.records.feed_watermarks import FeedPosition, TableAtVersion
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors
+from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import WatermarkRow
 
 _TRIES, _PAUSE = 30, 0.1
 """How often the state of all tables is read while batches are recorded, and the seconds in between."""
@@ -45,8 +47,8 @@ def begin_with_lake(metadata: Metadata, selection: Selection) -> FeedPosition:
         ahead = life.low.server == recorded_state.position.server and life.low > recorded_state.position
         if life.status != "following" or ahead or life.delta_version is None:
             raise FeedError(
-                f"{life.name} doesn't stand at batch {recorded_state.batch}: it is {life.status}",
-                remedy="run binlake sync, mend the table, or exclude it from the feed; then run again",
+                f"{life.name} isn't at batch {recorded_state.batch}: it is {life.status}",
+                remedy="run binlake sync, fix the table, or exclude it from the feed; then run again",
             )
         if life.schema.without_rows:
             raise FeedError(
@@ -71,10 +73,10 @@ def _recorded_lives(metadata: Metadata) -> tuple[RecordedState, list[Life]]:
         if recorded_state is None:
             raise NoSnapshotYet
         lives = watermarks.read_lives(metadata)
-        newest = max((row["batch"] for row in metadata.read("watermarks", ["batch"])), default=0)
+        newest = max((row.batch for row in WatermarkRow.read(metadata, "batch")), default=0)
         is_newest = recorded_state == lease.read(metadata).recorded_state
         if (newest <= recorded_state.batch and is_newest) or tries == _TRIES:
-            return recorded_state, lives  # at last with a table that was snapshotted ahead, as its life tells
+            return recorded_state, lives  # at last with a table that was snapshotted ahead, as its life shows
         time.sleep(_PAUSE)
 
 
@@ -142,7 +144,7 @@ class Preload:
             why = f"no column {error}" if isinstance(error, KeyError) else storage_errors.cause_of(error)
             raise FeedError(
                 f"{life.name} can't be read at version {at.version}: {why}",
-                remedy=f"begin anew: binlake feed --config FILE --feed {self.selection.feed.name} --anew lake",
+                remedy=f"begin again: binlake feed --config FILE --feed {self.selection.feed.name} --anew lake",
             ) from error
 
     def _as_staged(self, table: FeedTable, batch: pa.RecordBatch, read: int) -> pa.RecordBatch:

@@ -109,4 +109,4 @@ class SchemaRegistry:
         if error.code in _DENIED:
             remedy = "let registry_connection name a connection whose login and password, or token, it knows"
             return SinkFailed(said, remedy=remedy)
-        return SinkFailed(said, remedy="mend what it says; then run again")
+        return SinkFailed(said, remedy="fix what it says; then run again")

@@ -31,7 +31,7 @@ class Selection:
         return cls(config, feed, condition.parse(feed.where) if feed.where else None)
 
     def wants(self, name: TableName) -> bool:
-        """Tell whether a table is selected."""
+        """Return whether a table is selected."""
 
         def named(patterns: list[str]) -> bool:
             return names.matches_any(patterns, name.database, name.table)

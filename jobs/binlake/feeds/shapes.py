@@ -9,25 +9,25 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import cache
 from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY
 from binlake.binlog.versioned_rows import of_current_rows
+from binlake.caches import remembered
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable
-from binlake.metadata.metadata import Metadata
-from binlake.position import file_number
+from binlake.planner.manifest import StagedFile
 from binlake.schema import arithmetic
+from binlake.schema.datatypes import entry, is_in_bytes
 from binlake.schema.lake_columns import side_names
-from binlake.schema.render import RENDERERS, is_vector_in_bytes, vectors
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.schema.virtual import as_logged, computed_columns, lost_columns
+from binlake.schema.virtual import as_logged, generated_columns, lost_columns
 from binlake.serialization import loads
+from binlake.store.metadata import Metadata
+from binlake.store.rows import ShapeRow, StatementRow
 
 ShapeOrder = tuple[int, int, int]
 """Place of a shape in the log: batch, file number, offset."""
@@ -38,14 +38,13 @@ class Shapes:
 
     def __init__(self, metadata: Metadata) -> None:
         by_name: dict[TableName, list[tuple[ShapeOrder, str | None]]] = defaultdict(list)
-        columns = ["database", "table", "batch", "file_number", "offset", "schema"]
-        for row in metadata.read("schemas", columns, where="why = 'snapshot'"):
-            order = row["batch"], row["file_number"], row["offset"]
-            by_name[TableName(row["database"], row["table"])].append((order, row["schema"]))
-        for row in metadata.read("ddl_history", ["database", "table", "batch", "file", "offset", "before", "after"]):
-            if row["before"] or row["after"]:
-                order = row["batch"], file_number(row["file"]), row["offset"]
-                by_name[TableName(row["database"], row["table"])].append((order, row["after"]))
+        columns = ("database", "table", "batch", "file_number", "offset", "schema")
+        for row in ShapeRow.read(metadata, *columns, where="why = 'snapshot'"):
+            by_name[row.name].append((row.order, row.schema))
+        of_statements = ("database", "table", "batch", "file", "offset", "before", "after")
+        for statement in StatementRow.read(metadata, *of_statements):
+            if statement.has_shape:
+                by_name[statement.name].append((statement.order, statement.after))
         self._by_name = {name: sorted(shapes, key=lambda shape: shape[0]) for name, shapes in by_name.items()}
 
     def newest(self) -> dict[TableName, TableSchema]:
@@ -56,20 +55,21 @@ class Shapes:
     def of_file(self, file: StagedFile, batch: int) -> TableSchema | None:
         """Return the shape of a staged file's rows: the newest recorded before them that has the file's columns.
 
-        A table that was copied anew has a shape of an earlier batch that lies behind these rows in the log. Where none
-        has the columns, it is the newest one; the first known one if all are later, None without any.
+        A table that was copied again has a shape with an earlier batch whose place in the log is after these rows.
+        Where no shape has the columns, return the newest one before the rows; the first known one if all are later;
+        None without any.
         """
         known = self._by_name.get(file.name, [])
         place = bisect_right(known, (batch, *file.first[:2]), key=lambda shape: shape[0])
         texts = [text for _, text in reversed(known[: max(1, place)])]
         names = {column.name for column in file.columns}
-        of_life = map(_schema, takewhile(lambda text: text is not None, texts))
+        of_life = (_schema(text) for text in takewhile(lambda text: text is not None, texts) if text is not None)
         fitting = (shape for shape in of_life if {column.name for column in shape.logged} == names)
         newest = None if not texts or texts[0] is None else _schema(texts[0])
         return next(fitting, newest)
 
 
-@cache
+@remembered("shapes of feeds")
 def _schema(text: str) -> TableSchema:
     return loads(TableSchema, text)
 
@@ -93,7 +93,7 @@ def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
 
 def _column_of(recorded: Column, staged: Column) -> Column:
     """Return the recorded column; the staged one if its type differs and isn't one that the recorded type renders."""
-    alike = recorded.type == staged.type or recorded.type in RENDERERS or is_vector_in_bytes(recorded, staged)
+    alike = recorded.type == staged.type or is_in_bytes(recorded, staged)
     return recorded if alike else staged
 
 
@@ -104,9 +104,9 @@ def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
     if table.schema.row_end is not None:
         rows = of_current_rows(rows, table.schema.row_end)
     wanted = [column.name for column in table.columns]
-    rendered = {column.name for column in table.columns if column.type in (*RENDERERS, "vector")}
+    rendered = {column.name for column in table.columns if entry(column).stored}
     fields = [field.name for field in rows.schema.field("after").type]
-    computed = computed_columns(table.schema)
+    computed = generated_columns(table.schema).formulas
     if not rendered and not computed and _without_sides(fields, wanted) == wanted:
         return rows
     for image in ("before", "after"):
@@ -139,9 +139,5 @@ def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arit
 
 
 def _rendered(column: Column, values: pa.Array) -> pa.Array:
-    if column.type == "vector":
-        return vectors(values) if pa.types.is_binary(values.type) else values
-    render = RENDERERS.get(column.type)
-    if render is None or pa.types.is_string(values.type):
-        return values
-    return pa.array([None if value is None else render(value) for value in values.to_pylist()], pa.string())
+    stored = entry(column).stored
+    return stored.values(values) if stored is not None and pa.types.is_binary(values.type) else values

@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
-from binlake.batch.prepared import PreparedTransactions
-from binlake.batch.steps import PreparedXa, XaCommit
 from binlake.binlog.border import Statement, XaEvent
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedTable
-from binlake.metadata.feed_watermarks import FeedPlace
+from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
+from binlake.planner.prepared import PreparedTransactions
+from binlake.planner.rolled_back_rows import is_void
+from binlake.planner.steps import PreparedXa, XaCommit
 from binlake.position import Range
+from binlake.records.feed_watermarks import FeedPlace
 from binlake.schema.table import TableName
 from binlake.staging.staged_files import check_file
 from binlake.storage import parquet_files
@@ -155,13 +156,9 @@ class _Source:
             belongs = pc.and_(pc.equal(rows.column("xid"), self.commit.xid), pc.and_(low, high))
         else:
             belongs = pc.is_null(rows.column("xid"))
-        row = rows.column("row")
-        for first, first_row, last, last_row in self.file.void:
-            begun = pc.or_(
-                pc.greater(offset, first), pc.and_(pc.equal(offset, first), pc.greater_equal(row, first_row))
-            )
-            ended = pc.or_(pc.greater(offset, last), pc.and_(pc.equal(offset, last), pc.greater_equal(row, last_row)))
-            belongs = pc.and_(belongs, pc.invert(pc.and_(begun, pc.invert(ended))))
+        if self.file.void:
+            void = is_void(self.file, offset.to_numpy(), rows.column("row").to_numpy())
+            belongs = pc.and_(belongs, pa.array(~void))
         return pc.fill_null(belongs, False)
 
     def _sequence(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
@@ -270,7 +267,7 @@ def _unknown_rows(event: XaEvent) -> FeedError:
     """Return the error of an XA COMMIT whose rows were prepared before the feed began."""
     return FeedError(
         f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, which was prepared before the feed began",
-        remedy="begin the feed anew, with --anew lake or --anew now",
+        remedy="begin the feed again, with --anew lake or --anew now",
     )
 
 
@@ -327,7 +324,7 @@ def _as_strings(strings: pa.Array) -> pa.StringArray:
 def _starts(gtids: pa.StringArray, committed: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the numbers of the rows that belong to another transaction than the row before; never the first row.
 
-    Transactions are told apart by GTID and by commit time, which is in microseconds.
+    Transactions differ in GTID or in commit time, which is in microseconds.
     """
     codes = pc.fill_null(gtids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
     return np.flatnonzero((codes[1:] != codes[:-1]) | (committed[1:] != committed[:-1])) + 1

@@ -22,7 +22,7 @@ from binlake import config as configuration, interrupts
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.job import submitter
-from binlake.report import Report
+from binlake.report import Report, harmless, harmless_entry
 from binlake.source import log
 from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
@@ -44,14 +44,17 @@ class Job:
 
     @cached_property
     def origin(self) -> Origin:
-        return log.origin(self.config.source.connection)
+        """Return the source's server or folder of log files. Raises ConfigurationError."""
+        return log.origin(self.config.source)
 
     @property
     def replica(self) -> Endpoint | None:
-        return log.replica(self.config.verify.connection)
+        """Return the server that ``verify.connection`` names; None without one. Raises ConfigurationError."""
+        return log.replica(self.config)
 
     @cached_property
     def session(self) -> SessionOnDemand:
+        """Return the Spark session, which starts where a step first needs it."""
         name = f"binlake {self.config.source.name} {self.name}"
         return SessionOnDemand(name, self.config, self.report, more=lambda: self.settings)
 
@@ -71,7 +74,7 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
     try:
         result = work(Job(parser.prog, parsed, configuration.load(parsed.config), Report()))
     except BinlakeError as error:
-        print(f"binlake: {error}", file=sys.stderr)
+        print(harmless_entry(f"binlake: {error}"), file=sys.stderr)
         failure = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
         _hand_back({"error": failure, **_application()})
         return error.exit_code
@@ -84,7 +87,7 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
         # Where it happened, and no more than the first line of what: Spark's messages can quote rows.
         first_line = str(error).strip().partition("\n")[0]
         print("".join(traceback.format_tb(error.__traceback__)), file=sys.stderr)
-        print(f"binlake: unexpected {type(error).__name__}: {first_line}", file=sys.stderr)
+        print(harmless(f"binlake: unexpected {type(error).__name__}: {first_line}"), file=sys.stderr)
         return 3
     _hand_back({"result": _plain(result), **_application()})
     return 0

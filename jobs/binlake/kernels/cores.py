@@ -10,8 +10,8 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may run on, or of as many as a container's quota stands for, as a
-    JVM counts them. Source: Linux's documentation, "Control Group v2"."""
+    """Return the number of cores that this process may run on, at most a container's quota, rounded up to whole cores,
+    as a JVM counts them. Source: Linux's documentation, "Control Group v2"."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = QUOTA.read_text().split()

@@ -58,7 +58,7 @@ _LETTERS = 0x6161616161616161
 
 @kernel
 def _plain(word: int) -> bool:
-    """Tell whether eight bytes are ASCII, and none needs to be escaped."""
+    """Return whether eight bytes are ASCII, and none needs to be escaped."""
     quote, slash = word ^ 0x22 * _ONES, word ^ 0x5C * _ONES
     low = word - 0x20 * _ONES
     return (word | low | (quote - _ONES) | (slash - _ONES)) & _HIGH == 0

@@ -9,7 +9,7 @@ import numpy as np
 SLACK = 64
 """Bytes after the end that may be read (of events) or written (of column buffers)."""
 MORE, ROOM, OTHER, BEYOND = range(4)
-"""What ``framing.unpack`` comes back with."""
+"""Return codes of ``framing.unpack``."""
 
 
 def _integers(*names: str) -> np.dtype[Any]:

@@ -36,7 +36,7 @@ class BufferPool:
         try:
             memory = self._free[rounded].pop()
         except IndexError:
-            # Private: Linux gives huge pages to shared memory, which is mmap's default, only where it is told to.
+            # Private: Linux gives huge pages to shared memory, which is mmap's default, only where it is configured to.
             memory = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 memory.madvise(mmap.MADV_HUGEPAGE)

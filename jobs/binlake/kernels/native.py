@@ -5,7 +5,7 @@ payloads). Callers of a load have verified before that it stays inside its event
 
 The compiled code is kept in ``{sys.prefix}/share/binlake/numba``, in a folder for each state of the sources, which
 ``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler. Where the engine was shipped to
-an executor, it came along and stands beside the sources (``kept``); on another kind of processor it is compiled again.
+an executor, it came along and is beside the sources (``kept``); on another kind of processor it is compiled again.
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ def put_unsigned(to: int, value: int) -> int:
 
 @kernel
 def put_signed(to: int, value: int) -> int:
+    """Write a whole number in decimal digits; return the address after it."""
     if value < 0:
         store8(to, 45)
         to += 1

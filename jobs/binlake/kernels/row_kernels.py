@@ -73,6 +73,7 @@ class Buffers(NamedTuple):
 
 @kernel
 def all_ascii(address: int, size: int) -> bool:
+    """Return whether ``size`` bytes at an address are all below 128."""
     seen = 0
     at = 0
     while at + 32 <= size:

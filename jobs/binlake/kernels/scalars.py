@@ -99,7 +99,7 @@ def store_decimal(target: int, address: int, precision: int, scale: int) -> bool
         digits = precision - scale if part == 0 else scale
         left = digits
         while left > 0:
-            # the odd digits stand before the point's first group, and after the fraction's last
+            # the odd digits are before the point's first group, and after the fraction's last
             group = min(left, 9) if part or left % 9 == 0 else left % 9
             size = _DIGIT_BYTES[group]
             value = _big(address, size)

@@ -1,6 +1,6 @@
 """The lake for its readers: ``binlake.lake.open("shop.yaml").arrow("shop.orders")``, without a server, JVM or Airflow.
 
-Each batch is a version in which all tables stand at one position of the server's log: ``open(…).at(batch=17)``.
+Each batch is a version in which all tables are at one position of the server's log: ``open(…).at(batch=17)``.
 """
 
 from __future__ import annotations

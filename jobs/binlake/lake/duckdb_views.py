@@ -52,7 +52,7 @@ def _create_view(connection: duckdb.DuckDBPyConnection, table: TableAt) -> None:
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {duckdb_scan(table.path, table.version)}")
     except duckdb.CatalogException as error:
         raise UsageError(
-            f"DuckDB can't tell {table.name} from another table, whose name differs in its case alone",
+            f"DuckDB can't distinguish {table.name} from another table, whose name differs in its case alone",
             remedy="choose tables: .duckdb('database.table', …)",
         ) from error
     except duckdb.Error as error:

@@ -1,9 +1,9 @@
 """Lake versions: for each batch the Delta version of every table at the batch's position. Needs neither server nor JVM.
 
-Which tables belong to a version:
+Tables that belong to a version, and tables that don't:
 
 - those that follow the log, also where the batch didn't change them: they equal the server's at the batch's position
-- tables that are stopped, paused, catching up, excluded or to be snapshotted anew don't: they stand at an earlier
+- tables that are stopped, paused, catching up, excluded or to be snapshotted again don't: they are at an earlier
   position
 - a table that was snapshotted ahead of the batch doesn't, until a batch reaches the snapshot's position
 - a renamed table belongs to it under the name that it had at the batch
@@ -14,11 +14,12 @@ Batches that an older binlake recorded, without their Delta versions, aren't lis
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +27,17 @@ import numpy.typing as npt
 from binlake.config.units import HOUR_US
 from binlake.errors import FIRST_BATCH, UsageError
 from binlake.lake.table_at import unknown_table
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.table_versions import KINDS, SINCE, TABLE
 from binlake.position import Position
 from binlake.schema.table import TableName
+from binlake.store.metadata import Metadata
+from binlake.store.rows import KINDS, PinRow, ReadableRow, VersionRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from binlake.lake.foreign_vacuums import ForeignVacuum
+
+REMOVED = "maintain removed files of it, as maintain.history_hours says, or a table of it was dropped"
 _LIST = "binlake versions lists those that are known"
 _BATCHES = 1 << 40
 """More than there are batches: a life's number times it, plus a batch, orders rows by both."""
@@ -66,8 +70,8 @@ class LakeVersion:
     no other; gtid_set: the same, empty without GTID. committed: when the newest of these transactions committed, by the
     server's clock as the log has it; of a batch without transactions, or recorded by an older binlake, when it was
     planned. recorded: when the batch was recorded. tables: Delta versions by ``database.table``. readable: all files
-    that it needs are there. until: before this time maintain removes none of them; None while nothing ends that, as for
-    the newest version and pinned ones.
+    that it needs are there. why: why they aren't; empty where they are. until: before this time maintain removes none
+    of them; None while nothing ends that, as for the newest version and pinned ones.
     """
 
     batch: int
@@ -76,32 +80,38 @@ class LakeVersion:
     gtid_set: str
     committed: datetime
     recorded: datetime
-    readable: bool
+    why: str
     until: datetime | None
     _rows: _TableRows = field(repr=False, compare=False)
 
     @property
+    def readable(self) -> bool:
+        """Return whether the version can be read."""
+        return not self.why
+
+    @property
     def tables(self) -> Mapping[str, int]:
+        """Return the Delta version of each table at the batch, by ``database.table``."""
         return self._rows.versions(self.batch)
 
     @property
     def table_count(self) -> int:
-        """The number of its tables; a list of many versions needs no names."""
+        """Return the number of its tables; a list of many versions needs no names."""
         return len(self._rows.rows_at(self.batch))
 
     @property
     def contents(self) -> Mapping[str, VersionedTable]:
-        """The tables of the version by ``database.table``, in this order."""
+        """Return the tables of the version by ``database.table``, in this order."""
         return self._rows.at(self.batch)
 
     @property
     def listed(self) -> Sequence[VersionedTable]:
-        """The tables of the version. Two may have one ``database.table``, as the table c of a.b and b.c of a."""
+        """Return the tables of the version. Two may have one ``database.table``, as the table c of a.b and b.c of a."""
         return self._rows.listed(self.batch)
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """The status of each table that is known but doesn't stand at the version's position, by ``database.table``."""
+        """Return the status of each table that is known but isn't at the version's position, by ``database.table``."""
         return self._rows.left_out(self.batch)
 
     def table(self, name: str) -> VersionedTable:
@@ -112,7 +122,7 @@ class LakeVersion:
             return table
         if status := self.left_out.get(name):
             raise UsageError(
-                f"{name} isn't part of batch {self.batch}: it is {status}, so it stands at another position",
+                f"{name} isn't part of batch {self.batch}: it is {status}, so it is at another position",
                 remedy="read it by itself, or take a batch that has it",
             )
         raise unknown_table(name, self.contents)
@@ -121,36 +131,55 @@ class LakeVersion:
         """Raise UsageError where files that the version needs are gone."""
         if not self.readable:
             raise UsageError(
-                f"batch {self.batch} can't be read any more: maintain removed files of it, as maintain.history_hours "
-                "says, or a table of it was dropped",
-                remedy="take a later batch; binlake versions tells which are readable, and pin keeps one",
+                f"batch {self.batch} can't be read any more: {self.why}",
+                remedy="take a later batch; binlake versions shows which are readable, and pin keeps one",
             )
 
+    def looked_at(self, root: str) -> LakeVersion:
+        """Return the version once VACUUMs that weren't binlake's are looked for in its tables. root: the source's
+        folder. Raises LakeError."""
+        if self.why:
+            return self
+        taken = next(iter(_vacuums(root, self._rows.earlier(self._rows.rows_at(self.batch))).values()), None)
+        return replace(self, why=taken.why) if taken else self
 
-def lake_versions(metadata: Metadata, history_hours: float | None = None) -> list[LakeVersion]:
-    """Return the versions that are known, oldest first. history_hours: as the YAML promises; without it ``until`` is
-    None.
 
-    Raises LakeError.
+def _vacuums(root: str, versions: Mapping[TableName, Collection[int]]) -> dict[TableName, ForeignVacuum]:
+    from binlake.lake.foreign_vacuums import foreign_vacuums  # every sync imports this module, and looks for none
+
+    return foreign_vacuums(root, versions)
+
+
+def lake_versions(metadata: Metadata, history_hours: float | None = None, *, looks: bool = False) -> list[LakeVersion]:
+    """Return the versions that are known, oldest first.
+
+    history_hours: as the YAML promises; without it ``until`` is None. looks: look into the tables' logs, too, for
+    VACUUMs that weren't binlake's. Raises LakeError.
     """
-    names = {row["batch"]: row["name"] for row in metadata.read("pins", ["batch", "name"])}
+    names = {row.batch: row.name for row in PinRow.read(metadata, "batch", "name")}
     rows = _read(metadata)
     ends = {} if history_hours is None else rows.ends(round(history_hours * HOUR_US))
     gone = rows.unreadable()
+    taken = rows.taken(_vacuums(root_of(metadata), rows.earlier())) if looks else {}
     return [
         LakeVersion(
             batch=batch,
             name=names.get(batch),
-            position=own["position"],
-            gtid_set=own["gtid_set"] or "",
-            committed=_moment(own["committed_us"]),
-            recorded=_moment(own["at_us"]),
-            readable=batch in names or batch not in gone,
+            position=own.position or "",
+            gtid_set=own.gtid_set or "",
+            committed=_moment(own.committed_us or 0),
+            recorded=_moment(own.at_us),
+            why=REMOVED if batch in gone and batch not in names else taken.get(batch, ""),
             until=_moment(ends[batch]) if batch in ends and batch not in names else None,
             _rows=rows,
         )
         for batch, own in rows.batches.items()
     ]
+
+
+def root_of(metadata: Metadata) -> str:
+    """Return the source's folder, in which its metadata are."""
+    return metadata.path.rpartition("/")[0]
 
 
 def unreadable_batches(metadata: Metadata) -> set[int]:
@@ -165,9 +194,9 @@ def versions_read(metadata: Metadata) -> list[tuple[VersionedTable, int]]:
 
 
 def _read(metadata: Metadata) -> _TableRows:
-    own = metadata.read(TABLE, _OF_BATCHES, where="table_id IS NULL")
-    tables = metadata.read_columns(TABLE, _OF_TABLES, where="table_id IS NOT NULL")
-    return _TableRows(own, tables, metadata.read(SINCE))
+    own = VersionRow.read(metadata, *_OF_BATCHES, where="table_id IS NULL")
+    tables = metadata.read_columns(VersionRow.TABLE, _OF_TABLES, where="table_id IS NOT NULL")
+    return _TableRows(own, tables, ReadableRow.read(metadata))
 
 
 def version_at(
@@ -179,8 +208,8 @@ def version_at(
 ) -> LakeVersion:
     """Return the version of a batch, of a name, or of a time; without any of them the newest.
 
-    time: the newest version is returned none of whose transactions committed later. What committed after the newest
-    version's transactions isn't known yet, so a later time is refused. Raises UsageError.
+    time: the newest version is returned none of whose transactions committed later. Later commits than the newest
+    version's aren't known yet, so a later time is refused. Raises UsageError.
     """
     if not versions:
         remedy = f"{FIRST_BATCH}; until then read the tables at their Delta paths"
@@ -260,14 +289,12 @@ class _TableRows:
     (exclusive): the life's next row, or a batch of kind base.
     """
 
-    def __init__(
-        self, own: list[dict[str, Any]], tables: pa.Table, readable_since: Sequence[Mapping[str, Any]]
-    ) -> None:
-        own.sort(key=lambda row: int(row["batch"]))
-        self.batches: dict[int, dict[str, Any]] = {row["batch"]: row for row in own}
+    def __init__(self, own: list[VersionRow], tables: pa.Table, readable_since: Sequence[ReadableRow]) -> None:
+        own.sort(key=lambda row: row.batch)
+        self.batches: dict[int, VersionRow] = {row.batch: row for row in own}
         self._numbers = np.array(list(self.batches), np.int64)
         self._load(tables.combine_chunks().unify_dictionaries())
-        self._bound(np.array([row["batch"] for row in own if row["kind"] == "base"], np.int64))
+        self._bound(np.array([row.batch for row in own if row.kind == "base"], np.int64))
         self._gone = self._before(readable_since)
 
     def _load(self, rows: pa.Table) -> None:
@@ -296,7 +323,7 @@ class _TableRows:
 
     def _before_bases(self, bases: BatchNumbers) -> BatchNumbers:
         """Return for each batch of kind base when the batch noted before it was recorded: others may have followed."""
-        recorded = np.array([row["at_us"] for row in self.batches.values()], np.int64)
+        recorded = np.array([row.at_us for row in self.batches.values()], np.int64)
         before = np.searchsorted(self._numbers, bases) - 1
         return np.append(np.where(before >= 0, recorded[before], 0) if len(bases) else bases, _NEVER)
 
@@ -304,7 +331,7 @@ class _TableRows:
         """Return the first batch that reaches a row's position."""
         position = Position.parse(self._text("position", row))
         for batch, own in self.batches.items():
-            if batch >= self._batch[row] and Position.parse(own["position"]).reaches(position):
+            if batch >= self._batch[row] and Position.parse(own.position or "").reaches(position):
                 return batch
         return _NEVER
 
@@ -314,7 +341,7 @@ class _TableRows:
 
     @cached_property
     def _names(self) -> tuple[list[TableName], BatchNumbers]:
-        """The names of tables in their order, and the number of each row's."""
+        """Return the names of tables in their order, and the number of each row's."""
         (databases, database), (tables, table) = (self._texts[column] for column in ("database", "table"))
         pairs, places = np.unique(database * (len(tables) + 1) + table, return_inverse=True)
         names = [TableName(databases[pair // (len(tables) + 1)], tables[pair % (len(tables) + 1)]) for pair in pairs]
@@ -368,16 +395,16 @@ class _TableRows:
         }
         return {name: _AHEAD if word == "following" else word for name, word in status.items() if word != "dropped"}
 
-    def _before(self, readable_since: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.bool_]:
+    def _before(self, readable_since: Sequence[ReadableRow]) -> npt.NDArray[np.bool_]:
         """Return for each row whether its Delta version is before the first that can be read of the life's table."""
         gone = np.zeros(len(self._life), bool)
         numbers = {life: number for number, life in enumerate(self._lives)}
         names = [self._texts[column] for column in ("database", "table")]
         for since in readable_since:
-            life = numbers.get(since["table_id"], _NONE)
+            life = numbers.get(since.table_id, _NONE)
             rows = slice(*np.searchsorted(self._life, (life, life + 1)))
-            before = self._version[rows] < since["delta_version"]
-            for (words, codes), word in zip(names, (since["database"], since["table"]), strict=True):
+            before = self._version[rows] < since.delta_version
+            for (words, codes), word in zip(names, (since.database, since.table), strict=True):
                 before &= codes[rows] == (words.index(word) if word in words else _NEVER)
             gone[rows] |= before
         return gone
@@ -394,7 +421,34 @@ class _TableRows:
 
     def unreadable(self) -> set[int]:
         """Return the batches that need files of a table that are gone."""
-        rows = self._gone & (self._version >= 0) & (self._start < self._end)
+        return self._batches(self._gone & (self._version >= 0) & (self._start < self._end))
+
+    def earlier(self, rows: BatchNumbers | None = None) -> dict[TableName, set[int]]:
+        """Return the Delta versions of tables that some batch reads, without the newest of each table. rows: those that
+        are looked at; all by default."""
+        in_effect = (self._version >= 0) & (self._start < self._end)
+        names, places = self._names
+        newest = np.full(len(names), _NONE)
+        np.maximum.at(newest, places, self._version)
+        chosen = np.flatnonzero(in_effect & (self._version < newest[places]))
+        if rows is not None:
+            chosen = np.intersect1d(chosen, rows)
+        earlier: dict[TableName, set[int]] = defaultdict(set)
+        for place, version in zip(places[chosen].tolist(), self._version[chosen].tolist(), strict=True):
+            earlier[names[place]].add(version)
+        return dict(earlier)
+
+    def taken(self, vacuums: Mapping[TableName, ForeignVacuum]) -> dict[int, str]:
+        """Return why batches can't be read of whose tables VACUUMs took files."""
+        names, places = self._names
+        taken: dict[int, str] = {}
+        for name, vacuum in vacuums.items():
+            lost = np.isin(self._version, list(vacuum.lost)) & (places == names.index(name))
+            taken.update(dict.fromkeys(self._batches(lost & (self._start < self._end)) - taken.keys(), vacuum.why))
+        return taken
+
+    def _batches(self, rows: npt.NDArray[np.bool_]) -> set[int]:
+        """Return the batches for which some of the rows are in effect."""
         counts = np.zeros(len(self._numbers) + 1, np.int64)
         np.add.at(counts, np.searchsorted(self._numbers, self._start[rows]), 1)
         np.add.at(counts, np.searchsorted(self._numbers, self._end[rows]), -1)

@@ -19,11 +19,12 @@ from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
 from binlake.lake.sql_session import SqlSession
 from binlake.lake.table_at import TableAt, unknown_table
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.thinning import count_thinned
 from binlake.moment import parse_moment
+from binlake.names import spark_quote
+from binlake.records.thinning import count_thinned
 from binlake.schema.table import TableName
 from binlake.storage import files, stores
+from binlake.store.metadata import Metadata
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 def open_lake(config: str | os.PathLike[str] | PipelineConfig, source: str | None = None) -> Lake:
     """Open a lake at its newest batch.
 
-    config: a source's YAML, or the lake's path: a folder, s3://, abfss:// or hdfs://. An account stands in the
-    environment, or in the YAML's ``lake.connection``. source: which of the sources below a lake's path; not needed
+    config: a source's YAML, or the lake's path: a folder, s3://, abfss:// or hdfs://. The account comes from the
+    environment, or from the YAML's ``lake.connection``. source: which of the sources below a lake's path; not needed
     where there is one. Raises UsageError, ConfigurationError, LakeError.
     """
     return place_of(config, source).at()
@@ -54,15 +55,17 @@ class LakePlace:
 
     @property
     def metadata(self) -> Metadata:
+        """Return the lake's metadata."""
         return Metadata(f"{self.root}/_binlake")
 
     def versions(self) -> Sequence[LakeVersion]:
         """Return the lake's versions, oldest first, with those that can't be read. Raises LakeError."""
-        return lake_versions(self.metadata, self.history_hours)
+        return lake_versions(self.metadata, self.history_hours, looks=True)
 
     def at(self, *, batch: int | None = None, time: datetime | None = None, name: str | None = None) -> Lake:
         """Return the lake at a version, by default at the newest. Raises UsageError, LakeError."""
-        return Lake(self, version_at(self.versions(), batch=batch, time=time, name=name))
+        version = version_at(lake_versions(self.metadata, self.history_hours), batch=batch, time=time, name=name)
+        return Lake(self, version.looked_at(self.root))
 
 
 class Lake:
@@ -105,6 +108,7 @@ class Lake:
 
     @property
     def batch(self) -> int:
+        """Return the number of the batch at which the lake is open."""
         return self.version.batch
 
     @property
@@ -200,8 +204,6 @@ class Lake:
 
         The name is one name in backquotes: ``SELECT … FROM `shop.orders` ``. tables: as of ``duckdb``.
         """
-        from binlake.lake.spark_views import create_views
-
         create_views(session, self.chosen(tables))
 
     def chosen(self, patterns: Sequence[str] = ()) -> list[TableAt]:
@@ -274,3 +276,14 @@ def _source_of(path: str, source: str | None) -> str:
     if source is None:
         raise UsageError(f"{path} has several sources", remedy=f"name one by source=: {listed}")
     raise UsageError(f"{path} has no source {source!r}", remedy=f"it has {listed}")
+
+
+def create_views(session: SparkSession, tables: Sequence[TableAt]) -> None:
+    """Create or replace a temporary view of each table.
+
+    Spark's temporary views have no database, so the view's name is ``database.table`` as one name, to be put in
+    backquotes: ``SELECT * FROM `shop.orders` ``.
+    """
+    for table in tables:
+        frame = session.read.format("delta").option("versionAsOf", table.version).load(table.path)
+        frame.createOrReplaceTempView(spark_quote(str(table.name)))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from binlake.config import CatalogConfig, PipelineConfig
 from binlake.lake.lake_versions import LakeVersion, lake_versions
 from binlake.lake.table_at import TableAt
-from binlake.lake.view_statements import plain_name, spark_select
-from binlake.metadata.metadata import Metadata, literal, now_us
-
-TABLE = "registered_views"
+from binlake.lake.view_statements import spark_select
+from binlake.names import plain_name
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.rows import ViewsRow
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +38,7 @@ class PinnedDatabase:
 
 @dataclass(frozen=True)
 class PinnedChanges:
-    """What must change in a catalog. drop comes before put. twins: names that several tables would have."""
+    """The changes that a catalog needs. drop comes before put. twins: names that several tables would have."""
 
     drop: tuple[PinnedDatabase, ...]
     put: tuple[PinnedDatabase, ...]
@@ -56,24 +56,24 @@ def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) 
 def read(metadata: Metadata, catalog: CatalogConfig) -> list[PinnedDatabase]:
     """Return the databases that a catalog was given."""
     return [
-        PinnedDatabase(row["registered_database"], row["batch"], tuple(map(tuple, json.loads(row["views"]))))
-        for row in metadata.read(TABLE, where=f"catalog = {literal(catalog.identity)}")
+        PinnedDatabase(row.registered_database, row.batch, tuple(map(tuple, json.loads(row.views))))
+        for row in ViewsRow.read(metadata, where=f"catalog = {literal(catalog.identity)}")
     ]
 
 
 def note(metadata: Metadata, catalog: CatalogConfig, made: Collection[PinnedDatabase]) -> None:
     """Write all databases that a catalog has of pinned versions."""
     rows = [
-        {
-            "catalog": catalog.identity,
-            "registered_database": entry.name,
-            "batch": entry.batch,
-            "views": json.dumps(entry.views),
-            "at_us": now_us(),
-        }
+        ViewsRow(
+            catalog=catalog.identity,
+            registered_database=entry.name,
+            batch=entry.batch,
+            views=json.dumps(entry.views),
+            at_us=now_us(),
+        )
         for entry in made
     ]
-    metadata.replace(TABLE, f"catalog = {literal(catalog.identity)}", rows)
+    ViewsRow.replace(metadata, f"catalog = {literal(catalog.identity)}", rows)
 
 
 def _wanted(

@@ -1,8 +1,8 @@
 """Pins: names of batches whose versions of all tables are kept, however old they become.
 
-A pin and the removal of files don't need one lease: who pins writes the pin, then looks whether the version can still
-be read; who removes files writes from which version on a table can be read, then looks for pins. Whoever is second
-sees the other, and gives way.
+A pin and the removal of files don't need one lease: pinning writes the pin, then looks whether the version can still
+be read; a removal writes from which version on a table can be read, then looks for pins. The second of the two sees the
+other, and gives way.
 """
 
 from __future__ import annotations
@@ -13,31 +13,27 @@ from dataclasses import dataclass, field
 
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.lake.lake_versions import LakeVersion, lake_versions, unreadable_batches, version_at, versions_read
-from binlake.metadata import table_versions, thinning
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.lake.lake_versions import (
+    LakeVersion,
+    lake_versions,
+    root_of,
+    unreadable_batches,
+    version_at,
+    versions_read,
+)
+from binlake.records import table_versions, thinning
+from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
 from binlake.storage import files
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.rows import PinRow
 
-TABLE = "pins"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 
-@dataclass(frozen=True)
-class Pin:
-    """A pinned batch, and who pinned it when and why."""
-
-    name: str
-    batch: int
-    who: str
-    why: str
-    at_us: int
-
-
-def read(metadata: Metadata) -> list[Pin]:
+def read(metadata: Metadata) -> list[PinRow]:
     """Return all pins, ordered by their batches. Raises LakeError."""
-    return sorted((Pin(**row) for row in metadata.read(TABLE)), key=lambda pin: (pin.batch, pin.name))
+    return sorted(PinRow.read(metadata), key=lambda pin: (pin.batch, pin.name))
 
 
 def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersion:
@@ -57,9 +53,8 @@ def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersio
                 f"batch {known.batch} is pinned as {known.name} already, by {known.who}: {known.why}",
                 remedy=f"take another name, or first: binlake versions unpin {known.name} --config FILE",
             )
-    version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
-    row = {"name": name, "batch": batch, "who": reason.who, "why": reason.why, "at_us": now_us()}
-    metadata.append(TABLE, [row])
+    version_at(lake_versions(metadata), batch=batch).looked_at(root_of(metadata)).refuse_unreadable()
+    PinRow.append(metadata, [PinRow(name=name, batch=batch, **vars(reason), at_us=now_us())])
     if batch in unreadable_batches(metadata) | thinning.going(metadata):
         unpin(metadata, name)
         version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
@@ -78,16 +73,16 @@ def unpin(metadata: Metadata, name: str) -> int:
         raise UsageError(
             f"no version is called {name!r}", remedy=f"names are {', '.join(pins)}" if pins else "none is pinned"
         )
-    metadata.replace(TABLE, f"name = {literal(name)}", [])
+    PinRow.replace(metadata, f"name = {literal(name)}")
     return pins[name].batch
 
 
 @dataclass(frozen=True)
 class PinnedVersions:
-    """Which Delta versions are kept, by the table's path. pins: by which some are. ended: of a lake whose batches are
-    thinned, those that known batches read, and until when, in seconds since 1970."""
+    """The Delta versions that are kept, by the table's path. pins: those by which some are. ended: of a lake whose
+    batches are thinned, those that known batches read, and until when, in seconds since 1970."""
 
-    pins: tuple[Pin, ...]
+    pins: tuple[PinRow, ...]
     by_path: Mapping[str, frozenset[int]]
     ended: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 

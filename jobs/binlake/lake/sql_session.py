@@ -25,7 +25,7 @@ _SETTINGS = {
     "datafusion.sql_parser.enable_ident_normalization": "false",
 }
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""What stands in quotes or comments of a statement."""
+"""Matches the quoted parts and the comments of a statement."""
 _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+|\d{20,})(?:[eE][+-]?\d+)?(?![\w.])")
 """A number that DataFusion may take for one of double precision."""
 _MOST_WHOLE = 2**64 - 1
@@ -161,7 +161,7 @@ class SqlSession:
         if _OF_STORAGE.search(text):
             read = next((table for table in self._registered.values() if table.path.strip("/") in text), None)
             return read.failure(error) if read else storage_errors.failed("can't read the lake", error)
-        remedy = _FAR_REMEDY if _FAR_TIME.search(text) else "DataFusion's SQL is understood; mend the query"
+        remedy = _FAR_REMEDY if _FAR_TIME.search(text) else "DataFusion's SQL is understood; fix the query"
         return UsageError(f"the query can't be run: {text}", remedy=remedy)
 
     def _unknown(self, name: str) -> BinlakeError:
@@ -199,9 +199,9 @@ def words_of(sql: str) -> frozenset[str]:
 
 
 def is_mentioned(name: str, sql: str, words: Collection[str]) -> bool:
-    """Tell whether a statement may name a table: whether its name stands anywhere in the text, also in a string.
+    """Return whether a statement may name a table: whether its name is anywhere in the text, also in a string.
 
-    words: all that stand in the text.
+    words: all words of the text.
     """
     if _WORD.fullmatch(name):
         return name in words

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from binlake.delta import opened_tables
 from binlake.errors import LakeError, UsageError
-from binlake.names import folder
+from binlake.names import folder, shown
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors, stores
 
@@ -73,8 +73,8 @@ def unknown_table(text: str, known: Iterable[str]) -> UsageError:
     close = get_close_matches(text, names, n=1, cutoff=0.5) or [
         name for name in names if name.partition(".")[2].casefold() == text.rpartition(".")[2].casefold()
     ]
-    meant = f"; did you mean {close[0]}?" if close else ""
-    listed = ", ".join(names[:_MOST_LISTED]) + (", …" if len(names) > _MOST_LISTED else "")
+    meant = f"; did you mean {shown(close[0])}?" if close else ""
+    listed = ", ".join(map(shown, names[:_MOST_LISTED])) + (", …" if len(names) > _MOST_LISTED else "")
     return UsageError(f"there is no table {text}{meant}", remedy=f"this version of the lake has {listed or 'no table'}")
 
 

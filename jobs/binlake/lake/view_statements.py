@@ -1,4 +1,4 @@
-"""``CREATE VIEW`` statements for tables of the lake at one version, in the SQL of those who read it."""
+"""``CREATE VIEW`` statements for tables of the lake at one version, in the SQL of its readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from binlake.errors import UsageError
-from binlake.names import ansi_quote, ansi_string, spark_quote
+from binlake.names import ansi_quote, ansi_string, plain_name, spark_quote
 
 if TYPE_CHECKING:
     from binlake.lake.table_at import TableAt
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DIALECTS = ("spark", "databricks", "duckdb", "trino")
 DATABASE = "{database}__at_{version}"
 """The name of the views' database, unless another is asked for."""
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,6 @@ def _database(pattern: str, database: str, version: str) -> str:
         raise UsageError(
             f"--database {pattern!r} isn't a pattern", remedy=f"it may have {{database}} and {{version}}: {DATABASE}"
         ) from error
-
-
-def plain_name(name: str) -> str:
-    """Return a name with lower-case letters, digits and ``_`` alone."""
-    return _NOT_IN_NAMES.sub("_", name.lower())
 
 
 def statements(dialect: str, shown: Sequence[TableView]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Maintain: the upkeep of a lake that lives for years, beside the syncs that carry it on.
+"""Maintain: the upkeep of a lake that lives for years, beside the syncs that write it.
 
     look      which tables may be touched, and that nobody else changed their rows
     layout    small files are put together, overlapping ones sorted by the key (delta/layout.py)
@@ -7,12 +7,12 @@
 
 A table with nothing to do costs no Spark. Why all this is safe beside a sync, and when it is killed:
 
-1.  Whatever is committed is committed under the lease, and while no batch is open (held_between_batches): so no MERGE
-    has read what we replace, no snapshot stands between its fence and its rows, no table is dropped or moved under us,
-    and nobody who looks at the newest commit of his own table finds ours there. It is held for moments, for which
+1. All commits are made under the lease, and while no batch is open (held_between_batches): so no MERGE has read what we
+replace, no snapshot is between its fence and its rows, no table is dropped or moved under us, and no process that looks
+at the newest commit of its own table finds ours there. It is held for moments, for which
     others wait.
-2.  The long part, writing rows into new files, happens without the lease; nobody reads these before the commit. Delta
-    refuses the commit if one of the old files was taken away meanwhile: the table's files are chosen anew.
+2. The long part, writing rows into new files, happens without the lease; nobody reads these before the commit. Delta
+refuses the commit if one of the old files was taken away meanwhile: the table's files are chosen again.
 3.  The commit changes no data (``dataChange = false``), carries no application id, and as many rows as it took away:
     what is recorded of a life in the table, ``recorded()``, stays. It names no life, so it belongs to whichever was
     there before it, and to upkeep (``delta_log.last_change``).
@@ -20,18 +20,19 @@ A table with nothing to do costs no Spark. Why all this is safe beside a sync, a
     the version known before. Killed in between, the next sync finds an OPTIMIZE there, which changes no rows.
 5.  Ranges of keys that a MERGE has worked out by the files before (delta/key_ranges.py) are true of the same rows in
     any files; and by 1 no MERGE is under way.
-6.  A zombie, who lost the lease before we took it, may have read old files: its MERGE conflicts and begins again under
+6. A zombie, which lost the lease before we took it, may have read old files: its MERGE conflicts and begins again under
     its own transaction version, which is recorded by then. If we wake as one, our commit meets Delta's rules alone:
-    it is refused, or whom it precedes begins again; a snapshot ends with an error, and is taken up by the next run.
+    it is refused, or the process that it precedes begins again; a snapshot ends with an error, and is taken up by the
+    next run.
 7.  The vacuum keeps what pinned versions need (lake/pins.py), and all that was needed since the look, whatever the
     promise: at the look no batch was open and the watermarks knew the newest versions, so no batch needs a file that
-    was replaced by then, and files of those who began to write since are younger. It commits nothing, so it may run
-    beside anybody. Before files go it is written from which version on the table can be read; then pins are looked for.
-8.  Tables whose snapshot isn't finished, and those that stand still (stopped, to be snapshotted), are left alone:
+    was replaced by then, and files of writers that began since are younger. It commits nothing, so it may run beside
+    anybody. Before files go it is written from which version on the table can be read; then pins are looked for.
+8.  Tables whose snapshot isn't finished, and those that don't follow (stopped, to be snapshotted), are left alone:
     uncommitted files may be needed there. Of dropped ones, whose rows are kept as they are, replaced files go.
 9.  Our own tables are only rewritten under the lease, which all their writers hold. Files that were replaced stay for
     as long as a writer may sleep.
-10. Each act is whole by itself and finds its work anew: killed anywhere, the next run goes on.
+10. Each act is whole by itself and looks for its work again: killed anywhere, the next run continues.
 """
 
 from __future__ import annotations
@@ -45,33 +46,35 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
+from binlake.config.schema_change_tools import has_tools_name
 from binlake.config.units import HOUR_SECONDS
-from binlake.delta import attempts, opened_tables
+from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LakeError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
-from binlake.maintain.between_batches import held_between_batches
+from binlake.lease.lease import Lease
 from binlake.maintain.needs import Table, needs_of
 from binlake.maintain.table_upkeep import (
     MAINTAINED,
     SIDE_BY_SIDE,
     TablesUpkeep,
     TableUpkeep,
+    held_between_batches,
     lives_asked,
     tables_being_copied,
     tables_beside,
 )
-from binlake.metadata import expiry, feed_watermarks, leftovers, watermarks
-from binlake.metadata.expiry import MetadataUpkeep
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.record import note_run
+from binlake.planner.steps import Life
+from binlake.records import ddl_history, expiry, feed_watermarks, leftovers, lost_tables, watermarks
+from binlake.records.expiry import MetadataUpkeep
+from binlake.records.record import OtherRun, note_run
 from binlake.report import Report, counted
+from binlake.snapshot import attempts
 from binlake.spark.starting import SessionAsked, SessionFactory
+from binlake.store.metadata import Metadata, now_us
 
 PATIENCE = 900.0
 """Seconds that are waited for a sync at work."""
@@ -79,9 +82,9 @@ PATIENCE = 900.0
 
 @dataclass(frozen=True)
 class MaintainReport:
-    """What one run did. folders_removed: those of tables that were never committed, and of dropped ones that were kept
-    for pinned versions. pinned_versions: number of batches that are pinned. why_spark: why Spark was started; empty
-    where it wasn't."""
+    """The work of one run. folders_removed: those of tables that were never committed, and of dropped ones that were
+    kept for pinned versions. pinned_versions: number of batches that are pinned. why_spark: why Spark was started;
+    empty where it wasn't."""
 
     tables: tuple[TableUpkeep, ...]
     metadata: tuple[MetadataUpkeep, ...]
@@ -92,10 +95,12 @@ class MaintainReport:
     why_spark: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values for JSON."""
         return asdict(self)
 
     @property
     def headline(self) -> str:
+        """Return one line with the numbers of files and folders that were rewritten or removed."""
         rewritten, written, removed = (
             sum(getattr(table, name) for table in self.tables)
             for name in ("rewritten_files", "written_files", "removed_files")
@@ -131,13 +136,13 @@ def maintain(
     run: str | None = None,
     patience: float = PATIENCE,
 ) -> MaintainReport:
-    """Look after the tables that patterns name, else after all, and after our own.
+    """Rewrite and vacuum the tables that patterns name, else all, and our own.
 
-    run: what the runs in metadata call it. patience: seconds to wait for a sync at work. Raises UsageError where a
-    batch stays open, LeaseHeld where another run goes on for longer, and what a table failed with, once the others are
-    done.
+    run: its name in metadata's runs. patience: seconds to wait for a sync at work. Raises UsageError where a batch
+    stays open, LeaseHeld where another run works for longer, and a table's error once the others are done.
     """
     began, began_us = time.monotonic(), now_us()
+    lost_tables.refuse(metadata, "maintain")
     asking = SessionAsked(session)
     work = TablesUpkeep(config, asking, metadata, report, patience)
     done = work.tables(tables)
@@ -160,10 +165,10 @@ def maintain(
 
 
 def wants_spark(config: PipelineConfig, metadata: Metadata, tables: Sequence[str] | None = None) -> bool:
-    """Tell whether the upkeep of the tables that patterns name, else of any, needs Spark now.
+    """Return whether the upkeep of the tables that patterns name, else of any, needs Spark now.
 
-    Needs neither server nor Spark. A table that can't be read is told of by the upkeep, which looks after the others.
-    Raises UsageError for a pattern that no table matches.
+    Needs neither server nor Spark. A table that can't be read is reported by the upkeep, which continues with the
+    others. Raises UsageError for a pattern that no table matches.
     """
     looked = time.time()
     pinned = PinnedVersions((), {})  # they hold back no Spark
@@ -187,7 +192,7 @@ def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
 
 
 def _remove_unborn(config: PipelineConfig, held: Lease) -> list[str]:
-    """Remove folders of tables that were never committed, unless a snapshot may go on there; return them."""
+    """Remove folders of tables that were never committed, unless a snapshot may continue there; return them."""
     lives = {life.name for life in watermarks.read_lives(held.metadata)}
     before = time.time() - config.maintain.history_hours * HOUR_SECONDS
     return leftovers.remove_unborn(config, lives | tables_being_copied(held.metadata), before)
@@ -197,23 +202,29 @@ def _remove_dropped(config: PipelineConfig, held: Lease) -> list[str]:
     """Remove folders of dropped tables that no pinned version needs any more; return them."""
     lives = watermarks.read_lives(held.metadata)
     living = {life.name for life in lives if life.status != "dropped"}
-    names = {life.name for life in lives if config.goes_when_dropped(life.name)} - living
-    there = sorted(name for name in names if opened_tables.is_table(config.table_path(name)))
-    return [config.table_path(name) for name in pins.remove_dropped(config, held.metadata, there)]
+    names = {life.name for life in lives if config.goes_when_dropped(life.name) or has_tools_name(life.name.table)}
+    there = (name for name in sorted(names - living) if opened_tables.is_table(config.table_path(name)))
+    position = held.control().position
+    gone = [
+        name
+        for name in there
+        if config.goes_when_dropped(name) or (position and ddl_history.was_tools(held.metadata, name, position.flavour))
+    ]
+    return [config.table_path(name) for name in pins.remove_dropped(config, held.metadata, gone)]
 
 
 def _note(held: Lease, result: MaintainReport, run: str | None, began_us: int) -> None:
     control = held.control()
-    note_run(
-        held.metadata,
-        "maintain",
-        run,
-        control.batch,
-        control.position,
-        [asdict(table) for table in result.tables],
-        ("maintain", result.seconds),
-        result.headline,
+    noted = OtherRun(
+        kind="maintain",
+        run=run,
+        batch=control.batch,
+        position=control.position,
+        phase=("maintain", result.seconds),
+        message=result.headline,
         began_us=began_us,
+        tables=[asdict(table) for table in result.tables],
         size=sum(table.removed_bytes for table in result.tables),
         why_spark=result.why_spark,
     )
+    note_run(held.metadata, noted)

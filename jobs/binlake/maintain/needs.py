@@ -1,11 +1,10 @@
-"""What is to be done to a table: by its Delta log and its folder, compared with what the YAML promises."""
+"""The upkeep that a table needs: by its Delta log and its folder, compared with what the YAML promises."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from binlake.batch.steps import Life
 from binlake.config import MaintainConfig, PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges, layout
@@ -13,8 +12,9 @@ from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import LOG_CLEANUP
 from binlake.delta.layout import Rewrite
 from binlake.lake.pins import PinnedVersions
-from binlake.metadata import expiry, leftovers
-from binlake.metadata.leftovers import EachSince, Unneeded
+from binlake.planner.steps import Life
+from binlake.records import expiry, leftovers
+from binlake.records.leftovers import EachSince, Unneeded
 from binlake.schema.table import TableName
 
 COMMIT_BYTES, SMALL_COMMIT_BYTES = 8 << 30, 128 << 20
@@ -35,12 +35,13 @@ class Table:
 
     @property
     def name(self) -> TableName:
+        """Return the table's name."""
         return self.life.name
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What is to be done to a table. files, bytes: of its newest version. properties: Delta's, to be set."""
+    """The upkeep that a table needs. files, bytes: of its newest version. properties: Delta's, to be set."""
 
     files: int
     bytes: int
@@ -51,12 +52,13 @@ class Needs:
 
     @property
     def spark(self) -> bool:
+        """Return whether files are to be rewritten or properties set; the vacuum needs no Spark."""
         return bool(self.rewrites or self.properties)
 
 
 def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions) -> Needs:
     """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
-    promised, log, schema = config.maintain, table.log.log(), table.life.schema
+    promised, log, schema = config.maintain, table.log.opened(), table.life.schema
     files = layout.data_files(log, table.log.path, schema)
     needs = Needs(
         files=len(files),

@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlake import names
-from binlake.batch.outcome import BesideOutcome
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import beside_table
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
-from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_log import LakeLog, NewestBatch
 from binlake.delta.layout import Rewrite
 from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import pins
 from binlake.lake.pins import PinnedVersions
-from binlake.maintain.between_batches import held_between_batches
+from binlake.lease import lease
+from binlake.lease.lease import Lease
 from binlake.maintain.needs import (
     COMMIT_BYTES,
     SMALL_COMMIT_BYTES,
@@ -35,23 +34,26 @@ from binlake.maintain.needs import (
     thinned_before,
 )
 from binlake.maintain.upkeep_in_process import RewritingHere, fits
-from binlake.merge.beside import beside_log
-from binlake.metadata import expiry, lake_sizes, leftovers, table_versions, thinning, watermarks
-from binlake.metadata.lake_sizes import NotedSize
-from binlake.metadata.lease import Lease
-from binlake.metadata.leftovers import ExpiredLog
-from binlake.metadata.metadata import Metadata
+from binlake.planner.outcome import BesideOutcome
+from binlake.planner.steps import Life
 from binlake.position import Position
+from binlake.records import expiry, lake_sizes, leftovers, table_versions, thinning, watermarks
+from binlake.records.lake_sizes import NotedSize
+from binlake.records.leftovers import ExpiredLog
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.spark.starting import no_session
 from binlake.storage import storage_errors
+from binlake.store.metadata import Metadata
+from binlake.store.rows import WatermarkRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlake.maintain.upkeep_by_spark import Rewriting
     from binlake.spark.starting import SessionFactory
+
+_LOOK_AGAIN = 1.0
 
 SIDE_BY_SIDE = 4
 MAINTAINED = ("following", "paused", "catching up", "excluded", "dropped")
@@ -63,7 +65,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class TableUpkeep:
-    """What was done to one table.
+    """The work that was done on one table.
 
     files, bytes: of its newest version. removed: by the vacuum. log_files: of Delta's log. pinned_bytes: of files that
     are kept for pinned versions alone. left: why not all was done.
@@ -97,7 +99,7 @@ class TablesUpkeep:
         patience: float,
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        """between: called before each table; what it raises ends the work."""
+        """between: called before each table; an error that it raises ends the work."""
         self._config, self._session, self._metadata, self._report = config, session, metadata, report
         self._patience, self._between, self._here = patience, between, session is no_session
         self._one_lease = threading.Lock()  # one lease of this process at a time
@@ -108,6 +110,10 @@ class TablesUpkeep:
         self.failed: list[BinlakeError] = []
 
     def tables(self, patterns: list[str] | None) -> list[TableUpkeep]:
+        """Look after the tables that patterns name, else all, and return what was done to each.
+
+        Errors of single tables are added to ``failed``.
+        """
         self._looked = time.time()
         with self.held() as held:
             tables = self._look(held, patterns)
@@ -183,7 +189,8 @@ class TablesUpkeep:
         if life.delta_version is None or not log.exists():
             return Table(life, log, left=_NO_TABLE)
         try:
-            return Table(life, log, log.refuse_others({life.id}, life.delta_version))
+            newest = NewestBatch(lease.read(self._metadata).batch)
+            return Table(life, log, log.refuse_others({life.id}, life.delta_version, newest))
         except TableError as error:
             return Table(life, log, left=error.message)
 
@@ -193,16 +200,16 @@ class TablesUpkeep:
         began_us = int(self._looked * 1_000_000)
         mirrors = [table for table in tables if not table.is_beside]
         beside = [
-            BesideOutcome(table.name, str(table.log.log().metadata().id), "following", table.version)
+            BesideOutcome(table.name, str(table.log.opened().metadata().id), "following", table.version)
             for table in tables
             if table.is_beside
         ]
         table_versions.note_upkeep_beside(held.metadata, beside, began_us=began_us)
         newest = {table.life.id: table.version for table in mirrors if table.version != table.life.delta_version}
         rows = [
-            {**row, "delta_version": newest[row["table_id"]]}
-            for row in held.metadata.read("watermarks")
-            if row["table_id"] in newest
+            replace(row, delta_version=newest[row.table_id])
+            for row in WatermarkRow.read(held.metadata)
+            if row.table_id in newest
         ]
         table_versions.note_beside(held.metadata, rows, self._config.is_read, began_us=began_us)
         watermarks.write(held.metadata, rows)
@@ -265,12 +272,17 @@ class TablesUpkeep:
             else:
                 return done
             needs = needs_of(self._config, table, self._looked, self._pinned)
-        return replace(done, left="others replace its files: they are put together by the next run")
+        return replace(
+            done,
+            left="batches replace its files faster than they are put together: a follower does so itself with small "
+            "files, the next run with the others",
+        )
 
     def _rewrite(self, made: RewritingHere | Rewriting, table: Table, part: list[Rewrite]) -> tuple[int, int] | None:
         """Return the files and bytes written; None where others were quicker."""
-        for rewrite in part:
-            made.write(rewrite, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
+        key = key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ()
+        if not all(made.write(rewrite, key) for rewrite in part):
+            return None
         fault("rows rewritten")
         with self.held() as held:
             self._seen_again(held, table)
@@ -299,7 +311,7 @@ class TablesUpkeep:
                 if not now.left:
                     return now
                 raise TableError(f"{table.name}: {now.left}", remedy="run maintain again")
-        raise TableError(f"{table.name} was renamed or copied anew meanwhile", remedy="run maintain again")
+        raise TableError(f"{table.name} was renamed or copied again meanwhile", remedy="run maintain again")
 
     def _vacuumed(self, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
         """Remove files that no promised or pinned version needs."""
@@ -319,7 +331,7 @@ class TablesUpkeep:
 
     def _note_going(self, table: Table, readable_from: int) -> PinnedVersions:
         """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned
-        then: whoever pins afterwards is refused."""
+        then: a later pin is refused."""
         with self.held() as held:
             table_versions.note_readable_since(held.metadata, table.name, readable_from)
         same = pins.read(self._metadata) == list(self._pinned.pins)
@@ -358,7 +370,7 @@ def _failed(table: Table, error: Exception) -> LakeError:
 def tables_beside(config: PipelineConfig, name: TableName) -> Iterator[Table]:
     """Yield the tables that modes keep beside a mirror."""
     for mode in config.beside(name):
-        if (log := beside_log(config, name, mode)).exists():
+        if (log := LakeLog.beside(config, name, mode)).exists():
             nowhere = Position("", "", 0, 0)
             named = TableName(name.database, beside_table(name.table, mode))
             yield Table(Life("", named, TableSchema(()), nowhere, nowhere), log, log.version(), is_beside=True)
@@ -370,7 +382,7 @@ def _names(lives: Iterable[Life]) -> Iterable[TableName]:
 
 def tables_being_copied(metadata: Metadata) -> set[TableName]:
     """Return the tables of which a snapshot isn't finished."""
-    return {TableName(*name) for name in expiry.unfinished_snapshots(metadata).values()}
+    return set(expiry.unfinished_snapshots(metadata).values())
 
 
 def lives_asked(metadata: Metadata, patterns: Sequence[str] | None) -> list[Life]:
@@ -398,3 +410,24 @@ def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> Tab
         rewritten_files=done.rewritten_files + old,
         written_files=done.written_files + files,
     )
+
+
+@contextmanager
+def held_between_batches(metadata: Metadata, patience: float) -> Iterator[Lease]:
+    """Hold the lease for a moment, once no batch is open: a sync in Airflow gives it back between its steps.
+
+    patience: seconds to wait. Raises UsageError where a batch stays open, LeaseHeld.
+    """
+    until = time.monotonic() + patience
+    while True:
+        with lease.held(metadata, patience=max(0.0, until - time.monotonic()), brief=True) as held:
+            opened = held.control().open
+            if opened is None:
+                yield held
+                return
+        if time.monotonic() >= until:
+            raise UsageError(
+                f"batch {opened.batch} is open ({opened.state}) and nobody carries it on",
+                remedy="run binlake sync to finish it, then maintain",
+            )
+        time.sleep(_LOOK_AGAIN)

@@ -39,10 +39,12 @@ class Rewriting:
         self._actions: list[Any] = []
         self.written_files = self.written_bytes = 0
 
-    def write(self, rewrite: Rewrite, key: Sequence[str]) -> None:
-        """Write the rows of its files anew, sorted by the key. Raises LakeError where a file is gone, or a row would
-        be."""
+    def write(self, rewrite: Rewrite, key: Sequence[str]) -> bool:
+        """Write the rows of its files to new ones, sorted by the key; return False where others replaced a file. Raises
+        LakeError where a row would be lost."""
         old = self._added(rewrite)
+        if len(old) != len(rewrite.files):
+            return False
         self._transaction.trackFilesRead(self._seq(old))
         rows = self._sorted(self._rows(old), rewrite.into, key)
         written = self._scala.jdk.javaapi.CollectionConverters.asJava(
@@ -54,6 +56,7 @@ class Rewriting:
         self._actions += [*new, *(file.removeWithTimestamp(now, False) for file in old)]
         self.written_files += len(new)
         self.written_bytes += sum(int(file.size()) for file in new)
+        return True
 
     def commit(self, note: Mapping[str, Any]) -> bool:
         """Put the new files in the place of the old; return False where others were quicker, and nothing changed."""
@@ -67,12 +70,9 @@ class Rewriting:
         return True
 
     def _added(self, rewrite: Rewrite) -> list[Any]:
-        """Return Delta's actions of these files, as the transaction sees the table."""
+        """Return Delta's actions of those of these files that are there, as the transaction sees the table."""
         listed = ", ".join("'" + file.path.replace("\\", "\\\\").replace("'", "\\'") + "'" for file in rewrite.files)
-        actions = list(self._transaction.snapshot().allFiles().where(f"path IN ({listed})").collectAsList())
-        if len(actions) != len(rewrite.files):
-            raise LakeError(f"{self._log.path}: files to be put together are gone", remedy="run maintain again")
-        return actions
+        return list(self._transaction.snapshot().allFiles().where(f"path IN ({listed})").collectAsList())
 
     def _rows(self, old: Sequence[Any]) -> DataFrame:
         frame = self._delta_log.createDataFrame(self._transaction.snapshot(), self._seq(old), False, self._nothing)
@@ -116,5 +116,6 @@ def _rows_of(file: Any) -> int:
 
 
 def set_properties(session: SparkSession, log: LakeLog, properties: Mapping[str, str]) -> None:
+    """Set properties of a Delta table, by Spark."""
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     session.sql(f"ALTER TABLE delta.{spark_quote(log.path)} SET TBLPROPERTIES ({listed})")

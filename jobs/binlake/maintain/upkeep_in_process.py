@@ -1,7 +1,8 @@
 """The upkeep of a plain Delta table by the process itself: the rows of small data files in one, without a JVM.
 
-Batches go on while rows are written anew. What they take out of the old files meanwhile, by marks or by writing the
-rest anew themselves, is marked in the new file, too: a table that changes every second would have no quiet moment.
+Batches are carried while rows are rewritten. Rows that they take out of the old files meanwhile, by marks or by
+rewriting the rest themselves, are marked in the new file, too: a table that changes every second would have no quiet
+moment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from binlake.merge.filled_rows import rows_of, together
 
 
 def fits(rewrite: Rewrite, config: PipelineConfig) -> bool:
-    """Tell whether a rewrite makes one file of few bytes."""
+    """Return whether a rewrite makes one file of few bytes."""
     return rewrite.into == 1 and rewrite.bytes <= config.merge.without_spark_bytes
 
 
@@ -66,18 +67,20 @@ class RewritingHere:
     Raises LeftToSpark where the table isn't plain.
     """
 
-    def __init__(self, table: LakeLog, config: PipelineConfig) -> None:
-        plain_tables.check_is_wanted(table.path, config)
-        self._table, self._log = table, table.log()
+    def __init__(self, log: LakeLog, config: PipelineConfig) -> None:
+        plain_tables.check_is_wanted(log.path, config)
+        self._table, self._log = log, log.opened()
         plain_tables.check_is_plain(self._log)
         self._marks = self._log.metadata().configuration.get("delta.enableDeletionVectors") == "true"
         self._written: list[_Written] = []
         self.written_files = self.written_bytes = 0
 
-    def write(self, rewrite: Rewrite, key: Sequence[str]) -> None:
-        """Write the rows of its files anew, sorted by the key. Raises LakeError where a row would be lost, LeftToSpark,
-        OSError."""
+    def write(self, rewrite: Rewrite, key: Sequence[str]) -> bool:
+        """Write the rows of its files to new ones, sorted by the key; return False where others replaced a file. Raises
+        LakeError where a row would be lost, LeftToSpark, OSError."""
         old = plain_tables.actions_of(self._log, self._table.path, [file.path for file in rewrite.files])
+        if len(old) != len(rewrite.files):
+            return False
         rows = together(self._log, list(rows_of(self._table.path, old)))
         self._prove(old, rows.num_rows)
         added, order = None, None
@@ -90,6 +93,7 @@ class RewritingHere:
             self.written_files += 1
             self.written_bytes += added["size"]
         self._written.append(_Written(old, added, order))
+        return True
 
     def _prove(self, old: Sequence[DeltaAction], rows: int) -> None:
         before = sum(rows_in(add) - int((add.get("deletionVector") or {}).get("cardinality", 0)) for add in old)
@@ -104,7 +108,7 @@ class RewritingHere:
 
         The caller holds the lease, and saw that nobody but batches and upkeep changed the table meanwhile.
         """
-        newest = self._table.log()
+        newest = self._table.opened()
         paths = {str(path) for path in pa.table(newest.get_add_actions())["path"].to_pylist()}
         old = [add["path"] for written in self._written for add in written.old if add["path"] in paths]
         current = {add["path"]: add for add in plain_tables.actions_of(newest, self._table.path, old)}

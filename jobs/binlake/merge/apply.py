@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -13,8 +13,37 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import (
+from binlake.config import PipelineConfig
+from binlake.delta.delta_log import LakeLog, NewestBatch, transaction_version
+from binlake.delta.plain_tables import StepCommit
+from binlake.errors import (
+    BinlakeError,
+    LakeError,
+    LogUnreadable,
+    SparkNeeded,
+    StagedRowsLost,
+    StagingError,
+    TableError,
+    resume_command,
+    snapshot_again,
+)
+from binlake.faults import fault
+from binlake.merge import turns
+from binlake.merge.beside import BesideWork
+from binlake.merge.conflicts import tried
+from binlake.merge.delta_names import taken_by_delta
+from binlake.merge.engine import reshape_in_process
+from binlake.merge.engine.engine_choice import Engines
+from binlake.merge.epoch import merge_epoch
+from binlake.merge.position_texts import mutation_text
+from binlake.merge.reshape import lake_columns_after
+from binlake.merge.shared_reads import SharedReads
+from binlake.merge.table_engine import TableEngine, Truncation
+from binlake.merge.table_progress import TableProgress
+from binlake.merge.turns import Turns
+from binlake.merge.unexpected_errors import of_table
+from binlake.planner.manifest import StagedFile
+from binlake.planner.steps import (
     BatchSteps,
     BesideStep,
     BesideSteps,
@@ -31,31 +60,7 @@ from binlake.batch.steps import (
     TableSteps,
     TruncateStep,
 )
-from binlake.config import PipelineConfig
-from binlake.delta.delta_log import LakeLog, transaction_version
-from binlake.errors import (
-    BinlakeError,
-    LakeError,
-    LeftToSpark,
-    SparkNeeded,
-    StagedRowsLost,
-    StagingError,
-    TableError,
-    resume_command,
-    snapshot_again,
-)
-from binlake.faults import fault
-from binlake.merge import move_in_process, own_values, reshape_in_process, turns
-from binlake.merge.beside import BesideWork
-from binlake.merge.conflicts import tried
-from binlake.merge.epoch import merge_epoch
-from binlake.merge.own_values import Written, WrittenInSql, own_in_sql
-from binlake.merge.position_texts import mutation_text
-from binlake.merge.reshape import lake_columns_after
-from binlake.merge.shared_reads import SharedReads
-from binlake.merge.table_progress import TableProgress
-from binlake.merge.turns import Turns
-from binlake.metadata.step_progress import shown_progress
+from binlake.records.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
 from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import TableName
@@ -65,7 +70,6 @@ from binlake.storage import storage_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from binlake.merge.lake_table import LakeTable
     from binlake.spark.starting import SessionFactory
 
 SIDE_BY_SIDE = 4
@@ -117,11 +121,12 @@ def apply_batch(
     position: str,
     steps: BatchSteps,
     report: Report,
+    newest_batch: NewestBatch | None = None,
 ) -> list[TableOutcome]:
     """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
 
     Every staged file is compared with its manifest before anything is merged; raises StagingError for a file of this
-    batch, which can be staged again. spark: asked by the steps that need it.
+    batch, which can be staged again. spark: asked by the steps that need it. newest_batch: see TableProgress.
     """
     working = [table for table in steps.tables if table.steps]
     staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
@@ -135,7 +140,7 @@ def apply_batch(
 
     def one_group(group: _Members) -> list[TableOutcome]:
         with in_turn.taken() if group.staged_bytes <= turns.QUICK_BYTES else nullcontext(), at_work.on(group.tables):
-            return _Group(spark, config, batch, position, group, frozenset(lost), report).run()
+            return _Group(spark, config, batch, position, group, frozenset(lost), report, newest_batch).run()
 
     shown = shown_progress(config, report, "merged")
     with shown as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
@@ -153,8 +158,8 @@ def apply_batch(
 
 
 def _give_up(futures: Sequence[Future[Any]]) -> None:
-    """Cancel Spark's jobs until no table is at work, because the run was interrupted. What is committed stays, and the
-    batch goes on from there."""
+    """Cancel Spark's jobs until no table is at work, because the run was interrupted. Commits that were made stay, and
+    the batch continues from there."""
     for future in futures:
         future.cancel()
     while wait(futures, timeout=_LOOK_AGAIN).not_done:
@@ -197,7 +202,7 @@ class _AtWork:
                 self._long.add(identity)
                 self._report.say(f"{table.life.name}: merging {counted(_mutations(table), 'mutation')}")
         more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
-        names = ", ".join(str(table.life.name) for table, _ in list(now.values())[:_NAMED])
+        names = ", ".join(f"{table.life.name}" for table, _ in list(now.values())[:_NAMED])
         named = f"; now {names}{more}" if now else ""
         show(done, self._total, f"{done:,} of {self._total:,} tables{named}")
 
@@ -253,7 +258,7 @@ def _reading(config: PipelineConfig, members: _Members) -> Iterator[MergeStep]:
         merges = (step for step in table.steps if isinstance(step, MergeStep))
         yield from (step for step in merges if not (step.parents or step.schema.without_rows))
     for beside in members.beside:
-        for _ in config.beside(beside.name):
+        for _ in beside.written_modes(config):
             yield from (step.merge for step in beside.steps if isinstance(step, RowsBeside))
 
 
@@ -262,6 +267,7 @@ def _files_beside(step: BesideStep) -> tuple[StagedFile, ...]:
 
 
 def files_of(step: Step) -> tuple[StagedFile, ...]:
+    """Return the staged files of a step; empty for steps that merge no rows."""
     return step.staged if isinstance(step, MergeStep) else ()
 
 
@@ -277,6 +283,7 @@ class _Group:
         members: _Members,
         lost: frozenset[str],
         report: Report,
+        newest_batch: NewestBatch | None,
     ) -> None:
         tables = members.tables
         self._spark = spark
@@ -285,20 +292,29 @@ class _Group:
         self._config = config
         self._batch = batch
         self._position = position
-        self._running = [TableProgress(config, table) for table in tables]
+        self._running = [TableProgress(config, table, newest_batch) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
         self._own: SparkSession | None = None
         self._reads = SharedReads(_reading(config, members))
         self._beside = [
             BesideWork(
-                config, batch, position, table, partial(self._session_beside, table.name), lost, self._mirror,
-                self._reads,
+                config, batch, position, table, Engines(config, partial(self._session_beside, table.name)), lost,
+                self._mirror, self._reads,
             )
             for table in members.beside
         ]  # fmt: skip
 
     def _session(self, progress: TableProgress, step: Step, why: str) -> SparkSession:
-        """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table."""
+        """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table.
+
+        Raises TableError for a table that Spark can't read.
+        """
+        if name := taken_by_delta(column.name for column in progress.life.schema.mirrored):
+            raise TableError(
+                f"{progress.life.name}: its column {name!r} has the name of one of Delta's own, so that Spark can't"
+                f" read the table, and {why}",
+                remedy=f"rename the column or exclude it, then {snapshot_again(progress.life.name)}",
+            )
         self._report.say(f"{_ACTIONS[type(step)]} of {progress.life.name} by Spark: {why}")
         progress.done_by_spark(why)
         return self._own_session(f"{progress.life.name}: {why}")
@@ -318,11 +334,9 @@ class _Group:
     def _own_session(self, why: str) -> SparkSession:
         turns.leave()
         if self._own is None:
-            from binlake.spark import functions
             from binlake.spark.session import of_this_thread
 
             self._own = of_this_thread(self._spark(why))
-            functions.register(self._own)
         return self._own
 
     def run(self) -> list[TableOutcome]:
@@ -355,13 +369,18 @@ class _Group:
                 self._run_alone(progress, step, version, number)
             except TableError as error:
                 progress.refuse(error)
+            except LogUnreadable as error:
+                progress.refuse(progress.unreadable(error))
             except SparkNeeded:
                 raise
             except Exception as error:
+                if (own := of_table(error, progress.life.name, files_of(step))) is not None:
+                    progress.refuse(own)
+                    return
                 failed = error if isinstance(error, BinlakeError) else _translate(error, progress)
                 if self._config.policies.of(progress.life.name).on_commit_failure == "stop_run":
                     raise failed from error
-                progress.stop(TableError(failed.message, remedy="mend it, then: " + resume_command(progress.life.name)))
+                progress.stop(TableError(failed.message, remedy="fix it, then: " + resume_command(progress.life.name)))
             else:
                 if not isinstance(step, MergeStep):
                     fault("schema evolved")
@@ -382,60 +401,44 @@ class _Group:
         tried(once, lambda: progress.target.recorded() >= version)
 
     def _run_step(self, progress: TableProgress, step: Step, version: int, number: int) -> None:
-        invalid = self._config.invalid
         note = self._note(progress.life, number)
-        spark = partial(self._session, progress, step)
+        engines = Engines(self._config, partial(self._session, progress, step))
+        if isinstance(step, MergeStep):
+            self._refuse_lost(progress.life, step)
+            merge_epoch(
+                engines, progress.target, progress.life, step, self._config,
+                version=version, note=note, reads=self._reads,
+            )  # fmt: skip
+        elif not (isinstance(step, DescribeStep) and reshape_in_process.is_described(progress.target, step.schema)):
+            engines.change(self._act(progress, step, version, note))
+
+    def _act(
+        self, progress: TableProgress, step: Step, version: int, note: dict[str, Any]
+    ) -> Callable[[TableEngine], None]:
+        """Return what an engine is to do for a step other than a merge."""
+        table, life, commit = progress.target, progress.life, StepCommit(version, note)
         match step:
             case CreateStep(schema):
-                columns = mirror_columns(schema, invalid)
-                try:
-                    move_in_process.create(progress.target, columns, self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    _writable(progress.target).create(spark(str(left)), columns, version, note)
+                created = mirror_columns(schema, self._config.invalid)
+                return lambda engine: engine.create(table, created, commit)
             case ReshapeStep():
-                reshaped = lake_columns_after(step, invalid)
-                try:
-                    reshape_in_process.reshape(progress.target, reshaped, self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    widen = self._config.type_widening
-                    _writable(progress.target).reshape(spark(str(left)), reshaped, version, note, widen=widen)
+                columns = lake_columns_after(step, self._config.invalid)
+                return lambda engine: engine.reshape(table, columns, commit)
             case DescribeStep(schema):
-                try:
-                    reshape_in_process.describe(progress.target, schema, self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    _writable(progress.target).describe(spark(str(left)), schema, version, note)
+                return lambda engine: engine.describe(table, schema, commit)
             case TruncateStep(committed_us=None):
-                try:
-                    reshape_in_process.truncate(progress.target, self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    _writable(progress.target).truncate(spark(str(left)), version, note)
+                return lambda engine: engine.truncate(table, commit)
             case TruncateStep(int() as committed_us, place):
-                what = (self._batch, committed_us, mutation_text(*place))
-                try:
-                    written = Written.at_once(*what, rows=1)
-                    own_values.mark_all(progress.target, self._config, written, version=version, note=note)
-                except LeftToSpark as left:
-                    marks = own_in_sql(progress.life.schema, WrittenInSql.at_once(*what), "true")
-                    _writable(progress.target).update(spark(str(left)), own_values.LIVE, marks, version, note)
+                truncation = Truncation(life.schema, self._batch, committed_us, mutation_text(*place))
+                return lambda engine: engine.mark_all(table, truncation, commit)
             case MoveStep(old, new):
-                note = self._note_with(note, moved_from=str(old))
-                here, there, life = progress.at(new), progress.at(old), progress.life.id
-                try:
-                    move_in_process.move(here, there, life, self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    _writable(here).move_from(spark(str(left)), there, life, version, note)
+                here, there = progress.at(new), progress.at(old)
+                moved = StepCommit(version, self._note_with(note, moved_from=str(old)))
+                return lambda engine: engine.move(here, there, life.id, moved)
             case LeaveStep(old, new):
-                note = self._note_with(note, moved_to=str(new))
-                try:
-                    reshape_in_process.truncate(progress.at(old), self._config, version=version, note=note)
-                except LeftToSpark as left:
-                    _writable(progress.at(old)).leave(spark(str(left)), version, note)
-            case MergeStep():
-                self._refuse_lost(progress.life, step)
-                merge_epoch(
-                    spark, progress.target, progress.life, step, self._config,
-                    version=version, note=note, reads=self._reads,
-                )  # fmt: skip
+                left, left_for = progress.at(old), StepCommit(version, self._note_with(note, moved_to=str(new)))
+                return lambda engine: engine.leave(left, left_for)
+        raise AssertionError(f"no engine does {step}")
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:
@@ -446,19 +449,12 @@ class _Group:
                 )
 
     def _note(self, life: Life, number: int) -> dict[str, Any]:
-        """Return what the commit tells of itself in the table's history."""
+        """Return the commit's description of itself in the table's history."""
         origin = {"source": self._config.source.name, "batch": self._batch, "step": number, "position": self._position}
         return {"binlake": {**origin, "life": life.id}}
 
     def _note_with(self, note: dict[str, Any], **more: str) -> dict[str, Any]:
         return {"binlake": {**note["binlake"], **more}}
-
-
-def _writable(log: LakeLog) -> LakeTable:
-    """Return the table for changes by Spark."""
-    from binlake.merge.lake_table import LakeTable
-
-    return LakeTable(log.path, log.app)
 
 
 def _cancel_jobs() -> None:

@@ -2,87 +2,96 @@
 
 A step has two versions of Delta's transaction id: one for a commit that changes the columns, where they change, and one
 for its rows. The application id is that of the source and the mode: the table belongs to a name, whatever lives had it.
-What a table has is read from the table itself, never from the mirror: a kill between the two commits repeats neither.
+The steps that a table has are read from the table itself, never from the mirror: a kill between the two commits repeats
+neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from binlake.batch.outcome import BesideOutcome, BesideStatus
-from binlake.batch.steps import BatchSteps, BesideStep, BesideSteps, EventBeside, Life
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.config.table_modes import BesideMode, beside_table
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog, transaction_version
-from binlake.errors import BinlakeError, LakeError, SparkNeeded
+from binlake.errors import BinlakeError, LogUnreadable, SparkNeeded, TableError, repair_beside
 from binlake.faults import fault
-from binlake.merge import history_table, log_table
+from binlake.merge import log_table
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.conflicts import tried
-from binlake.merge.history_state import is_in_step
+from binlake.merge.history import history_table
+from binlake.merge.history.history_state import is_in_step
 from binlake.merge.shared_reads import SharedReads
+from binlake.merge.table_engine import EngineChoice
+from binlake.merge.unexpected_errors import of_table
+from binlake.planner.outcome import BesideOutcome, BesideStatus
+from binlake.planner.steps import BatchSteps, BesideStep, BesideSteps, EventBeside, Life, RowsBeside
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _BEHIND_ALL = 1 << 60
 """A turn behind those of a batch's statements."""
 BesideWriter = Callable[[BesideStep, BesideCommit], None]
 WRITERS: Mapping[BesideMode, BesideWriter] = {"history": history_table.write, "log": log_table.write}
-"""What each mode does with a step. It may be called again with the same step, and commits nothing twice."""
+"""The function of each mode that does a step. It may be called again with the same step, and commits nothing twice."""
 
 
-def beside_log(config: PipelineConfig, name: TableName, mode: BesideMode) -> LakeLog:
-    """Return the Delta log of a table beside a mirror."""
-    return LakeLog(config.beside_path(name, mode), f"binlake-{mode}:{config.source.name}")
+class BesideFailed(TableError):
+    """A step of a table beside a mirror raised an error that concerns that table alone."""
+
+    def __init__(self, name: TableName, mode: BesideMode, message: str, *, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.name = name
+        self.mode = mode
 
 
 @dataclass(frozen=True)
 class BesideWork:
     """A batch's work on the tables beside one name's mirror.
 
-    position: the batch's stop. spark: called with a reason. lost: paths of staged files that can't be read. mirror:
-    returns the log of a life's mirror as far as the batch has come, or, where that is asked, at its stop; None where
-    the mirror doesn't stand there. reads: of staged files, by the mirrors and by this.
+    position: the batch's stop. engines: of which one changes a table. lost: paths of staged files that can't be read.
+    mirror: returns the log of a life's mirror as far as the batch has come, or, where that is asked, at its stop; None
+    where the mirror isn't there. reads: of staged files, by the mirrors and by this.
     """
 
     config: PipelineConfig
     batch: int
     position: str
     table: BesideSteps
-    spark: Callable[[str], SparkSession]
+    engines: EngineChoice
     lost: frozenset[str]
     mirror: Callable[[Life, bool], LakeLog | None]
     reads: SharedReads
 
     def do(self, number: int) -> None:
         """Do the step with this number, from 0, in each of the name's tables. Raises BinlakeError."""
-        modes = self.config.beside(self.table.name)
+        modes = self.table.written_modes(self.config)
         for mode in modes if number else [mode for mode in modes if mode in self.table.begins]:
-            log = beside_log(self.config, self.table.name, mode)
+            log = LakeLog.beside(self.config, self.table.name, mode)
             version = transaction_version(self.batch, 2 * number)
             recorded = log.recorded()
             if recorded < 0 and log.exists():
-                raise LakeError(
+                raise BesideFailed(
+                    self.table.name,
+                    mode,
                     f"{log.path} is there, and isn't the {mode} of {self.table.name}",
-                    remedy=f"move that folder away, or take {mode} out of tables.modes",
+                    remedy=f"move {log.path} away, or take {mode} out of tables.modes",
                 )
             if recorded >= transaction_version(self.batch + 1, 0):
-                raise LakeError(
+                raise BesideFailed(
+                    self.table.name,
+                    mode,
                     f"{log.path} has mutations of batch {recorded // STEPS_PER_BATCH}, and this is batch {self.batch}:"
-                    " it was written before the lake was begun anew",
-                    remedy="move that folder away; it is begun anew",
+                    " it was written before the lake was begun again",
+                    remedy=f"move {log.path} away; it is begun again",
                 )
             if recorded <= version:
                 self._commit(mode, self.table.steps[number], BesideCommit(
-                    log, self.table.name, self.config, self.batch, version, self._note(mode, number), self.spark,
+                    log, self.table.name, self.config, self.batch, version, self._note(mode, number), self.engines,
                     self.lost, self.table.start, self.mirror, self.reads,
                 ))  # fmt: skip
 
@@ -92,6 +101,14 @@ class BesideWork:
         except (BinlakeError, SparkNeeded):
             raise
         except Exception as error:
+            staged = step.merge.staged if isinstance(step, RowsBeside) else ()
+            own = of_table(
+                error, TableName(self.table.name.database, beside_table(self.table.name.table, mode)), staged
+            )
+            if own is not None:
+                again = "nothing: the next batch tries to begin it again; report what is said here where it fails, too"
+                remedy = repair_beside(self.table.name) if commit.table.exists() else again
+                raise BesideFailed(self.table.name, mode, own.message, remedy=remedy) from error
             raise storage_errors.failed(f"writing the {mode} {commit.table.path} failed", error) from error
         fault("epoch committed")
 
@@ -160,36 +177,39 @@ def _equal_lives(lives: Iterable[Life], position: Position) -> dict[TableName, L
     return {life.name: life for life in lives if life.status == "following" and life.high.order <= position.order}
 
 
-def outcomes_beside(config: PipelineConfig, steps: BatchSteps) -> list[BesideOutcome]:
-    """Return what became of the tables beside mirrors that have a part of a batch, once its steps are done."""
+def outcomes_beside(
+    config: PipelineConfig, steps: BatchSteps, known_id: Callable[[TableName], str | None]
+) -> list[BesideOutcome]:
+    """Return what became of the tables beside mirrors that have a part of a batch, once its steps are done. known_id:
+    returns the id under which a table was noted whose Delta log can't be read."""
     ours = [(table.name, mode) for table in steps.beside for mode in config.beside(table.name)]
+    standing = {(table.name, mode) for table in steps.beside for mode in table.standing}
     outcomes = []
     for name, mode in (*ours, *steps.left):
-        log = beside_log(config, name, mode)
+        log = LakeLog.beside(config, name, mode)
         if not log.exists():
             continue
         status: BesideStatus = "following"
         if (name, mode) in steps.left:
             status = "excluded"
+        elif (name, mode) in standing:
+            status = "stopped"
         elif mode == "history" and not is_in_step(log):
             status = "out of step"
-        outcomes.append(outcome_beside(name, mode, log, status))
+        try:
+            outcomes.append(outcome_beside(name, mode, log, status))
+        except LogUnreadable:
+            if (name, mode) not in standing:
+                raise
+            own = TableName(name.database, beside_table(name.table, mode))
+            if table_id := known_id(own):
+                outcomes.append(BesideOutcome(own, table_id, status, None))
     return outcomes
 
 
 def outcome_beside(name: TableName, mode: BesideMode, log: LakeLog, status: BesideStatus) -> BesideOutcome:
-    """Return what a table beside a mirror is as it stands. name: the mirror's."""
-    opened = log.log()
+    """Return the present state of a table beside a mirror. name: the mirror's."""
+    opened = log.opened()
     own = TableName(name.database, beside_table(name.table, mode))
     version = int(opened.version()) if status == "following" else None
     return BesideOutcome(own, str(opened.metadata().id), status, version)
-
-
-def begun_beside(config: PipelineConfig, batch: int, tables: Sequence[BesideSteps]) -> list[str]:
-    """Return the tables beside mirrors that have a part of a batch."""
-    begun = []
-    for table in tables:
-        for mode in config.beside(table.name):
-            if beside_log(config, table.name, mode).recorded() >= transaction_version(batch, 0):
-                begun.append(f"{table.name}__{mode}")
-    return begun

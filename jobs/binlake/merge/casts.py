@@ -20,7 +20,7 @@ _LONGEST = 76
 
 
 def is_known(before: pa.DataType, after: pa.DataType) -> bool:
-    """Tell whether values of a type in data files are cast to another here."""
+    """Return whether values of a type in data files are cast to another here."""
     types = pa.types
     if before == after:
         return True
@@ -38,7 +38,7 @@ def is_known(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def widens(before: pa.DataType, after: pa.DataType) -> bool:
-    """Tell whether a table's type may stand for that of its older data files by Delta's type widening."""
+    """Return whether a table's type may replace that of its older data files by Delta's type widening."""
     types = pa.types
     if types.is_integer(before) and types.is_integer(after):
         return bool(before.bit_width < after.bit_width)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
 from deltalake.exceptions import CommitFailedError
 
-_TRIES, _PAUSE = 5, 1.0
-"""How often a step is tried that conflicts with somebody's commit, and the first pause between two, in seconds."""
+from binlake.retries import Retries, growing
+
+_TRYING = Retries(growing(1.0), attempts=5)
+"""A step that conflicts with somebody's commit."""
 
 
 def conflicts() -> tuple[type[Exception], ...]:
@@ -22,15 +23,14 @@ def conflicts() -> tuple[type[Exception], ...]:
 
 
 def tried(commit: Callable[[], None], is_done: Callable[[], bool]) -> None:
-    """Commit, and begin again where another commit came between. is_done: tells whether the commit is there, which a
+    """Commit, and begin again where another commit came between. is_done: returns whether the commit is there, which a
     run that lost its lease may have made."""
-    for attempt in range(_TRIES):
+
+    def unless_done() -> None:
         try:
             commit()
-            return
         except conflicts():
-            if is_done():
-                return
-            if attempt + 1 == _TRIES:
+            if not is_done():
                 raise
-        time.sleep(_PAUSE * (attempt + 1))
+
+    _TRYING.call(unless_done, lambda error: isinstance(error, conflicts()))

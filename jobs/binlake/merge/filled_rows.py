@@ -1,4 +1,4 @@
-"""The rows of a small plain table, read and written anew without Spark."""
+"""The rows of a small plain table, read and rewritten without Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNPACKED = 8
 
 
 def filled(
-    path: str, log: DeltaTable, fields: Sequence[dict[str, Any]], columns: Sequence[ReshapedColumn], room: int
+    path: str, table: DeltaTable, fields: Sequence[dict[str, Any]], columns: Sequence[ReshapedColumn], room: int
 ) -> list[DeltaAction]:
     """Write all rows of a table into one data file of other columns and values; return the actions that put it in their
     place.
@@ -37,19 +37,19 @@ def filled(
     schema = pa.schema(
         [plain_tables.stored_field(field, column.arrow) for field, column in zip(fields, columns, strict=True)]
     )
-    adds = files_to_replace(path, log, room)
+    adds = files_to_replace(path, table, room)
     parts = [_filled(rows, schema, columns) for rows in rows_of(path, adds)]
     return replacing(path, adds, pa.concat_tables(parts) if parts else schema.empty_table())
 
 
-def files_to_replace(path: str, log: DeltaTable, room: int) -> list[DeltaAction]:
+def files_to_replace(path: str, table: DeltaTable, room: int) -> list[DeltaAction]:
     """Return the add actions of all data files, where they are few and small. room: see ``filled``. Raises LeftToSpark,
     OSError."""
-    there = pa.table(log.get_add_actions())
+    there = pa.table(table.get_add_actions())
     size = sum(there["size_bytes"].to_pylist())
     if size > min(room, MOST_BYTES) or there.num_rows > MOST_FILES:
         raise LeftToSpark(f"its {there.num_rows} data files have {size / 1e6:.1f} MB")
-    return plain_tables.actions_of(log, path, there["path"].to_pylist())
+    return plain_tables.actions_of(table, path, there["path"].to_pylist())
 
 
 def rows_of(path: str, adds: Sequence[DeltaAction]) -> Iterator[pa.Table]:
@@ -75,7 +75,7 @@ def replacing(path: str, adds: Sequence[DeltaAction], rows: pa.Table) -> list[De
 
 
 def is_filled(column: ReshapedColumn) -> bool:
-    """Tell whether a column's values are known without Spark, where its rows are written anew."""
+    """Return whether a column's values are known without Spark, where its rows are rewritten."""
     if column.value is not None and column.constant is None:
         return False
     return column.arrow_before is None or casts.is_known(column.arrow_before, column.arrow)
@@ -101,11 +101,11 @@ def _values(rows: pa.Table, field: pa.Field, column: ReshapedColumn) -> Any:
     return pc.binary_join_element_wise(values, column.suffix, "") if column.suffix else values
 
 
-def together(log: DeltaTable, parts: Sequence[pa.Table]) -> pa.Table:
+def together(table: DeltaTable, parts: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of data files with the columns that the table has. Raises LeftToSpark."""
-    declared = pa.schema(log.schema().to_arrow())
+    declared = pa.schema(table.schema().to_arrow())
     fields = []
-    for field in plain_tables.fields_of(log):
+    for field in plain_tables.fields_of(table):
         name = plain_tables.stored_field(field, pa.null()).name
         kinds = {part.schema.field(name).type for part in parts if name in part.column_names}
         kind = kinds.pop() if kinds else declared.field(field["name"]).type

@@ -4,7 +4,7 @@ Each commit carries its life's application id and transaction version (delta/del
 that isn't above the recorded one. Its options are session configuration, so each table works in a session of its own,
 and the commit is proved afterwards.
 
-A run that lost its lease may wake up at any moment and go on committing. The fence keeps it out of a table that was
+A run that lost its lease may wake up at any moment and continue to commit. The fence keeps it out of a table that was
 snapshotted meanwhile:
 
     1  a run      that carries batch n falls asleep before a commit (a zombie)
@@ -12,12 +12,12 @@ snapshotted meanwhile:
     3  begin      records in a commit of metadata alone, for each of our lives at the path, a version behind all steps
                   of the batches up to n; under an application id of its own, the fence, the same
     4  begin      commits the snapshot's rows under a version behind the fence
-    5  the zombie wakes: the steps of a life that stood here are left out; one that is being committed conflicts
+    5  the zombie wakes: the steps of a life that was here are left out; one that is being committed conflicts
     6             a life that it only now brings here, by CREATE or a move (``take``), first claims the path: it is
                   refused where the fence is, else recorded with the version before its step, for 3 to find it
 
-Who begins asks for its lease within both transactions, so that of two snapshots the one that lost it commits nothing.
-A kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life goes on.
+``begin`` asks for its lease within both transactions, so that of two snapshots the one that lost it commits nothing. A
+kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life continues.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.delta.attempts import DataFile
+from binlake.delta import layout
+from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_log import FENCE, FENCES, LakeLog, fenced, is_fenced, overtaking
 from binlake.delta.delta_schema import DeltaSchema, commented, needs_column_mapping, table_properties
 from binlake.errors import LakeTableChanged, SchemaMismatch
-from binlake.merge import in_process
+from binlake.merge.delta_names import refused_with_vectors
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
@@ -75,8 +76,8 @@ _DELETION_VECTORS = tuple(
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a table becomes: its columns, and all its data files, which lie in its folder. more: returns those that
-    depend on what is at the path until then."""
+    """The new content of a table: its columns, and all its data files, which lie in its folder. more: returns those
+    that depend on what is at the path until then."""
 
     schema: DeltaSchema
     files: Sequence[DataFile]
@@ -88,11 +89,12 @@ class LakeTable(LakeLog):
 
     @contextmanager
     def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
-        """Have commits in here carry the version. Raises LakeTableChanged where it isn't recorded afterwards."""
+        """Let commits within this context carry the version. Raises LakeTableChanged where it isn't recorded
+        afterwards."""
         session.conf.set(_TXN_APP, self.app)
         session.conf.set(_TXN_VERSION, str(version))
         session.conf.set(USER_METADATA, json.dumps(note, ensure_ascii=False))
-        marked = self.size() > in_process.SMALL
+        marked = self.size() > layout.FEW_BYTES and not refused_with_vectors(self.columns())
         for key in _DELETION_VECTORS:
             session.conf.set(key, str(marked).lower())
         try:
@@ -101,6 +103,10 @@ class LakeTable(LakeLog):
             for key in (_TXN_APP, _TXN_VERSION, USER_METADATA, *_DELETION_VECTORS):
                 session.conf.unset(key)
         self.prove(version)
+
+    def columns(self) -> list[str]:
+        """Return the names of the table's columns."""
+        return [field.name for field in self.opened().schema().fields]
 
     def overwrite(
         self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], *, mode: str = "overwrite"
@@ -167,15 +173,15 @@ class LakeTable(LakeLog):
         self.overwrite(session, rows, version, note)
 
     def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
-        """Turn on what the columns' names and types need: Delta does so for new tables only. Repeating it changes
-        nothing."""
+        """Turn on the features that the columns' names and types need: Delta does so for new tables only. Repeating it
+        changes nothing."""
         if not self.exists():
             return
         if needs_column_mapping([name for name, _ in columns]):
             self._map_columns(session)
         if not any(kind.lower() == "timestamp_ntz" for _, kind in columns):
             return
-        if "timestampNtz" not in (self.log().protocol().writer_features or ()):
+        if "timestampNtz" not in (self.opened().protocol().writer_features or ()):
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def create(self, session: SparkSession, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
@@ -202,31 +208,37 @@ class LakeTable(LakeLog):
 
     @property
     def sql_name(self) -> str:
+        """Return the table's name in Spark's SQL, by its path."""
         return f"delta.{spark_quote(self.path)}"
 
     def reshape(
-        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any], *, widen: bool
+        self,
+        session: SparkSession,
+        columns: Sequence[ReshapedColumn],
+        version: int,
+        note: dict[str, Any],
+        *,
+        widen: bool,
     ) -> None:
-        """Give the rows other columns: by metadata alone where no value becomes another, else every row is written
-        anew.
+        """Give the rows other columns: by metadata alone where no value becomes another, else every row is rewritten.
 
-        widen: use Delta's type widening where it can stand for the casts. Raises LakeTableChanged where a column isn't
+        widen: use Delta's type widening where it can replace the casts. Raises LakeTableChanged where a column isn't
         there, SchemaMismatch where a value can't be cast.
         """
         written = [column for column in columns if column.is_written]
         if written and not (widen and all(widens(column) for column in written)):
             self._rewrite(session, columns, version, note)
             return
-        if self.recorded() >= version:  # what ALTER TABLE does below isn't part of the transaction
+        if self.recorded() >= version:  # the ALTER TABLE below isn't part of the transaction
             return
         self._support(session, [(column.name, column.kind) for column in columns])
         self._widen(session, written)
-        if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
+        if renames_or_drops(json.loads(self.opened().schema().to_json())["fields"], columns):
             self._map_columns(session)
         self._commit_fields(session, lambda fields: reshaped_fields(fields, columns), version, note)
         self.prove(version)
 
-    def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
+    def _widen(self, session: SparkSession, columns: Sequence[ReshapedColumn]) -> None:
         """Give the columns their wider types under their old names; repeating it changes nothing."""
         if columns:
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
@@ -235,7 +247,7 @@ class LakeTable(LakeLog):
             session.sql(f"ALTER TABLE {self.sql_name} ALTER COLUMN {name} TYPE {column.kind}")
 
     def _rewrite(
-        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any]
+        self, session: SparkSession, columns: Sequence[ReshapedColumn], version: int, note: dict[str, Any]
     ) -> None:
         rows = session.read.format("delta").load(self.path).selectExpr(*[column.expression for column in columns])
         try:
@@ -248,7 +260,7 @@ class LakeTable(LakeLog):
 
     def _map_columns(self, session: SparkSession) -> None:
         """Turn column mapping by name on; repeating it changes nothing."""
-        if self.log().metadata().configuration.get("delta.columnMapping.mode") != "name":
+        if self.opened().metadata().configuration.get("delta.columnMapping.mode") != "name":
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 
     def describe(self, session: SparkSession, schema: TableSchema, version: int, note: dict[str, Any]) -> None:
@@ -265,7 +277,7 @@ class LakeTable(LakeLog):
         description: str | None = None,
     ) -> None:
         """Commit metadata and transaction at once through Delta's OptimisticTransaction: ALTER TABLE by SQL ignores the
-        application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
+        application id, a repeated rename fails, and a swap of names looks like its repetition."""
         with self._optimistic(session, note) as transaction:
             if transaction.version(self.app) >= version:
                 return
@@ -286,11 +298,11 @@ class LakeTable(LakeLog):
             yield OptimisticTransaction(session, self.path, note_json)
 
     def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
-        """Replace whatever lies here by the rows of this life, as they stood at its old path."""
+        """Replace whatever lies here by the rows of this life, as they were at its old path."""
         at = old.last_version_of(life)
         rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
         self.take(session, rows, version, note)
 
     def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
-        """Remove all rows, because the table went elsewhere; the commit says where to."""
+        """Remove all rows, because the table moved; the commit has its new path."""
         self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)

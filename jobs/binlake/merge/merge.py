@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from binlake.batch import epochs, foreign_keys
-from binlake.batch.manifest import Manifest
-from binlake.batch.outcome import outcome_of
-from binlake.batch.rules import Rules
-from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.batch.walk import BEFORE_SNAPSHOT, IGNORED, BatchInputs
 from binlake.config import PipelineConfig
+from binlake.delta.delta_log import NewestBatch
 from binlake.errors import StagingError, TableError
-from binlake.merge.beside import BatchTimes, beginning, outcomes_beside, with_mirrors
+from binlake.lease.lease import Lease, OpenBatch, RecordedState
+from binlake.merge.beside import BatchTimes, BesideFailed, beginning, outcomes_beside, with_mirrors
+from binlake.merge.beside_standstills import without_failed, without_standing
 from binlake.merge.table_progress import changed_by_others, refuse_begun
-from binlake.metadata import history, watermarks
-from binlake.metadata.lease import Lease, OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.record import note_schemas
+from binlake.planner import cascading, epochs
+from binlake.planner.manifest import Manifest
+from binlake.planner.outcome import outcome_of
+from binlake.planner.rules import Rules
+from binlake.planner.steps import BatchSteps, Life, TableOutcome, rebased
+from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, BatchInputs
+from binlake.records import ddl_history, table_versions, watermarks
+from binlake.records.record import note_schemas
 from binlake.report import Report
 from binlake.spark.starting import SessionAsked
 from binlake.staging.staged_files import read_manifest
+from binlake.store.metadata import Metadata
 
 if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
@@ -50,21 +53,45 @@ def merge_batch(
         steps = beginning(config, before, steps, staged.range.start, report)
         start_us = recorded_state.committed_us if recorded_state else None
         steps = with_mirrors(config, steps, staged.range, BatchTimes(start_us or None, manifest.committed_us or None))
+        steps = without_standing(config, metadata, steps, report)
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
             held.advance(staged)
         _stop_run(config, steps)
-        outcomes = apply_steps(config, asked, staged, steps, report) + changed_by_others(config, steps)
+        newest = NewestBatch(staged.batch, staged.range.stop.short)
+        steps, outcomes = _applied(held, config, asked, staged, steps, report, newest)
+        outcomes += changed_by_others(config, steps, newest)
     except StagingError:
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    outcome = outcome_of(steps, outcomes, lives, outcomes_beside(config, steps))
+    beside = outcomes_beside(config, steps, partial(table_versions.newest_id, metadata))
+    outcome = outcome_of(steps, outcomes, lives, beside)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)
     return merged, outcomes, manifest
+
+
+def _applied(
+    held: Lease,
+    config: PipelineConfig,
+    asked: SessionAsked,
+    staged: OpenBatch,
+    steps: BatchSteps,
+    report: Report,
+    newest: NewestBatch,
+) -> tuple[BatchSteps, list[TableOutcome]]:
+    """Carry out a batch's steps. Return those that were done, and the outcomes.
+
+    Where a table beside a mirror fails, the others' steps are gone through again without it; none is done twice.
+    """
+    while True:
+        try:
+            return steps, apply_steps(config, asked, staged, steps, report, newest)
+        except BesideFailed as failed:
+            steps = without_failed(config, held.metadata, steps, failed, report)
 
 
 def as_staged(config: PipelineConfig, manifest: Manifest) -> PipelineConfig:
@@ -88,6 +115,7 @@ def inputs_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
         lives,
         cascades=batch.cascades,
         lower_case_names=batch.lower_case_names,
+        gaps=batch.gaps,
     )
 
 
@@ -107,7 +135,7 @@ def _inputs(
         prepared=recorded_state.prepared,
         unsnapshotted=watermarks.unsnapshotted(metadata),
         charsets=recorded_state.charsets or {},
-        server_shapes=history.shapes_at_server(metadata, not_following),
+        server_shapes=ddl_history.shapes_at_server(metadata, not_following),
         declaring=declaring(metadata, batch, manifest, {life.id for life in lives}),
     )
 
@@ -115,7 +143,7 @@ def _inputs(
 def declaring(metadata: Metadata, batch: OpenBatch, manifest: Manifest, lives: Collection[str]) -> frozenset[str]:
     """Return ``BatchInputs.declaring`` for these lives. The DDL history is read where a statement may drop a key."""
     statements = (statement.text for part in manifest.slices for statement in part.statements)
-    if batch.cascades is None or not any(map(foreign_keys.may_drop_key, statements)):
+    if batch.cascades is None or not any(map(cascading.may_drop_key, statements)):
         return frozenset()
     columns = ["table_id", "database", "sql_mode", "statement", "action", "reason"]
     rows = metadata.read("ddl_history", columns, where=f"batch < {batch.batch}")
@@ -125,19 +153,25 @@ def declaring(metadata: Metadata, batch: OpenBatch, manifest: Manifest, lives: C
         if row["table_id"] in lives
         and row["action"] != IGNORED
         and row["reason"] != BEFORE_SNAPSHOT
-        and foreign_keys.declares_cascade(row, batch.range.stop.flavour)
+        and cascading.declares_cascade(row, batch.range.stop.flavour)
     )
 
 
 def apply_steps(
-    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps, report: Report
+    config: PipelineConfig,
+    session: SessionFactory,
+    batch: OpenBatch,
+    steps: BatchSteps,
+    report: Report,
+    newest_batch: NewestBatch | None = None,
 ) -> list[TableOutcome]:
-    """Carry the steps out, of all tables that have any."""
+    """Carry the steps out, of all tables that have any. newest_batch: the batch, where tables can't have a later
+    one."""
     if not steps.beside and not any(table.steps for table in steps.tables):
         return []
     from binlake.merge.apply import apply_batch
 
-    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps, report)
+    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps, report, newest_batch)
 
 
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
@@ -146,5 +180,5 @@ def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
         if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
             raise TableError(
                 f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",
-                remedy=f"mend it, or let the others go on with on_decode_failure: stop_table. {table.life.remedy}",
+                remedy=f"fix it, or let the others continue with on_decode_failure: stop_table. {table.life.remedy}",
             )

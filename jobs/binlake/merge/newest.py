@@ -1,71 +1,58 @@
-"""What an epoch's staged mutations leave behind, as Arrow: the keys that changed, and the rows that stand at last."""
+"""The result of an epoch's staged mutations, as Arrow: the keys that changed, and the rows that remain at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE
-from binlake.config import PipelineConfig
-from binlake.delta.key_ranges import image_column
 from binlake.errors import LeftToSpark
-from binlake.merge.arrow_mutations import SEQUENCE, moved, newest_in_parts
+from binlake.merge.arrow_mutations import SEQUENCE, StagedMutations, moved
+from binlake.merge.lake_images import LakeImages
 from binlake.merge.own_values import Written, with_own
 from binlake.merge.position_texts import mutation_texts
-from binlake.merge.shared_reads import SharedReads
-from binlake.schema import arithmetic
 from binlake.schema.lake_columns import LakeColumn, own_columns
-from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
-from binlake.schema.virtual import computed_columns
 
 PLACE = "place "
 """Beside columns of a key: no name of the server's ends with a space."""
 
 
-def check_key(schema: TableSchema, columns: Sequence[LakeColumn]) -> None:
-    """Raise LeftToSpark unless rows are told apart by the bytes of their key. columns: the lake's."""
-    keys = [column for column in columns if column.source.name in schema.key]
+def check_key(key: Sequence[str], columns: Sequence[LakeColumn]) -> None:
+    """Raise LeftToSpark unless rows are identified by the bytes of their key. columns: the lake's."""
+    keys = [column for column in columns if column.source.name in key]
     if any(column.is_side for column in keys):
         raise LeftToSpark("its key may hold invalid values")
     if any(pa.types.is_floating(column.arrow) for column in keys):
         raise LeftToSpark("its key has floating-point numbers")
 
 
-def newest_rows(
-    life: Life,
-    step: MergeStep,
-    columns: Sequence[LakeColumn],
-    config: PipelineConfig,
-    batch: int,
-    most: int,
-    reads: SharedReads | None = None,
-) -> tuple[pa.Table, pa.Table]:
-    """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
+def newest_rows(mutations: StagedMutations, images: LakeImages, batch: int) -> tuple[pa.Table, pa.Table]:
+    """Return the staged keys, old and new ones, and the rows that remain at the end, both as the lake has them.
 
-    columns: the mirror's. Where deleted rows stay, they stand, too. batch: its number. reads: where others read
-    the same files. Raises LeftToSpark where the staged rows take more than ``most`` bytes of memory.
+    images: how the mirror's columns are made. Where deleted rows stay, they are among them. batch: its number. Raises
+    LeftToSpark where the staged rows take too much memory.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key deletes the old one, and then writes the new one.
     """
-    more = ("committed_us", *SEQUENCE) if own_columns(step.schema) else ()
+    schema = mutations.step.schema
+    has_own = bool(own_columns(schema))
+    more = ("committed_us", *SEQUENCE) if has_own else ()
     came: list[pa.Table] = []
     left: list[pa.Table] = []
     count = 0
-    for staged in newest_in_parts(life, step, config.invalid, most, more, reads):
+    for staged in mutations.newest_in_parts(more):
         numbered = staged.append_column("number", pa.array(np.arange(count, count + staged.num_rows)))
         count += staged.num_rows
         is_delete = pc.equal(staged["op"], DELETE)
         came.append(_where(numbered.select(["after", "number", *more]), pc.invert(is_delete)))
-        left.append(numbered.select(["before", "number", *more]).filter(pc.or_(is_delete, moved(step.schema, staged))))
+        left.append(numbered.select(["before", "number", *more]).filter(pc.or_(is_delete, moved(schema.key, staged))))
         del staged, numbered  # most old images aren't asked for again
-    shared = [column for column in columns if column.holds != "own"]
-    return _newest(step.schema, shared, _concatenated(came), _concatenated(left), batch)
+    return _newest(schema, images, _concatenated(came), _concatenated(left), batch if has_own else None)
 
 
 def _concatenated(parts: Sequence[pa.Table]) -> pa.Table:
@@ -73,15 +60,16 @@ def _concatenated(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _newest(
-    schema: TableSchema, columns: Sequence[LakeColumn], came: pa.Table, left: pa.Table, batch: int
+    schema: TableSchema, images: LakeImages, came: pa.Table, left: pa.Table, batch: int | None
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the keys, and the rows that stand.
+    """Return the keys, and the rows that remain.
 
-    came, left: rows with the new and the old image of what stands behind a mutation and what doesn't any more.
+    came, left: rows with the new image of those that exist behind a mutation, and with the old image of those that
+    don't any more.
+    batch: None where the mirror has no columns of its own.
     """
-    computed = computed_columns(schema)
-    keys = {image: lake_images(columns, rows, image, computed) for image, rows in (("after", came), ("before", left))}
-    if own_columns(schema):
+    keys = {image: images.rows(rows, image) for image, rows in (("after", came), ("before", left))}
+    if batch is not None:
         keys = {
             "after": with_own(keys["after"], schema, _written(came, batch), deleted=False),
             "before": with_own(keys["before"], schema, _written(left, batch), deleted=True),
@@ -108,7 +96,7 @@ def _written(mutations: pa.Table, batch: int) -> Written:
 
 
 def _are_different_numbers(keys: pa.Table) -> bool:
-    """Tell whether the keys are of one column of numbers, and none occurs twice: they are sorted in a tenth of the
+    """Return whether the keys are of one column of numbers, and none occurs twice: they are sorted in a tenth of the
     memory in which they are grouped."""
     column = keys.column(0)
     if keys.num_columns != 1 or not pa.types.is_integer(column.type) or column.null_count:
@@ -120,27 +108,3 @@ def _are_different_numbers(keys: pa.Table) -> bool:
 def _where(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
     """Return the wanted rows, uncopied where all are wanted."""
     return rows if pc.all(wanted).as_py() else rows.filter(wanted)
-
-
-def lake_images(
-    columns: Sequence[LakeColumn], rows: pa.Table, image: str, computed: Mapping[str, arithmetic.Stored]
-) -> pa.Table:
-    """Return the lake's columns of a staged image."""
-    arrays = {}
-    for column in columns:
-        if column.name in computed:
-            images = rows[image].combine_chunks()
-            arrays[column.name] = pa.chunked_array([arithmetic.computed(computed[column.name], images, column.arrow)])
-            continue
-        stored = image_column(rows, image, column.name)
-        if is_rendered(column):
-            render = RENDERERS[column.source.type]
-            texts = [None if data is None else render(data) for data in stored.to_pylist()]
-            stored = pa.chunked_array([pa.array(texts, pa.string())])
-        arrays[column.name] = stored
-    return pa.table(arrays)
-
-
-def is_rendered(column: LakeColumn) -> bool:
-    """Tell whether the log has bytes where the lake has their text."""
-    return not column.is_side and column.source.type in RENDERERS

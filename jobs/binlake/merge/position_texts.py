@@ -4,8 +4,8 @@
 boundary between two transactions is 000001:000000012345, the offset at which the next one begins: the texts before it
 are smaller, and those behind it greater, also where they begin with it. A number with more digits than its part has
 begins with an underscore for each of them, which is greater than a digit, so that the texts still compare as the
-numbers. Positions of a log whose numbers don't go on from the former one's, as after a move to another server, begin
-with a mark: letters, which are greater than both.
+numbers. Positions of a log whose numbers don't continue the former one's, as after a move to another server, begin with
+a mark: letters, which are greater than both.
 """
 
 from __future__ import annotations
@@ -59,18 +59,6 @@ def mutation_text(file: int, offset: int, row: int = 0) -> str:
     return f"{boundary_text(file, offset)}:{_number_text(row, _ROW)}"
 
 
-def mutation_text_in_sql(file: str, offset: str, row: str) -> str:
-    """Return what ``mutation_texts`` computes, as Spark SQL over three expressions."""
-
-    def part(number: str, digits: int) -> str:
-        text = f"CAST({number} AS STRING)"
-        return (
-            f"lpad({text}, greatest({digits}, 2 * length({text}) - {digits}), IF(length({text}) > {digits}, '_', '0'))"
-        )
-
-    return f"concat_ws(':', {part(file, _FILE)}, {part(offset, _OFFSET)}, {part(row, _ROW)})"
-
-
 def _number_text(number: int, digits: int) -> str:
     text = f"{number:0{digits}}"
     return "_" * (len(text) - digits) + text
@@ -91,7 +79,7 @@ def _texts_of_one_width(parts: Sequence[tuple[NDArray[np.int64], int]]) -> pa.Ar
 
 
 def _write_digits(characters: NDArray[np.void], name: str, numbers: NDArray[np.int64], digits: int) -> None:
-    """Write a part of texts in whose places zeros stand."""
+    """Write a part of texts whose places hold zeros."""
     highest = int(numbers.max(initial=0))
     left = numbers.astype(np.uint32) if highest < 1 << 32 else numbers  # half the time of each division
     for place in reversed(range(digits // 3)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.batch.steps import ReshapeStep
 from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import is_impossible_date
-from binlake.delta.delta_schema import delta_field
+from binlake.delta.delta_schema import delta_field, delta_type
 from binlake.names import spark_quote, spark_string
+from binlake.planner.steps import ReshapeStep
 from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn, lake_columns, own_columns
@@ -25,10 +25,10 @@ from binlake.schema.table import Column
 
 @dataclass(frozen=True)
 class ReshapedColumn:
-    """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
+    """A column as it is afterwards. origin: the column that holds its values until then; None for a new one.
 
-    arrow: the column's type in data files; arrow_before: that of its origin. suffix: what kept texts of invalid dates
-    have behind them now. value: what all rows have in a new column, and those with NULL in one that was there, in Spark
+    arrow: the column's type in data files; arrow_before: that of its origin. suffix: the text that is now behind kept
+    texts of invalid dates. value: for all rows of a new column, and for rows with NULL in one that was there, in Spark
     SQL. constant: the same, where it is known without Spark.
     """
 
@@ -44,7 +44,7 @@ class ReshapedColumn:
 
     @property
     def is_written(self) -> bool:
-        """Tell whether rows that are there need other values, so that they are written anew."""
+        """Return whether rows that are there need other values, so that they are rewritten."""
         changed = self.origin is not None and (self.kind_before != self.kind or bool(self.suffix))
         return changed or self.value is not None
 
@@ -75,8 +75,8 @@ def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[Reshap
             if text is not None and new.value is not None and (origin, "text") not in before:
                 new = replace(new, constant=constant(lake_column, text))
             columns.append(new)
-    for own in own_columns(step.after):
-        columns.append(ReshapedColumn(own.name, own.delta, own.name, own.delta, own.arrow))
+    own_ones = own_columns(step.after)
+    columns += [ReshapedColumn(own.name, own.delta, own.name, own.delta, own.arrow) for own in own_ones]
     for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)
         columns.append(ReshapedColumn(column.name, kind, kept_origin, kind, datatypes.arrow_type(column)))
@@ -115,7 +115,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 
 
 def widens(column: ReshapedColumn) -> bool:
-    """Tell whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's
+    """Return whether Delta's type widening takes the old values as they are ("Supported type changes", Delta's
     manual)."""
     before, after = column.kind_before or "", column.kind
     if column.suffix or column.origin is None or column.value is not None:
@@ -147,7 +147,7 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColu
 
 
 def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> bool:
-    """Tell whether column mapping is needed: a name of a data file's column stands for another, or for none."""
+    """Return whether column mapping is needed: a name of a data file's column belongs to another column, or to none."""
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)
     return renamed or any(field["name"].lower() not in origins for field in fields)
@@ -237,3 +237,60 @@ def _microseconds(text: str) -> int:
     whole, _, fraction = seconds.partition(".")
     total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
     return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))
+
+
+@dataclass(frozen=True)
+class BesideColumn:
+    """A column of a table beside a mirror. kind: its type in Spark SQL. arrow: the same in data files."""
+
+    name: str
+    kind: str
+    arrow: pa.DataType
+
+
+def reshaped(
+    fields: Sequence[Mapping[str, Any]],
+    wanted: Sequence[BesideColumn],
+    renamed: Sequence[tuple[str, str]],
+    begun: Sequence[str] = (),
+) -> list[ReshapedColumn]:
+    """Return the columns that a table beside a mirror has once the wanted ones are added.
+
+    fields: of its Delta schema. A column in whose place another comes, of another type or by a new name, steps aside
+    under a name with a number. begun: those of ``wanted`` that begin without a value, also where one of the name was
+    dropped before.
+    """
+    names = {old.lower(): new for old, new in renamed}
+    kinds = {column.name.lower(): column for column in wanted}
+    come, anew = {new.lower() for _, new in renamed}, {name.lower() for name in begun}
+    have = {field["name"].lower() for field in fields}
+    taken = have | kinds.keys() | come
+    columns: list[ReshapedColumn] = []
+    stay: set[str] = set()
+    for field in fields:
+        name, lower, same = field["name"], field["name"].lower(), str(field["type"])
+        new = names.get(lower, name)
+        if new.lower() in kinds and (lower in names or lower not in come):
+            wanted_here = kinds[new.lower()]
+            new = wanted_here.name
+            if delta_type(wanted_here.kind) != field["type"] or (lower in anew and lower not in names):
+                new = _aside(new, taken)
+        elif lower in come and lower not in names:
+            new = _aside(name, taken)
+        stay.add(new.lower())
+        columns.append(ReshapedColumn(new, same, name, same, pa.null()))
+    columns += [
+        ReshapedColumn(column.name, column.kind, None, None, column.arrow)
+        for column in wanted
+        if column.name.lower() not in stay
+    ]
+    return columns
+
+
+def _aside(name: str, taken: set[str]) -> str:
+    """Return a free name for a column that steps aside, and take it."""
+    number = 1
+    while f"{name}__{number}".lower() in taken:
+        number += 1
+    taken.add(f"{name}__{number}".lower())
+    return f"{name}__{number}"

@@ -1,55 +1,41 @@
-"""Mutations of a table without a key: rows are told apart by all their values, byte by byte, and identical ones are
+"""Mutations of a table without a key: rows are identified by all their values, byte by byte, and identical ones are
 counted."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT
-from binlake.config import PipelineConfig
-from binlake.merge.arrow_mutations import newest_mutations
-from binlake.merge.newest import PLACE, lake_images
-from binlake.merge.shared_reads import SharedReads
-from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.virtual import computed_columns
+from binlake.merge.arrow_mutations import StagedMutations
+from binlake.merge.lake_images import LakeImages
+from binlake.merge.newest import PLACE
 
 _COPIES = "copies "
 
 
-def net_rows(
-    life: Life,
-    step: MergeStep,
-    columns: Sequence[LakeColumn],
-    config: PipelineConfig,
-    most: int,
-    reads: SharedReads | None = None,
-) -> tuple[Copies, pa.Table]:
+def net_rows(mutations: StagedMutations, images: LakeImages) -> tuple[Copies, pa.Table]:
     """Return the rows that are fewer behind the mutations, and those that come, both as the lake has them.
 
-    reads: where others read the same files. Raises what ``newest_mutations`` does.
+    images: how the lake's columns are made. Raises what ``StagedMutations.newest`` does.
     """
-    staged = newest_mutations(life, step, config.invalid, most, reads=reads)
-    computed = computed_columns(step.schema)
-    images = {
-        image: lake_images(columns, staged.filter(pc.not_equal(staged["op"], without)), image, computed)
+    staged = mutations.newest()
+    came, left = (
+        images.rows(staged.filter(pc.not_equal(staged["op"], without)), image)
         for image, without in (("after", DELETE), ("before", INSERT))
-    }
+    )
     changes = pa.concat_tables(
         rows.append_column(_COPIES, pa.repeat(pa.scalar(change, pa.int64()), rows.num_rows))
-        for rows, change in ((images["after"], 1), (images["before"], -1))
+        for rows, change in ((came, 1), (left, -1))
     )
-    names = [column.name for column in columns]
+    names = [column.name for column in images.columns]
     net = changes.group_by(names, use_threads=False).aggregate([(_COPIES, "sum")])
     counts = net[f"{_COPIES}_sum"].to_numpy()
     rows = net.select(names)
-    came = rows.take(pa.array(np.repeat(np.arange(len(counts)), np.maximum(counts, 0))))
-    return Copies(rows.filter(pa.array(counts < 0)), -counts[counts < 0]), came
+    more = rows.take(pa.array(np.repeat(np.arange(len(counts)), np.maximum(counts, 0))))
+    return Copies(rows.filter(pa.array(counts < 0)), -counts[counts < 0]), more
 
 
 class Copies:
@@ -60,7 +46,7 @@ class Copies:
         self._left = counts.copy()
 
     def __bool__(self) -> bool:
-        """Tell whether copies are left that weren't met."""
+        """Return whether copies are left that weren't met."""
         return bool(self._left.any())
 
     def met_in(self, rows: pa.Table, hidden: BitMap64) -> BitMap64:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import MergeStep
-from binlake.staging.staged_rows import staged_rows
+from binlake.planner.manifest import StagedFile
+from binlake.planner.steps import MergeStep
+from binlake.staging import staged_rows
 from binlake.storage import parquet_files
+from binlake.storage.kinds import storage_of
+from binlake.storage.protocol import Storage
 
 COLUMNS = ("op", "before", "after", "file", "offset", "row", "xid", "committed_us", "gtid")
 """All that a staged file has."""
@@ -34,6 +36,7 @@ class SharedReads:
         small = [step for step in readers if sum(file.bytes for file in step.staged) <= SMALL]
         self._left = Counter(path for step in small for path in {file.path for file in step.staged})
         self._kept: dict[str, pa.Table] = {}
+        self._storage: Storage | None = None
 
     def read(self, file: StagedFile, most: int, columns: Sequence[str]) -> pa.Table | None:
         """Return some columns of a staged file's rows, None where these take more than ``most`` bytes of memory.
@@ -45,13 +48,29 @@ class SharedReads:
         if self._left[file.path] > 0:
             if rows is None:
                 wanted = [name for name in COLUMNS if file.xids or name != "xid"]
-                rows = parquet_files.read_within(file.path, self._room(), wanted, repeating=REPEATING)
+                rows = self._within(file, self._room(), wanted)
             if rows is not None:
                 self._kept[file.path] = rows
         if rows is None:
-            return parquet_files.read_within(file.path, most, columns, repeating=REPEATING)
+            return self._within(file, most, columns)
         chosen = _repeating(rows.select([name for name in rows.column_names if name in columns]))
         return chosen if chosen.nbytes <= most else None
+
+    def parts(
+        self, file: StagedFile, columns: Sequence[str], *, narrow: bool = False, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[pa.Table]:
+        """Read some columns of a large staged file, which isn't kept: see ``parquet_files.read_parts``."""
+        return parquet_files.read_parts(file.path, columns, narrow=narrow, storage=self._opened(file), share=share)
+
+    def _within(self, file: StagedFile, most: int, columns: Sequence[str]) -> pa.Table | None:
+        storage = self._opened(file)
+        return parquet_files.read_within(file.path, most, columns, repeating=REPEATING, storage=storage)
+
+    def _opened(self, file: StagedFile) -> Storage:
+        """Return the storage of staged files, which all lie in one lake."""
+        if self._storage is None:
+            self._storage = storage_of(file.path)
+        return self._storage
 
     def _room(self) -> int:
         return _HELD - sum(int(rows.nbytes) for rows in self._kept.values())

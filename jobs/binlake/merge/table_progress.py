@@ -6,11 +6,20 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Standstill, Status, TableOutcome, TableSteps
 from binlake.config import PipelineConfig
-from binlake.delta.delta_log import LakeLog, overtaking, transaction_version
-from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError, snapshot_again
-from binlake.merge.beside import begun_beside
+from binlake.delta.delta_log import LakeLog, NewestBatch, overtaking, transaction_version
+from binlake.errors import (
+    CommitsLost,
+    LogUnreadable,
+    SnapshotUnfinished,
+    StagedRowsDiffer,
+    TableError,
+    catch_up_again,
+    resume_command,
+    snapshot_again,
+    snapshot_command,
+)
+from binlake.planner.steps import BatchSteps, CreateStep, Life, MergeStep, Standstill, Status, TableOutcome, TableSteps
 from binlake.schema.table import TableName
 
 _LOOKS, _BY_A_THREAD = 16, 64
@@ -21,17 +30,22 @@ that do little get into each other's way."""
 class TableProgress:
     """One table of a batch: where it is written, which of its steps are done, and how long they took."""
 
-    def __init__(self, config: PipelineConfig, table: TableSteps) -> None:
+    def __init__(self, config: PipelineConfig, table: TableSteps, newest_batch: NewestBatch | None = None) -> None:
+        """newest_batch: the one that is merged; None where it isn't the newest."""
         self.table = table
         self.life = table.life
         self.seconds = 0.0
         self._why_spark: list[str] = []
-        self._config = config
+        self._config, self._newest_batch = config, newest_batch
         self.target = self.at(table.begins)
         self.since = table.life.delta_version
         """Delta version up to which all that happened at the target is known; None before the table is there."""
-        self.recorded = _recorded(config, table)
-        if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
+        self.recorded = -1
+        try:
+            self.recorded = _recorded(config, table)
+        except LogUnreadable as error:
+            self.refuse(self.unreadable(error))
+        if self.works and self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
             foreign = Standstill(
                 f"{self.target.path} isn't the table that was written for {table.life.name}",
                 snapshot_again(table.life.name),
@@ -39,20 +53,25 @@ class TableProgress:
             self.life = replace(table.life, status="stopped", standstill=foreign)
 
     def at(self, name: TableName) -> LakeLog:
+        """Return the log of this life's table at the path of a name."""
         return LakeLog.of(self._config, name, self.life.id)
 
     @property
     def works(self) -> bool:
-        """Tell whether no step failed. One that did ends the table's work in this batch."""
+        """Return whether no step failed. One that did ends the table's work in this batch."""
         return self.life is self.table.life
 
     def refuse_others(self, lives: Collection[str]) -> None:
         """Raise LakeTableChanged or SnapshotUnfinished where somebody else changed rows since."""
-        if self.since is not None:
-            self.target.refuse_others(lives, self.since)
+        if self.since is None:
+            return
+        try:
+            self.target.refuse_others(lives, self.since, self._newest_batch)
+        except CommitsLost as error:
+            raise CommitsLost(error.message, remedy=catch_up_again(self.life.name)) from error
 
     def begin_at(self, target: LakeLog) -> None:
-        """Go on at ``target``, where the table has its own rows from its newest commit on."""
+        """Continue at ``target``, where the table has its own rows from its newest commit on."""
         self.target = target
         self.since = target.last_own_version(self.life.id)
 
@@ -64,6 +83,8 @@ class TableProgress:
                 self.refuse_others(lives)
             except TableError as error:
                 self.refuse(error)
+            except LogUnreadable as error:
+                self.refuse(self.unreadable(error))
 
     def refuse(self, error: TableError) -> None:
         """Stop the table, or by its policy the run."""
@@ -73,6 +94,7 @@ class TableProgress:
         self.stop(error)
 
     def stop(self, error: TableError) -> None:
+        """Stop the table with an error's reason and remedy, or ask for its snapshot where one is unfinished."""
         self.life = self.table.life
         if self.life.status == "following":
             status: Status = "resnapshot" if isinstance(error, SnapshotUnfinished) else "stopped"
@@ -80,12 +102,22 @@ class TableProgress:
         else:
             self.life = replace(self.life)
 
+    def unreadable(self, error: LogUnreadable) -> TableError:
+        """Return the error that stops the table where its Delta log can't be read."""
+        name = self.life.name
+        remedy = (
+            f"restore files of its log from a backup, then {resume_command(name)}; without one move "
+            f"{self.target.path} away, then {snapshot_command(name)}"
+        )
+        return TableError(error.message, remedy=remedy)
+
     def done_by_spark(self, why: str) -> None:
         """Note why Spark does one of the steps."""
         if why not in self._why_spark:
             self._why_spark.append(why)
 
     def outcome(self) -> TableOutcome:
+        """Return what the batch did to the table, for the record phase."""
         counts = [step.counts for step in self.table.steps if isinstance(step, MergeStep)]
         inserted, updated, deleted = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
         seconds, why_spark = round(self.seconds, 2), "; ".join(self._why_spark)
@@ -100,18 +132,23 @@ class TableProgress:
 
 
 def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
-    """Refuse a batch that was staged anew with other content, of which a table has a part already.
+    """Refuse a batch that was staged again with other content, of which a table has a part already.
 
     Raises StagedRowsDiffer.
     """
-    first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot stands behind the batch's steps
+    first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot comes behind the batch's steps
     begun = [str(table.life.name) for table in steps.tables if first <= _recorded(config, table) < behind]
-    begun += begun_beside(config, batch, steps.beside)
+    begun += [
+        f"{table.name}__{mode}"
+        for table in steps.beside
+        for mode in table.written_modes(config)
+        if LakeLog.beside(config, table.name, mode).recorded() >= transaction_version(batch, 0)
+    ]
     if begun:
         raise StagedRowsDiffer(
-            f"batch {batch} was staged anew and differs from its first staging,"
+            f"batch {batch} was staged again and differs from its first staging,"
             f" of which {', '.join(sorted(begun))} have a part",
-            remedy="take back what changed in the YAML since; else begin anew: binlake snapshot --config FILE",
+            remedy="take back what changed in the YAML since; else begin again: binlake snapshot --config FILE",
         )
 
 
@@ -120,11 +157,12 @@ def _recorded(config: PipelineConfig, table: TableSteps) -> int:
     return max(LakeLog.of(config, name, table.life.id).recorded() for name in table.names)
 
 
-def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
-    """Stop the tables that the batch doesn't change, but somebody else did; return their outcomes."""
+def changed_by_others(config: PipelineConfig, steps: BatchSteps, newest_batch: NewestBatch) -> list[TableOutcome]:
+    """Stop the tables that the batch doesn't change, but somebody else did; return their outcomes. newest_batch: the
+    one that is merged."""
 
     def look(tables: Sequence[TableSteps]) -> list[TableOutcome]:
-        changed = [TableProgress(config, table) for table in tables if not _stands(config, table.life)]
+        changed = [TableProgress(config, table, newest_batch) for table in tables if not _stands(config, table.life)]
         for progress in changed:
             progress.look_back({progress.table.life.id})
         return [progress.outcome() for progress in changed if not progress.works]
@@ -137,5 +175,5 @@ def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOu
 
 
 def _stands(config: PipelineConfig, life: Life) -> bool:
-    """Tell whether nobody committed to the table since the version that was recorded."""
+    """Return whether nobody committed to the table since the version that was recorded."""
     return life.delta_version is not None and LakeLog.of(config, life.name, life.id).is_at(life.delta_version)

@@ -3,7 +3,7 @@
 Python runs one thread at a time, and a thread that comes back from Arrow waits for the one that runs. Four threads that
 merge fifty small tables take a half more CPU than one, and no less time. So small tables are merged one after the
 other, each by its thread, which gives its turn up before work that lets the others run: much of it in Arrow, or by
-Spark. Where a store lets its threads wait, all of them go on at once.
+Spark. Where a store lets its threads wait, all of them run at once.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from binlake.config import PipelineConfig
-from binlake.metadata import lease
-from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch
 from binlake.phases.outcomes import PlanOutcome
+from binlake.store.metadata import metadata_of
 
 
 def begun_before(begun: OpenBatch) -> PlanOutcome:

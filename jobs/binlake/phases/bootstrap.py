@@ -4,27 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from binlake import names
-from binlake.batch.rules import Rules
-from binlake.batch.steps import Life
+from binlake import gtid, names
+from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import executed_before
+from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
-from binlake.errors import TAKEN_REMEDY, UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
-from binlake.metadata import decisions, feed_watermarks, lease, watermarks
-from binlake.metadata.feed_watermarks import Omission
-from binlake.metadata.lease import Control, Lease, RecordedState
-from binlake.metadata.metadata import Metadata, metadata_of, now_us
-from binlake.metadata.record import note_run
-from binlake.position import FIRST_OFFSET, Position, file_number
+from binlake.errors import (
+    TAKEN_REMEDY,
+    UNMATCHED_REMEDY,
+    BinlogError,
+    LakeError,
+    PositionLost,
+    ServerSettingError,
+    TableError,
+    UsageError,
+)
+from binlake.lease import lease
+from binlake.lease.lease import Control, Lease, RecordedState
+from binlake.planner.rules import Rules
+from binlake.planner.steps import Life
+from binlake.position import FIRST_OFFSET, Position, Range, file_number
+from binlake.records import decisions, feed_watermarks, lost_tables, missing_log, table_versions, watermarks
+from binlake.records.feed_watermarks import Omission
+from binlake.records.record import OtherRun, note_run
 from binlake.report import counted
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, read_tables
+from binlake.source.file_borders import check_borders
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.lineage import is_lost, with_all_gtids
@@ -33,22 +45,32 @@ from binlake.source.log import Origin, opened
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
+from binlake.store.metadata import Metadata, metadata_of, now_us
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import SnapshotResult
 
 SHORT_COPY = 128 << 20
 """Bytes of tables, by the server's estimate, that are copied before code that a JVM optimises would pay."""
+_SECOND = 1_000_000
+"""Microseconds to which a server's clock is known, see snapshots."""
 _WAITING = ("paused", "catching up", "stopped", "excluded")
-"""Statuses of lives that may go on from the position that they have reached."""
+"""Statuses of lives that may continue from the position that they have reached."""
 _FOLLOWED = ("following", "paused", "catching up")
 """Statuses of lives that need no snapshot."""
+Unnamed = Literal["new or all", "new", "asked"]
+"""Tables that are meant where no pattern names any: those that aren't followed, or all where every one is; those that
+aren't followed; those for which a sync asked."""
 
 
 def names_to_snapshot(
-    config: PipelineConfig, source: Source, metadata: Metadata, patterns: list[str] | None
+    config: PipelineConfig,
+    source: Source,
+    metadata: Metadata,
+    patterns: list[str] | None,
+    unnamed: Literal["new or all", "new"] = "new or all",
 ) -> list[TableName]:
-    """Return the included tables that ``patterns`` match; without patterns, those not followed yet, or else all.
+    """Return the included tables that ``patterns`` match; without patterns those that ``unnamed`` says.
 
     Raises UsageError if a pattern matches no table, or the server has no included table.
     """
@@ -62,11 +84,25 @@ def names_to_snapshot(
             "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
         )
     following = {life.name for life in watermarks.read_lives(metadata) if life.status in _FOLLOWED}
-    return [name for name in included if name not in following] or included
+    new = [name for name in included if name not in following]
+    return new if new or unnamed == "new" else included
+
+
+def has_new_tables(config: PipelineConfig, origin: Origin) -> bool:
+    """Return whether a table isn't followed yet. A folder of log files, whose tables nobody copies, is said to have
+    some.
+
+    Raises UsageError and SourceError.
+    """
+    if isinstance(origin, Folder):
+        return True
+    with Source.open(origin) as source:
+        return bool(names_to_snapshot(config, source, metadata_of(config), None, "new"))
 
 
 def is_short_copy(config: PipelineConfig, origin: Origin, patterns: list[str] | None) -> bool:
-    """Tell whether the tables of ``names_to_snapshot`` are so small that the JVM which copies them lives shortly.
+    """Return whether the tables of ``names_to_snapshot`` are so small that a JVM which copies them ends before it is
+    fast.
 
     Raises UsageError and SourceError.
     """
@@ -190,13 +226,26 @@ def begin_with_files(config: PipelineConfig, folder: Folder, patterns: list[str]
     with lease.held(metadata_of(config)) as held, opened(folder) as log:
         position = held.control().position
         if position is not None:
-            return f"the lake stands at {position.short}; sync goes on from there"
+            return f"the lake is at {position.short}; sync continues from there"
         (file, size), *_ = log.binary_logs()
         transport = log.transport()
         executed = str(executed_before(transport, file, size))
         start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
         held.stand(RecordedState(held.control().batch, start))
     return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
+
+
+@dataclass(frozen=True)
+class BeforeSnapshots:
+    """The facts that were read before snapshots were committed.
+
+    began_us: this machine's clock, None for that of the commit. server_us: the server's clock. Both in microseconds
+    since 1970. replicated: see RecordedState.
+    """
+
+    began_us: int | None = None
+    server_us: int = 0
+    replicated: str | None = None
 
 
 def begin_lives(
@@ -206,51 +255,101 @@ def begin_lives(
     results: list[SnapshotResult],
     batch: int,
     awaited: Collection[TableName] = (),
-    began_us: int | None = None,
-    server_us: int = 0,
-) -> None:
+    before: BeforeSnapshots = BeforeSnapshots(),
+) -> Position | None:
     """Record new lives in metadata, and follow the log from the earliest position that any table needs.
 
+    Return the position at which all tables are once a part of the log was left behind; None where nothing was, or
+    where they are at several. No batch has brought the lake there. Lives that begin where the newest version of the
+    lake is belong to it. The snapshots with which a lake begins are a version, usually batch 0, if they all are at one
+    position.
     batch: the newest number given out. awaited: included tables that may begin without a snapshot. Log that may hold
-    their CREATE TABLE isn't skipped. began_us: before the snapshots' commits; now by default. server_us: the server's
-    clock before the snapshots.
+    their CREATE TABLE isn't skipped.
     """
     if not results:
-        return
+        return None
     lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
     control = held.control()
     versions = {r.table_id: r.delta_version for r in results}
     first = control.open.batch if control.open else batch + 1
-    watermarks.started(metadata, lives, batch=batch, versions=versions, first=first, began_us=began_us)
-    all_lives = watermarks.read_lives(metadata)
-    following = [life for life in all_lives if life.status == "following"]
-    lows = [life.low for life in following]
-    here = source.server_identity
-    recorded_state, planned_to = control.recorded_state, control.planned_to
-    known = {life.name for life in following}
-    # What modes keep beside mirrors wants every mutation that can be had, and so do feeds.
-    feeds = feed_watermarks.readers(metadata)
-    reads_all = _keeps_more(recorded_state) or bool(feeds)
-    lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
-    copied = {result.low for result in results}
-    in_other_log = _in_other_log(source, planned_to if lost else None, all_lives, copied)
-    skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
-    fresh = all(
-        low.server == here and (planned_to is None or low in in_other_log or (skips and _is_ahead(low, control)))
-        for low in lows
+    names = {life.name for life in lives}
+    all_lives = [*(life for life in watermarks.read_lives(metadata) if life.name not in names), *lives]
+    start, leaves_log = _start(metadata, source, control, all_lives, {life.low for life in lives}, awaited)
+    recorded_state = control.recorded_state
+    begun = [life for life in all_lives if life.status == "following"]
+    are_at_start = start is not None and all(life.high.is_at(start) for life in begun)
+    is_first = recorded_state is None and are_at_start
+    version_at = start if is_first else _newest_version(metadata, control)
+    watermarks.started(
+        metadata, lives, batch=batch, versions=versions, first=first, began_us=before.began_us, version_at=version_at
     )
-    if lows and fresh:
+    if start is not None:
+        if is_first:
+            table_versions.note_first(metadata, batch, start, before.server_us)
         prepared = recorded_state.prepared if recorded_state else ()
         charsets = database_charsets(source)
-        start = with_all_gtids(source.transport(), min(lows))
-        _note_unread(metadata, feeds, control.position, start)
-        held.stand(RecordedState(control.batch, start, charsets, prepared, committed_us=server_us))
+        _note_unread(metadata, feed_watermarks.readers(metadata), control.position, start)
+        held.stand(
+            RecordedState(
+                control.batch, start, charsets, prepared, committed_us=before.server_us, replicated=before.replicated
+            )
+        )
+        missing_log.end_without_log(metadata, start.server, before.server_us + _SECOND - 1)
+        lost_tables.find(metadata)  # notes those that are there from now on
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
+    return start if leaves_log and are_at_start else None
+
+
+def _newest_version(metadata: Metadata, control: Control) -> Position | None:
+    """Return the position of the newest recorded batch's version; None where a later batch is open, or where it has
+    none."""
+    if control.open is not None or control.recorded_state is None:
+        return None
+    return table_versions.position_of(metadata, control.batch)
+
+
+def _start(
+    metadata: Metadata,
+    source: Source,
+    control: Control,
+    lives: Sequence[Life],
+    copied: Collection[Position],
+    awaited: Collection[TableName],
+) -> tuple[Position | None, bool]:
+    """Return the position from which the log is followed once tables were snapshotted, None where that doesn't change;
+    and whether log is skipped that was lost before it was read.
+
+    lives: all, with the new ones. copied: the new ones' positions. awaited: see ``begin_lives``.
+    """
+    following = [life for life in lives if life.status == "following"]
+    lows = [life.low for life in following]
+    here = source.server_identity
+    planned_to = control.planned_to
+    known = {life.name for life in following}
+    # Tables beside mirrors and feeds want every mutation that can be had.
+    reads_all = _keeps_more(control.recorded_state) or bool(feed_watermarks.readers(metadata))
+    lost, is_read = _is_lost(source, planned_to), control.open is not None and control.open.state != "planned"
+    in_other_log = _in_other_log(source, planned_to if lost else None, lives, copied)
+    skips = (lost and not is_read) or (known.issuperset(awaited) and not reads_all)
+    leaves_log = lost and not is_read
+    was_unlogged = not is_read and _was_unlogged(metadata, source, control)
+
+    def reached(low: Position) -> bool:
+        return _is_ahead(low, control) or (was_unlogged and low.is_at(control.position))
+
+    if was_unlogged and all(map(reached, lows)):
+        skips = leaves_log = True
+    elif not skips and not is_read and all(map(reached, lows)):
+        skips = leaves_log = _lacks_changes(source, control)
+    fresh = all(
+        low.server == here and (planned_to is None or low in in_other_log or (skips and reached(low))) for low in lows
+    )
+    return (with_all_gtids(source.transport(), min(lows)) if lows and fresh else None), leaves_log
 
 
 def _keeps_more(recorded_state: RecordedState | None) -> bool:
-    """Tell whether something is kept beside mirrors."""
+    """Return whether something is kept beside mirrors."""
     return recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
 
 
@@ -259,12 +358,12 @@ def _note_unread(metadata: Metadata, feeds: Sequence[str], position: Position | 
     if position is None or (position.server, position.order) == (start.server, start.order):
         return
     place = f"{position.short} to {start.short}"
-    why = "the log was lost before it was read, and all tables were snapshotted anew behind it"
+    why = "the log was lost before it was read, and all tables were snapshotted again behind it"
     feed_watermarks.record_omissions(metadata, [Omission(feed, "log", "", place, 1, 0, why) for feed in feeds])
 
 
 def _is_ahead(low: Position, control: Control) -> bool:
-    """Tell whether a life that begins at ``low`` needs no mutation of the open batch, a part of which may be merged.
+    """Return whether a life that begins at ``low`` needs no mutation of the open batch, a part of which may be merged.
 
     Without an open batch: whether ``low`` is behind the recorded position.
     """
@@ -288,17 +387,50 @@ def refuse_read(source: Source, read_from: Position | None, results: list[Snapsh
 
 
 def _is_lost(source: Source, position: Position | None) -> bool:
-    """Tell whether the server's log can't be read on from a position."""
+    """Return whether the server's log can't be read on from a position."""
     return position is not None and is_lost(source, source.transport(), position)
+
+
+def _was_unlogged(metadata: Metadata, source: Source, control: Control) -> bool:
+    """Return whether the server, which has the recorded position, was seen without a log since: no reading of the log
+    can tell what changed then, be it at the very position."""
+    position = control.position
+    if position is None or not source.is_of(position.server):
+        return False
+    return missing_log.last_seen(metadata, position.server, position.created * 1_000_000) is not None
+
+
+def _lacks_changes(source: Source, control: Control) -> bool:
+    """Return whether the server doesn't send what is in the open batch, or has a file in it that isn't the next one:
+    MySQL sends no transaction without a GTID once gtid_mode is ON."""
+    position = control.position
+    if position is None or control.open is None or not source.is_of(position.server):
+        return False
+    return not _is_whole(source.transport(), control.open.range)
+
+
+def _is_whole(transport: Transport, planned: Range) -> bool:
+    """Return whether a range can be read, and each of its files begins where the one before it ends."""
+    nothing = gtid.parse("", planned.start.flavour)
+    try:
+        of_slices = [
+            str(nothing.adding(boundary.gtid for boundary in transaction_boundaries(transport, part) if boundary.gtid))
+            for part in planned.slices
+        ]
+        check_borders(transport, planned, of_slices)
+    except (PositionLost, BinlogError):
+        return False
+    return True
 
 
 def _in_other_log(
     source: Source, lost: Position | None, lives: Sequence[Life], copied: Collection[Position]
 ) -> set[Position]:
-    """Return which lives' positions are of another log than a position that the server doesn't have.
+    """Return the positions of lives that belong to another log than the lost one, which the server doesn't have.
 
-    A log that began anew within the second has files of the same name and time: its server has only one of them, and
-    those that were copied just now are of that one. A table that waits would go on in it as in the one before.
+    A log that was begun again within the same second has files of the same name and time. The server has only one of
+    the two logs, and tables copied just now belong to that one. A waiting table would otherwise continue in it as if it
+    were the former log.
     copied: the positions of these snapshots.
     """
     if lost is None:
@@ -310,7 +442,7 @@ def _in_other_log(
 
 
 def _is_of_other_log(position: Position, low: Position) -> bool:
-    """Tell whether ``position``, which the server doesn't have, is of another log than the one of a snapshot at
+    """Return whether ``position``, which the server doesn't have, is of another log than the one of a snapshot at
     ``low``.
 
     It is if server or base name differ, or if the order of file numbers and file times disagree, as the numbering was
@@ -334,16 +466,16 @@ def note_bootstrap(
         {"table": str(r.name), "table_id": r.table_id, "rows": r.rows, "delta_version": r.delta_version}
         for r in results
     ]
-    note_run(
-        metadata,
-        "bootstrap",
-        run,
-        batch,
-        max((r.high for r in results), default=None),
-        tables,
-        ("snapshot", round((now_us() - began_us) / 1e6, 2)),
-        f"{counted(len(results), 'table')}, {counted(sum(r.rows for r in results), 'row')}",
+    noted = OtherRun(
+        kind="bootstrap",
+        run=run,
+        batch=batch,
+        position=max((r.high for r in results), default=None),
+        phase=("snapshot", round((now_us() - began_us) / 1e6, 2)),
+        message=f"{counted(len(results), 'table')}, {counted(sum(r.rows for r in results), 'row')}",
         began_us=began_us,
+        tables=tables,
         size=sum(r.bytes for r in results),
         why_spark=next((r.why_spark for r in results), ""),
     )
+    note_run(metadata, noted)

@@ -1,8 +1,8 @@
-"""Catch-up: a paused or stopped table goes through the batches that it missed, under their own numbers.
+"""Catch-up: carry a paused or stopped table through the batches that it missed, under their own numbers.
 
-Each batch's range is in metadata, so it is staged again for that one table. What was applied is recorded in the Delta
-table itself, so that nothing is applied twice after a kill. Rows of XA transactions that are still prepared are merged
-by the batch in which these end.
+Each batch's range is in metadata, so it is staged again for that one table. The Delta table itself records what was
+applied, so that nothing is applied twice after a kill. Rows of XA transactions that are still prepared are merged by
+the batch in which these end.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from binlake import names
-from binlake.batch import epochs
-from binlake.batch.rules import Rules
-from binlake.batch.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import LakeError, PositionLost, TableError, UsageError, resnapshot_again
+from binlake.lease.lease import Lease, OpenBatch
 from binlake.merge.merge import apply_steps, declaring, inputs_of
-from binlake.metadata import decisions, watermarks
-from binlake.metadata.lease import Lease, OpenBatch
-from binlake.metadata.metadata import Metadata, literal, now_us
-from binlake.position import Position, Range, Slice
+from binlake.planner import epochs
+from binlake.planner.rules import Rules
+from binlake.planner.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
+from binlake.position import Position, Slice
+from binlake.records import decisions, watermarks
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
-from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import dump, loads
+from binlake.schema.table import TableName
+from binlake.serialization import dump
 from binlake.source.lineage import check_position
 from binlake.source.log import Log, Origin, opened, readers
 from binlake.source.server import Source
@@ -38,6 +36,8 @@ from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.spark.starting import SessionFactory
 from binlake.staging.stage import stage_batch
 from binlake.storage import files
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.rows import BatchRow, ShapeRow, WatermarkRow
 
 
 def catch_up(
@@ -45,7 +45,7 @@ def catch_up(
     origin: Origin,
     session: SessionFactory,
     held: Lease,
-    row: dict[str, Any],
+    row: WatermarkRow,
     report: Report,
     until: float = math.inf,
 ) -> Life | None:
@@ -57,16 +57,18 @@ def catch_up(
     stopped, or if a part of the log is in no batch; TableError if the server doesn't have the log any more, or the
     table stops again.
     """
-    name, metadata = TableName(row["database"], row["table"]), held.metadata
+    name, metadata = TableName(row.database, row.table), held.metadata
     life = _life_at_watermark(metadata, row)
     _refuse_partial_batch(config, life, row)
     recorded_state = held.control().recorded_state
     charsets = (recorded_state and recorded_state.charsets) or {}
     only = _including_only(config, name)
     missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata))
-    position, version = Position.parse(row["position"], row["gtid_set"] or ""), row["delta_version"]
+    position, version = Position.parse(row.position, row.gtid_set or ""), row.delta_version
     noted = life.schema
     plans = _missed_batches(metadata, row)
+    if recorded_state is not None:
+        _refuse_gap(life, plans[-1].range.stop if plans else position, recorded_state.position)
     for plan in plans:
         _refuse_gap(life, position, plan.range.start)
         position = plan.range.stop
@@ -82,10 +84,10 @@ def catch_up(
         life, version = (outcome.life, outcome.delta_version) if outcome else (table.life, version)
         is_last = plan is plans[-1]
         if life.status == "following" and missed.prepared and not is_last:
-            continue  # who goes on after a kill stages the prepared rows again
+            continue  # a run that continues after a kill stages the prepared rows again
         if life.status == "following" and dump(life.schema) != dump(noted):
             shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
-            metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
+            ShapeRow.replace(metadata, f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
             noted = life.schema
         _write_reached(metadata, row, life, plan, version)
         if life.status != "following":
@@ -95,71 +97,68 @@ def catch_up(
     return life
 
 
-def _write_reached(metadata: Metadata, row: dict[str, Any], life: Life, plan: OpenBatch, version: int | None) -> None:
+def _write_reached(metadata: Metadata, row: WatermarkRow, life: Life, plan: OpenBatch, version: int | None) -> None:
     """Write that a life was carried through a batch, or stopped in it. row: its watermark before. version: of its Delta
     table."""
     reached = max(plan.range.start if life.status == "stopped" else plan.range.stop, life.low)
     watermark = watermarks.watermark_row(life, batch=plan.batch, position=reached, delta_version=version)
     if life.status == "following":
-        status = "paused" if row["status"] == "stopped" else row["status"]
-        watermark |= {"status": status, "reason": row["reason"], "remedy": row["remedy"]}
+        status = "paused" if row.status == "stopped" else row.status
+        watermark = replace(watermark, status=status, reason=row.reason, remedy=row.remedy)
     watermarks.write(metadata, [watermark])
 
 
-def _life_at_watermark(metadata: Metadata, row: dict[str, Any]) -> Life:
+def _life_at_watermark(metadata: Metadata, row: WatermarkRow) -> Life:
     """Return the table's life as it was at its watermark."""
-    position = Position.parse(row["position"], row["gtid_set"] or "")
     shapes = [
         shape
-        for shape in metadata.read("schemas")
-        if shape["table_id"] == row["table_id"] and _is_reached(shape, row, position)
+        for shape in ShapeRow.read(metadata)
+        if shape.table_id == row.table_id and _is_reached(shape, row, row.reached)
     ]
-    newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
-    low, high = (loads(Position, row[end]) for end in ("low", "high"))
-    schema = loads(TableSchema, newest["schema"])
-    name = TableName(row["database"], row["table"])
-    return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
+    newest = max(shapes, key=lambda shape: shape.order)
+    return Life(row.table_id, row.name, newest.shape, *row.snapshot, delta_version=row.delta_version)
 
 
-def _is_reached(shape: dict[str, Any], row: dict[str, Any], position: Position) -> bool:
-    """Tell whether a shape began up to a watermark. Another server's files count otherwise: the batch tells it."""
-    began = Position.parse(shape["position"])
-    return began <= position if began.server == position.server else shape["batch"] < _first_missed(row)
+def _is_reached(shape: ShapeRow, row: WatermarkRow, position: Position) -> bool:
+    """Return whether a shape began up to a watermark. On another server, whose files are numbered otherwise, the
+    batches' numbers are compared."""
+    began = Position.parse(shape.position)
+    return began <= position if began.server == position.server else shape.batch < _first_missed(row)
 
 
-def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
+def _refuse_partial_batch(config: PipelineConfig, life: Life, row: WatermarkRow) -> None:
     """Raise UsageError if the table has some commits of the batch in which it stopped."""
     recorded = LakeLog.of(config, life.name, life.id).recorded()
-    if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
+    if row.status == "stopped" and recorded >= row.batch * STEPS_PER_BATCH:
         raise UsageError(
-            f"{life.name} has a part of batch {row['batch']}, in which it stopped",
+            f"{life.name} has a part of batch {row.batch}, in which it stopped",
             remedy=resnapshot_again(life.name),
         )
 
 
-def _note_begun(metadata: Metadata, row: dict[str, Any], batch: int) -> None:
-    """Note that a stopped table has a part of the batch in which it stopped from now on: a resume that is cut off is
-    gone on with there."""
-    if row["status"] == "stopped" and batch == row["batch"]:
-        watermarks.write(metadata, [{**row, "status": "paused", "batch": batch - 1}])
+def _note_begun(metadata: Metadata, row: WatermarkRow, batch: int) -> None:
+    """Note that a stopped table has a part of the batch in which it stopped from now on: an interrupted resume is
+    continued there."""
+    if row.status == "stopped" and batch == row.batch:
+        watermarks.write(metadata, [replace(row, status="paused", batch=batch - 1)])
 
 
 def _refuse_gap(life: Life, position: Position, start: Position) -> None:
     """Raise UsageError if a part of the log was skipped, because a snapshot of the other tables began after it."""
     if not _goes_on(life, position, start):
         raise UsageError(
-            f"{life.name} stands at {position.short}, and the log is followed from {start.short} since: what is "
+            f"{life.name} is at {position.short}, and the log is followed from {start.short} since: what is "
             "between was never read",
             remedy=resnapshot_again(life.name),
         )
 
 
 def _goes_on(life: Life, position: Position, start: Position) -> bool:
-    """Tell whether a range that begins at ``start`` leaves nothing out behind a life's position. On another server of
+    """Return whether a range that begins at ``start`` leaves nothing out behind a life's position. On another server of
     the lineage it begins with the transactions that the lake held."""
     if start.server != position.server:
         return bool(start.gtid_set) and start.gtid_set == position.gtid_set
-    # One that was snapshotted ahead of the others waits for them. A log that began anew is younger.
+    # One that was snapshotted ahead of the others waits for them. A log that was begun again is younger.
     is_ahead = position == life.low and start.created <= position.created
     is_same = (start.order, start.created) == (position.order, position.created)
     return is_same or (is_ahead and start < position)
@@ -174,8 +173,8 @@ def _check_log(log: Log, metadata: Metadata, life: Life, start: Position) -> Non
         remedy = resnapshot_again(life.name)
         if not log.is_of(start.server):
             remedy = f"point the connection at the server that {life.name} follows, or {remedy}"
-        (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life.id]
-        watermarks.write(metadata, [{**row, "remedy": remedy, "updated_us": now_us()}])
+        row = replace(watermarks.of_life(metadata, life.id), remedy=remedy, updated_us=now_us())
+        watermarks.write(metadata, [row])
         raise TableError(error.message, remedy=remedy) from error
 
 
@@ -190,24 +189,22 @@ def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
 
 
 def _including_only(config: PipelineConfig, name: TableName) -> PipelineConfig:
-    """Return the configuration with one table included, of which all else is read as ever."""
+    """Return the configuration with one table included; its other settings apply to that table unchanged."""
     include = [names.pattern_of(name.database, name.table)]
     tables = config.tables.model_copy(update={"include": include, "exclude": []})
     return config.model_copy(update={"tables": tables})
 
 
-def _missed_batches(metadata: Metadata, row: dict[str, Any]) -> Sequence[OpenBatch]:
+def _missed_batches(metadata: Metadata, row: WatermarkRow) -> Sequence[OpenBatch]:
     """Return the recorded batches after the table's watermark, oldest first."""
     where = f"batch >= {_first_missed(row)} AND state = 'recorded'"
-    rows = metadata.read("batches", ["batch", "range"], where=where)
-    ordered = sorted(rows, key=lambda batch: batch["batch"])
-    return [OpenBatch(batch["batch"], loads(Range, batch["range"])) for batch in ordered]
+    rows = sorted(BatchRow.read(metadata, "batch", "range", where=where), key=lambda row: row.batch)
+    return [OpenBatch(row.batch, row.carried) for row in rows]
 
 
-def _first_missed(row: dict[str, Any]) -> int:
+def _first_missed(row: WatermarkRow) -> int:
     """Return the first batch after the table's watermark; of a stopped table that is the one in which it stopped."""
-    batch: int = row["batch"]
-    return batch if row["status"] == "stopped" else batch + 1
+    return row.batch if row.status == "stopped" else row.batch + 1
 
 
 @dataclass
@@ -262,7 +259,7 @@ class _Missed:
         return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)
 
     def remove_staged(self) -> None:
-        """Delete the staging that no prepared transaction needs. What stays goes with the batch's own."""
+        """Delete the staging that no prepared transaction needs. The rest is deleted with the batch's own staging."""
         for batch in self.staged.keys() - {transaction.batch for transaction in self.prepared}:
             files.remove_folder(self.staged.pop(batch))
 

@@ -3,7 +3,7 @@
 They are copied without the lease. Between two batches their Delta tables are committed, and their lives begin. A table
 whose copy the lake hasn't passed yet follows at once. One that it has passed begins as a paused table, which no batch
 merges and no version of the lake contains. It goes through the batches that it missed (resume.py), by turns with new
-ones, and follows then. Whoever finds such a life after a kill goes on with it.
+ones, and follows then. The next process that finds such a life after a kill continues with it.
 
 So it is with tables that no batch writes. Those that follow are copied under the lease, and so are those that can't
 catch up: with rows that cascades change below the log, with a history or a log beside the mirror, or, as nothing is
@@ -16,20 +16,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
-from binlake.batch.steps import Life, Standstill
 from binlake.config import PipelineConfig
 from binlake.errors import TableError, TablesCopied, UsageError, snapshot_command
 from binlake.faults import fault
-from binlake.metadata import copier, lease, watermarks
-from binlake.metadata.copier import Copier
-from binlake.metadata.lease import Control, Lease
-from binlake.metadata.metadata import Metadata, metadata_of, now_us
+from binlake.lease import copier, lease
+from binlake.lease.copier import Copier
+from binlake.lease.lease import Control, Lease
 from binlake.phases import resume
-from binlake.phases.bootstrap import begin_lives, names_awaited, note_bootstrap
+from binlake.phases.bootstrap import BeforeSnapshots, begin_lives, names_awaited, note_bootstrap
 from binlake.phases.resume import PATIENCE
+from binlake.planner.steps import Life, Standstill
 from binlake.position import Position
+from binlake.records import watermarks
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
@@ -39,6 +38,8 @@ from binlake.source.log import Origin
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.spark.starting import SessionAsked, SessionFactory
+from binlake.store.metadata import Metadata, metadata_of, now_us
+from binlake.store.rows import BatchRow, WatermarkRow
 
 _FIRST_LOOK, _GROWS = 64, 8
 """Batches among which the one before a position is looked for at first, and how many times as many at each next look.
@@ -54,8 +55,8 @@ def names_beside(
     control = lease.read(metadata)
     if not _reads_on(source, control):
         return []
-    rows = [row for row in metadata.read("watermarks") if watermarks.has_life(row)]
-    known, living = {_name(row) for row in rows}, {_name(row) for row in rows if _lives(row)}
+    rows = [row for row in WatermarkRow.read(metadata) if row.has_life]
+    known, living = {row.name for row in rows}, {row.name for row in rows if _lives(row)}
 
     def can_be(name: TableName) -> bool:
         modes = config.mirror_modes(name)
@@ -70,7 +71,7 @@ def names_beside(
 
 
 def _reads_on(source: Source, control: Control) -> bool:
-    """Tell whether batches are carried, and the next one can read on."""
+    """Return whether batches are carried, and the next one can read on."""
     position = control.position
     is_at_work = control.token is not None and not control.holder_died
     return (
@@ -81,12 +82,8 @@ def _reads_on(source: Source, control: Control) -> bool:
     )
 
 
-def _name(row: dict[str, Any]) -> TableName:
-    return TableName(row["database"], row["table"])
-
-
-def _lives(row: dict[str, Any]) -> bool:
-    return watermarks.has_life(row) and row["status"] not in _BEGINS
+def _lives(row: WatermarkRow) -> bool:
+    return row.has_life and row.status not in _BEGINS
 
 
 @dataclass
@@ -119,18 +116,24 @@ class CopiesBeside:
             self._held.check()
 
     def can_begin(self, low: Position) -> bool:
+        """Return whether a table copied at ``low`` can catch up: whether all batches since then are known."""
         control = lease.read(metadata_of(self.config))
         return _batch_before(metadata_of(self.config), control, low) is not None
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[TableName, Position], int]]:
+        """Hold the lease between two batches.
+
+        Yield a function that returns the newest batch before a copy's position. Raises TablesCopied where a batch is
+        open, LeaseHeld; the function raises TableError where the copy can't be used.
+        """
         self.copying.check()
         with lease.held(metadata_of(self.config), by_turns=True, patience=PATIENCE) as held:
             control = held.control()
             if control.open is not None:
                 raise TablesCopied(
                     f"batch {control.open.batch} is open, and tables that were copied wait for its end",
-                    remedy="run binlake sync to finish it; the next snapshot goes on with what was copied",
+                    remedy="run binlake sync to finish it; the next snapshot continues with what was copied",
                 )
 
             def batch_before(name: TableName, low: Position) -> int:
@@ -146,20 +149,24 @@ class CopiesBeside:
             self._held = held
             try:
                 yield batch_before
-                held.check()  # who slept until here may have had its tables copied anew by others
+                held.check()  # while this process slept, others may have copied its tables again
             finally:
                 self._held = None
 
     @staticmethod
     def _refuse_begun(metadata: Metadata, name: TableName) -> None:
         """Raise TableError where a life of that name began while the table was copied."""
-        if any(_name(row) == name and _lives(row) for row in metadata.read("watermarks")):
+        if any(row.name == name and _lives(row) for row in WatermarkRow.read(metadata)):
             raise TableError(
-                f"{name} was made anew while it was copied, and its copy isn't used",
-                remedy="binlake status tells how the new one follows",
+                f"{name} was made again while it was copied, and its copy isn't used",
+                remedy="binlake status shows how the new one follows",
             )
 
     def begin(self, results: Sequence[SnapshotResult]) -> None:
+        """Record the lives of tables that were committed within this turn.
+
+        A table that the lake hasn't passed follows at once.
+        """
         if not results:
             return
         held = self._held
@@ -180,9 +187,14 @@ class CopiesBeside:
         if ahead:
             with Source.open(self.endpoint) as source:
                 awaited = names_awaited(self.config, source, ())
-                begin_lives(held, metadata, source, ahead, control.batch, awaited, self.began_us, self.server_us)
+                before = BeforeSnapshots(self.began_us, self.server_us)
+                begin_lives(held, metadata, source, ahead, control.batch, awaited, before)
 
     def let_follow(self, name: TableName) -> None:
+        """Carry a copied table through the batches that it missed, if it is catching up.
+
+        Raises as ``catch_up`` does.
+        """
         if name in watermarks.catching_up(metadata_of(self.config)):
             catch_up(self.config, self.endpoint, self.session, self.report, name)
 
@@ -201,7 +213,7 @@ def _by_batch(
 def _catching_up(result: SnapshotResult) -> Life:
     """Return the life of a table that was copied before the lake's position."""
     why = "it was copied beside the batches, and goes through those that it missed"
-    waits = Standstill(why, "nothing to do: the snapshot, or the next sync, goes on with it")
+    waits = Standstill(why, "nothing to do: the snapshot, or the next sync, continues with it")
     return Life(result.table_id, result.name, result.schema, result.low, result.high, "catching up", waits)
 
 
@@ -215,14 +227,14 @@ def _batch_before(metadata: Metadata, control: Control, low: Position) -> int | 
     count = _FIRST_LOOK
     while True:
         first = recorded.batch - count
-        rows = metadata.read("batches", ["batch", "start", "stop"], where=f"batch > {first} AND state = 'recorded'")
+        rows = BatchRow.read(metadata, "batch", "start", "stop", where=f"batch > {first} AND state = 'recorded'")
         place = recorded.position
-        for row in sorted(rows, key=lambda row: -int(row["batch"])):
-            start, stop = Position.parse(row["start"]), Position.parse(row["stop"])
+        for row in sorted(rows, key=lambda row: -row.batch):
+            start, stop = Position.parse(row.start), Position.parse(row.stop)
             if (stop.server, stop.order, stop.created) != (place.server, place.order, place.created):
                 return None
             if start.server == low.server and start <= low:
-                return int(row["batch"]) - 1
+                return row.batch - 1
             place = start
         if first <= 0:
             return None
@@ -230,7 +242,7 @@ def _batch_before(metadata: Metadata, control: Control, low: Position) -> int | 
 
 
 def catch_up(config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName) -> None:
-    """Let a table follow that was copied beside the batches. Raises TableError where it can't go on by itself,
+    """Let a table follow that was copied beside the batches. Raises TableError where it can't continue by itself,
     TablesCopied where it can later."""
     try:
         report.say(resume.follow_again(config, origin, session, report, name))
@@ -239,16 +251,18 @@ def catch_up(config: PipelineConfig, origin: Origin, session: SessionFactory, re
             if name not in watermarks.catching_up(held.metadata):
                 return  # somebody resumed it, or decided otherwise
             if held.control().open is not None:
-                raise TablesCopied(error.message, remedy="run binlake sync: it goes on with the table, too") from error
-            (row,) = [row for row in held.metadata.read("watermarks") if _name(row) == name and _lives(row)]
-            stopped = {"status": "stopped", "reason": error.message, "remedy": error.remedy, "updated_us": now_us()}
-            watermarks.write(held.metadata, [{**row, **stopped}])
+                raise TablesCopied(
+                    error.message, remedy="run binlake sync: it continues with the table, too"
+                ) from error
+            (row,) = (row for row in WatermarkRow.read(held.metadata) if row.name == name and _lives(row))
+            stopped = replace(row, status="stopped", reason=error.message, remedy=error.remedy, updated_us=now_us())
+            watermarks.write(held.metadata, [stopped])
         raise TableError(error.message, remedy=error.remedy) from error
 
 
 def go_on(config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> None:
-    """Carry tables on that an ended process copied beside the batches; where another process copies, it does that.
-    What can't be carried on is reported, and stopped."""
+    """Continue with tables that an ended process copied beside the batches; where another process copies, leave them to
+    it. A table that can't continue is reported, and stopped."""
     metadata = metadata_of(config)
     if not watermarks.catching_up(metadata):
         return

@@ -8,39 +8,49 @@ is at the position that was carried last, nothing is planned and nothing committ
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from binlake.config import FollowConfig, PipelineConfig
-from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
+from binlake.errors import BinlakeError, ConfigurationError, LakeError, LeaseHeld
 from binlake.interrupts import Ending
-from binlake.metadata import followers, lease, short_tables
-from binlake.metadata.followers import Follower
-from binlake.metadata.held_row import LOOK_AGAIN
-from binlake.metadata.holder import Watch
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import metadata_of, now_us
-from binlake.metadata.record import LOG_NOTED_EACH_US, RunReport
-from binlake.phases.snapshots_beside import SnapshotsBeside
+from binlake.lease import followers, lease
+from binlake.lease.followers import Follower
+from binlake.lease.held_row import LOOK_AGAIN
+from binlake.lease.holder import Watch
+from binlake.lease.lease import Lease
+from binlake.phases import asked_tables
 from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.phases.watch import note_seen
 from binlake.position import Position, file_number
+from binlake.records import short_tables, watermarks
+from binlake.records.record import LOG_NOTED_EACH_US, RunReport
 from binlake.report import Report, counted
+from binlake.retries import doubling
 from binlake.source.folder import Folder
 from binlake.source.log import Log, Origin, open_to_follow
+from binlake.source.server import LogSigns, Source
+from binlake.spark.starting import SessionFactory
+from binlake.store.metadata import metadata_of, now_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SNAPSHOTS_EVERY, _SNAPSHOTS_MOST_WAIT = 60.0, 3600.0
+"""Seconds between two looks for tables that wait for a snapshot, and at most after snapshots that failed."""
+_SNAPSHOT_ENDING = 2.0
+"""Seconds for which a snapshot is waited for at the end; killed anywhere, the next one continues with what was
+copied."""
+
 _GAP, _GAP_EVERY = LOOK_AGAIN + 0.1, 3.0
-"""Seconds between two batches in which whoever waits for the lease gets it, and from one such gap to the next at
-most."""
+"""Seconds between two batches in which a waiting process gets the lease, and from one such gap to the next at most."""
 _STANDS_BY = 2.0
-"""Seconds between two looks of a follower that stands by."""
+"""Seconds between two looks of a follower on standby."""
 _WAIT, _MOST_WAIT, _MOST_UNHELPED = 1.0, 60.0, 300.0
-"""Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't mend."""
+"""Seconds before the first try after a failure, at most, and at most after one that a retry alone doesn't fix."""
 _LOG_KEPT = 60.0
 """Seconds for which connections to the log stay open: behind the same name there may be another server by then,
 while the one before it still runs, and gets no changes any more."""
@@ -53,9 +63,13 @@ _SUMMED_EVERY = 60.0
 class RestingSession(Protocol):
     """A session factory whose session ends once it has rested for some seconds."""
 
-    def __call__(self, why: str, /) -> SparkSession: ...
+    def __call__(self, why: str, /) -> SparkSession:
+        """Return the session, and start it where there is none. why: is recorded as the reason."""
+        ...
 
-    def rest(self, seconds: float) -> None: ...
+    def rest(self, seconds: float) -> None:
+        """Note that nothing uses the session now, and end it after so many seconds of rest."""
+        ...
 
 
 class Beside(Protocol):
@@ -86,19 +100,21 @@ class FollowPace:
 
 @dataclass
 class Followed:
-    """What was carried. position: of the last batch; empty without one."""
+    """The batches that were carried. position: of the last batch; empty without one."""
 
     batches: int = 0
     mutations: int = 0
     position: str = ""
 
     def add(self, run: RunReport) -> None:
+        """Count one batch that was carried."""
         self.batches += 1
         self.mutations += run.mutations
         self.position = run.position
 
     @property
     def headline(self) -> str:
+        """Return a line with the numbers of batches and mutations, and the position reached."""
         if not self.batches:
             return "no batch"
         carried = f"{counted(self.batches, 'batch')}, {counted(self.mutations, 'mutation')}"
@@ -110,9 +126,9 @@ class _EndAskedFor(Exception):
 
 
 class Following:
-    """A process that follows, or stands by.
+    """A process that follows, or waits on standby.
 
-    settings: gives the YAML as it is now. carry: see CarryBatches. beside: what else is done while this one follows.
+    settings: returns the YAML as it is now. carry: see CarryBatches. beside: work that is done meanwhile.
     """
 
     def __init__(
@@ -135,6 +151,7 @@ class Following:
         self._log: Log | None = None
         self._log_opened_at = 0.0
         self._carried: tuple[str, str, int] | None = None  # server, file and offset
+        self._signs: LogSigns | None = None  # of filters and replication, when batches were carried last
         self._batch: int | None = None
         self._trouble = ""
         self._failures = 0
@@ -162,7 +179,7 @@ class Following:
                             self._end_beside()
         except _EndAskedFor:
             pass
-        except KeyboardInterrupt:  # a step went on for longer than an end may wait
+        except KeyboardInterrupt:  # a step continued for longer than an end may wait
             if not self._ending.asked:
                 raise
         finally:
@@ -219,7 +236,7 @@ class Following:
             follower.begin(watch)
         except LeaseHeld as held:
             self._say_trouble(f"{held.message}; this process stands by")
-            control = lease.read(self._metadata)  # whoever died may hold it, too
+            control = lease.read(self._metadata)  # the process that died may hold it, too
             self._watch.is_held(control.holder, control.token, control.expires_us)
             return False
         return True
@@ -270,9 +287,10 @@ class Following:
         log = self._opened_log()
         file, offset, _ = log.head()
         head = log.server_identity, file, offset
+        signs = log.signs if isinstance(log, Source) else None
         if isinstance(self._origin, Folder):
             self._close()  # an open one stays as it was listed
-        if head == self._carried:
+        if head == self._carried and signs == self._signs:
             follower.carried(looked_us, self._batch)
             self._note_quiet_log()
             return False
@@ -283,6 +301,7 @@ class Following:
         self._watch = Watch()
         position = Position.parse(recorded.position)
         self._carried, self._batch = (position.server, position.file, position.offset), recorded.batch
+        self._signs = signs
         is_short = position.server == head[0] and position.order < (file_number(file), offset)
         follower.carried(self._newest_commit_us() if is_short else looked_us, recorded.batch)
         for run in (*recorded.earlier, recorded):
@@ -351,7 +370,7 @@ class Following:
             short_tables.shorten(self._metadata)
 
     def _bear(self, error: BinlakeError, follower: Follower) -> None:
-        """Wait after a failure, longer after each further one. Raises the error where nothing was carried yet, and no
+        """Wait after a failure; longer after each further one. Raises the error where nothing was carried yet, and no
         retry can help."""
         self._close()
         if not error.retryable and self._carried is None:
@@ -360,7 +379,7 @@ class Following:
         most = _MOST_WAIT if error.retryable else _MOST_UNHELPED
         self._say_trouble(f"{error}\n  it is tried again after growing waits, of up to {most:.0f} s", self._report.warn)
         follower.waits(error.message)
-        self._wait(min(_WAIT * 2 ** min(self._failures - 1, 16), most))
+        self._wait(doubling(_WAIT, most)(self._failures))
 
     def _say_trouble(self, text: str, say: Callable[[str], None] | None = None) -> None:
         """Say why nothing is carried, unless that was said last."""
@@ -371,10 +390,65 @@ class Following:
     def _go_on(self) -> None:
         """Say that batches are carried again, after a trouble."""
         if self._trouble:
-            self._report.say("going on")
+            self._report.say("continuing")
         self._trouble = ""
 
     def _close(self) -> None:
         if self._log is not None:
             self._log.close()
         self._log = None
+
+
+class SnapshotsBeside:
+    """The snapshots of one source for which batches asked: taken in a thread, so that other tables follow meanwhile.
+
+    Its methods are called by the thread that carries the batches.
+    """
+
+    def __init__(self, origin: Origin, session: SessionFactory, report: Report) -> None:
+        self._origin, self._session, self._report = origin, session, report
+        self._thread: threading.Thread | None = None
+        self._due, self._wait = 0.0, _SNAPSHOTS_EVERY
+        self._is_over = False
+
+    @property
+    def is_at_work(self) -> bool:
+        """Return whether the thread that takes snapshots is running."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def ask(self) -> None:
+        """Look soon, as a batch asked for a snapshot, unless the last ones failed."""
+        if self._wait == _SNAPSHOTS_EVERY:
+            self._due = 0.0
+
+    def begin(self, config: PipelineConfig, batch: int | None) -> None:
+        """Begin to snapshot where it is due and no snapshot is at work. Tables that can't be copied are tried again
+        after growing waits."""
+        if self.is_at_work or self._is_over or (self._thread is None and time.monotonic() < self._due):
+            return
+        metadata, has_tried = metadata_of(config), self._thread is not None
+        self._thread = None
+        try:
+            asked, catching_up = watermarks.asked(metadata), watermarks.catching_up(metadata)
+        except LakeError:  # the next batch reports it
+            asked, catching_up = [], []
+        if (asked or catching_up) and not has_tried:
+            self._thread = threading.Thread(target=self._snapshot, args=(config,), name="snapshots", daemon=True)
+            self._thread.start()
+        else:
+            self._wait = min(2 * self._wait, _SNAPSHOTS_MOST_WAIT) if asked and has_tried else _SNAPSHOTS_EVERY
+            self._due = time.monotonic() + self._wait
+
+    def end(self) -> None:
+        """Begin no snapshot any more."""
+        self._is_over = True
+        if self._thread is not None:
+            self._thread.join(_SNAPSHOT_ENDING)
+
+    def _snapshot(self, config: PipelineConfig) -> None:
+        try:
+            asked_tables.snapshot_asked(config, self._origin, self._session, self._report)
+        except LeaseHeld as held:
+            self._report.say(held.message)
+        except BinlakeError as error:
+            self._report.warn(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlake.metadata.record import TableRun
+from binlake.store.run_rows import TableRun
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,8 @@ class PlanOutcome:
     empty: nothing new up to ``position``. unfinished: an older batch must be finished first. merged_by: where the range
     is empty because it was to stop before a time, the batch that merged what was committed before that time; None where
     none is known, or a snapshot had it. tables: the tables that the YAML reads in another way than before, and what
-    becomes of them.
+    becomes of them; and included tables that were found to be missing. standing_still: where there is nothing new, the
+    tables that don't follow, though nobody decided so.
     """
 
     batch: int | None
@@ -24,6 +25,7 @@ class PlanOutcome:
     unfinished: bool = False
     merged_by: int | None = None
     tables: tuple[TableRun, ...] = ()
+    standing_still: tuple[TableRun, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from binlake.errors import LakeError, UsageError
 from binlake.faults import fault
 from binlake.lake import pinned_views
 from binlake.lake.pinned_views import PinnedChanges, PinnedDatabase
-from binlake.metadata import lease, registrations
-from binlake.metadata.failures import noted
-from binlake.metadata.metadata import Metadata, metadata_of
-from binlake.metadata.registrations import Changes, Registration
+from binlake.lease import lease
+from binlake.records import registrations
+from binlake.records.failures import noted
+from binlake.records.registrations import Changes, Registration
 from binlake.report import Report
 from binlake.spark.starting import SessionFactory
+from binlake.store.metadata import Metadata, metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +37,12 @@ class RegisterReport:
     dropped: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values for JSON."""
         return asdict(self)
 
     @property
     def headline(self) -> str:
+        """Return one line that names what was registered and dropped."""
         if not self.registered and not self.dropped:
             return "the catalog has all names"
         parts = [f"registered {', '.join(self.registered)}"] if self.registered else []
@@ -47,7 +50,7 @@ class RegisterReport:
 
 
 def registration_due(config: PipelineConfig) -> bool:
-    """Tell whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
+    """Return whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
     if config.catalog is None:
         return False
     changes = registrations.changes(config, config.catalog, metadata_of(config))
@@ -112,7 +115,7 @@ def _apply_views(
     session: SparkSession, catalog: CatalogConfig, changes: PinnedChanges, metadata: Metadata
 ) -> tuple[RegisterReport, list[str]]:
     """Make and drop the databases of pinned versions; return them, and the names that were refused. A database that
-    lacks one is made anew the next time. Repeating it after a kill does no harm."""
+    lacks one is made again the next time. Repeating it after a kill does no harm."""
     from binlake.spark.named_tables import NamedTables
 
     tables = NamedTables(session, catalog)

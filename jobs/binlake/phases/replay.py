@@ -18,23 +18,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
-from binlake.batch import epochs
-from binlake.batch.manifest import Manifest
-from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.config.table_modes import beside_table
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.errors import FIRST_BATCH, UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
 from binlake.faults import fault
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
 from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
-from binlake.metadata import decisions, lease, replayable, watermarks
-from binlake.metadata.decisions import Reason
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata, literal, now_us
-from binlake.metadata.replayable import Base
+from binlake.planner import epochs
+from binlake.planner.manifest import Manifest
+from binlake.planner.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
+from binlake.records import decisions, replayable, watermarks
+from binlake.records.decisions import Reason
+from binlake.records.replayable import Base
 from binlake.report import Report, counted
-from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import loads
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
 from binlake.source.log import opened, readers
@@ -42,6 +40,8 @@ from binlake.spark.starting import SessionFactory, no_session
 from binlake.staging.stage import stage_batch
 from binlake.staging.staged_files import check_file
 from binlake.storage import files, storage_errors
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.rows import BatchRow, ShapeRow, WatermarkRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What to replay.
+    """A request to replay tables.
 
     tables: patterns. batch, as_of: the batch to replay to, or a time for the last batch recorded by then; both None for
     the newest batch. archive: binlog files of the source, for batches that aren't staged any more. prove: compare the
@@ -90,9 +90,11 @@ class ReplayedTable:
     equals_version: int | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values for JSON."""
         return asdict(self)
 
     def to_text(self) -> str:
+        """Return the result in one line."""
         proved = f"; equal to Delta version {self.equals_version}" if self.equals_version is not None else ""
         rows, batches = counted(self.rows, "row"), counted(self.batches, "batch")
         return (
@@ -177,10 +179,10 @@ class _Selection:
             raise UsageError(f"batch {batch} isn't recorded in metadata", remedy=f"name one that is: {known}")
         return batch
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[WatermarkRow]:
         """Return the watermarks of the tables. Raises UsageError if a pattern matches none."""
-        living = [row for row in self.metadata.read("watermarks") if row["low"] and row["status"] != "dropped"]
-        known = [(row["database"], row["table"]) for row in living]
+        living = [row for row in WatermarkRow.read(self.metadata) if row.low and row.status != "dropped"]
+        known = [(row.database, row.table) for row in living]
         if unknown := names.unmatched(self.request.tables, known):
             raise UsageError(f"the lake has no table that matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
         if not self.request.tables:
@@ -192,28 +194,28 @@ class _Selection:
 class _Replay:
     """The replay of one table. row: its watermark."""
 
-    def __init__(self, selection: _Selection, row: dict[str, Any], session: SessionFactory, report: Report) -> None:
+    def __init__(self, selection: _Selection, row: WatermarkRow, session: SessionFactory, report: Report) -> None:
         self._selection = selection
         self._row = row
         self._session = session
         self._report = report
-        self._name = TableName(row["database"], row["table"])
-        self._existing = LakeLog.of(selection.config, self._name, row["table_id"])
+        self._name = row.name
+        self._existing = LakeLog.of(selection.config, self._name, row.table_id)
         if selection.config.policies.of(self._name).on_unlogged_cascade == "derive":
             raise UsageError(
                 f"{self._name}: what its parents' foreign keys changed is derived (on_unlogged_cascade); a replay "
                 "can't do that",
                 remedy=f"leave it out, or read the table's own history: VERSION AS OF in {self._existing.path}",
             )
-        if loads(TableSchema, self._shapes[-1]["schema"]).without_rows:
+        if self._shapes[-1].shape.without_rows:
             raise UsageError(
                 f"{self._name} has no mirror (tables.modes, mirror: false) that could be built again",
                 remedy=f"leave it out, or read its mutations up to the batch: {beside_table(str(self._name), 'log')}"
                 f" WHERE batch <= {selection.batch}",
             )
-        if selection.request.in_place and row["status"] in ("paused", "catching up"):
+        if selection.request.in_place and row.status in ("paused", "catching up"):
             raise UsageError(
-                f"{self._name} is {row['status']}", remedy="let it follow again first, or leave --in-place out"
+                f"{self._name} is {row.status}", remedy="let it follow again first, or leave --in-place out"
             )
 
     @property
@@ -221,15 +223,15 @@ class _Replay:
         return self._selection.batch
 
     @cached_property
-    def _shapes(self) -> list[dict[str, Any]]:
-        """The rows of ``schemas`` of the table's life, oldest first."""
-        rows = self._selection.metadata.read("schemas", where=f"table_id = {literal(self._row['table_id'])}")
-        return sorted(rows, key=lambda row: (row["batch"], row["file_number"], row["offset"]))
+    def _shapes(self) -> list[ShapeRow]:
+        """Return the rows of ``schemas`` of the table's life, oldest first."""
+        rows = ShapeRow.read(self._selection.metadata, where=f"table_id = {literal(self._row.table_id)}")
+        return sorted(rows, key=lambda row: row.order)
 
     @cached_property
     def _base(self) -> Base:
-        """The oldest complete version, at or before the batch asked for. Raises UsageError if there is none."""
-        known = replayable.bases(self._existing, self._row["table_id"], self._shapes[0]["batch"])
+        """Return the oldest complete version, at or before the batch asked for. Raises UsageError if there is none."""
+        known = replayable.bases(self._existing, self._row.table_id, self._shapes[0].batch)
         early = [base for base in known if base.batch <= self._selection.batch]
         if not early:
             raise UsageError(
@@ -248,15 +250,16 @@ class _Replay:
 
     @property
     def _prepared(self) -> tuple[PreparedXa, ...]:
-        """XA transactions that were prepared at the base and had no outcome yet; none for a snapshot."""
+        """Return the XA transactions that were prepared at the base and had no outcome yet; none for a snapshot."""
         batch = None if self._base.snapshot else replayable.kept(self._selection.config, self._base.batch)
         return batch.outcome.prepared if batch else ()
 
     @cached_property
     def _numbers(self) -> list[int]:
-        """Numbers of the batches to apply to the base, without those never recorded, which changed nothing."""
-        rows = self._selection.metadata.read("batches", ["batch", "state"])
-        never = {row["batch"] for row in rows if row["state"] != "recorded"}
+        """Return the numbers of the batches to apply to the base, without those never recorded, which changed
+        nothing."""
+        rows = BatchRow.read(self._selection.metadata, "batch", "state")
+        never = {row.batch for row in rows if row.state != "recorded"}
         return [number for number in range(self._base.batch + 1, self._selection.batch + 1) if number not in never]
 
     def refuse_lacking(self) -> None:
@@ -311,9 +314,8 @@ class _Replay:
         target.overwrite(session, rows, version, {"binlake": note})
         fault("rows committed")
         shape = watermarks.schema_row(life, batch=self.batch, where=recorded_state.position, why="followed")
-        metadata.replace(
-            "schemas", f"table_id = {literal(life.id)} AND batch = {self.batch} AND why = 'followed'", [shape]
-        )
+        where = f"table_id = {literal(life.id)} AND batch = {self.batch} AND why = 'followed'"
+        ShapeRow.replace(metadata, where, [shape])
         position = (
             max(recorded_state.position, life.low)
             if life.low.server == recorded_state.position.server
@@ -338,11 +340,11 @@ class _Replay:
     def _life_at_base(self) -> Life:
         """Return the table's life as it was at the base."""
         base = self._base
-        shape = [row for row in self._shapes if row["batch"] <= base.batch][-1]
+        shape = [row for row in self._shapes if row.batch <= base.batch][-1]
         low = base.snapshot or self._selection.recorded[base.batch].range.stop
-        high = loads(type(low), self._row["high"])
+        high = self._row.snapshot[1]
         high = high if base.snapshot and high.server == low.server else low
-        return Life(self._row["table_id"], self._name, loads(TableSchema, shape["schema"]), low, high)
+        return Life(self._row.table_id, self._name, shape.shape, low, high)
 
     def _copy_base(self, life: Life) -> int:
         """Copy the base's rows to the table's new path; return the Delta version."""
@@ -422,8 +424,7 @@ class _Replay:
 
         Raises TableError if they differ.
         """
-
-        known = replayable.bases(self._existing, life.id, self._shapes[0]["batch"])
+        known = replayable.bases(self._existing, life.id, self._shapes[0].batch)
         existing = max((base for base in known if base.batch <= self._selection.batch), key=lambda base: base.batch)
         if life.name != self._name or not replayable.is_readable(self._existing, existing.version):
             return None

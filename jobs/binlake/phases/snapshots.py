@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
-from binlake.errors import TableError
+from binlake.errors import SparkNeeded, TableError
 from binlake.faults import fault
-from binlake.metadata import copier, decisions, lease, watermarks
-from binlake.metadata.copier import Copier
-from binlake.metadata.failures import noted
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import metadata_of, now_us
+from binlake.lease import copier, lease
+from binlake.lease.copier import Copier
+from binlake.lease.lease import Lease, OpenBatch
 from binlake.phases.bootstrap import (
+    BeforeSnapshots,
     KeysAsked,
+    Unnamed,
     begin_lives,
     begin_with_files,
     name_followed,
@@ -32,7 +33,11 @@ from binlake.phases.bootstrap import (
     refused_for_names,
     refused_for_untold_columns,
 )
-from binlake.position import Position
+from binlake.phases.open_batch import merge_open, record_open, stage_open
+from binlake.position import Position, Range
+from binlake.records import decisions, watermarks
+from binlake.records.failures import noted
+from binlake.records.record import note_open
 from binlake.report import Report, counted
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
@@ -42,6 +47,7 @@ from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import SessionAsked, SessionFactory, no_session
+from binlake.store.metadata import metadata_of, now_us
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
@@ -57,21 +63,21 @@ def snapshot_tables(
     report: Report,
     tables: list[str] | None,
     *,
-    asked: bool,
+    unnamed: Unnamed,
     lock: LockMode,
     run: str | None,
 ) -> list[SnapshotResult]:
     """Copy tables and begin their lives; the other tables keep their watermarks. Return a result for each table.
 
     Where batches are carried by then, tables that no batch writes are copied beside them (copies_beside.py), and the
-    others under the lease. tables: patterns. asked: the tables for which a sync asked, in the place of the patterns.
+    others under the lease. tables: patterns. unnamed: the tables that are meant without any.
     Raises the error of a table that can't be copied, once the others have their lives. Of a folder of log files nothing
     is copied.
     """
     if isinstance(origin, Folder):
         report.say(begin_with_files(config, origin, tables))
         return []
-    task = _Asked(config, origin, session, report, tables, asked, lock, run)
+    task = _Asked(config, origin, session, report, tables, unnamed, lock, run)
     metadata = metadata_of(config)
     if lease.read(metadata).position is None:
         return _raised(report, *_under_lease(task, None))
@@ -85,14 +91,14 @@ def snapshot_tables(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a snapshot is asked for; see snapshot_tables."""
+    """The arguments of a snapshot; see snapshot_tables."""
 
     config: PipelineConfig
     origin: Endpoint
     session: SessionFactory
     report: Report
     tables: list[str] | None
-    asked: bool
+    unnamed: Unnamed
     lock: LockMode
     run: str | None
 
@@ -108,7 +114,7 @@ def _raised(report: Report, results: list[SnapshotResult], failed: list[TableErr
 
 def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[TableError], list[TableName] | None]:
     """Copy the tables that can be copied while batches are carried. Return their results, the errors of single tables,
-    and the names of the other tables; None for those that are to be looked for anew."""
+    and the names of the other tables; None where they are to be looked for again."""
     from binlake.phases.copies_beside import CopiesBeside, names_beside
     from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
@@ -116,7 +122,10 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
     began_us, asking = now_us(), SessionAsked(task.session)
     with Source.open(task.origin) as source:
         server_us = _clock_of(source)
-        names = watermarks.asked(metadata) if task.asked else names_to_snapshot(config, source, metadata, task.tables)
+        if task.unnamed == "asked":
+            names = watermarks.asked(metadata)
+        else:
+            names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
         beside = names_beside(config, source, metadata, names)
         if beside:  # most snapshots of a lake that follows copy none beside it, and ask all of this themselves
             refused, there = _refused(config, source, beside), set(included_tables(source, config))
@@ -148,14 +157,15 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
     in_process = _prepared(config, task.session)
     with lease.held(metadata_of(config)) as held, Source.open(task.origin) as source:
         metadata = held.metadata
-        server_us = _clock_of(source)
-        if task.asked:
+        server_us, replicated = _clock_of(source), source.look().replicated if source.is_mariadb else None
+        if task.unnamed == "asked":
             names = names_asked(config, source, metadata)
         elif names is None:
-            names = names_to_snapshot(config, source, metadata, task.tables)
+            names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
         failures = _refused(config, source, names)
         names = [name for name in names if name not in failures]
         if not names:
+            _note_refused(held, failures)
             return [], list(failures.values())
         report.say(f"snapshot of {counted(len(names), 'table')}: {', '.join(map(str, names))}")
         control = held.control()
@@ -170,10 +180,38 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         fault("bootstrap noted")
         held.read_under(config.reading)
         awaited = names_awaited(config, source, failures)
-        begin_lives(held, metadata, source, results, control.batch, awaited, began_us, server_us)
+        before = BeforeSnapshots(began_us, server_us, replicated)
+        lacks_version = begin_lives(held, metadata, source, results, control.batch, awaited, before)
+        by_text = {str(name): name for name in names}
+        _note_refused(held, failures | {by_text[error.table]: error for error in failed if error.table in by_text})
         fault("lives begun")
-        held.check()  # who slept until here may have had its tables copied anew by others
+        held.check()  # while this process slept, others may have copied its tables again
+        if lacks_version is not None:
+            _record_version(task, held, lacks_version, lower_case_names=source.lower_case_names)
     return results, [*failures.values(), *failed]
+
+
+def _record_version(task: _Asked, held: Lease, position: Position, *, lower_case_names: bool) -> None:
+    """Record a batch without log at a position where all tables were copied, so that they are a version of the lake.
+
+    Where Spark is needed for it and can't be had here, the batch is left open, and the next sync finishes it.
+    """
+    batch, quiet = held.control().batch + 1, Report(quiet=True)
+    empty = OpenBatch(batch, Range(position, position, ()), planned_us=now_us(), lower_case_names=lower_case_names)
+    held.open(empty)
+    note_open(held, empty)
+    with suppress(SparkNeeded):
+        stage_open(held, task.config, task.origin, task.session, quiet)
+        merge_open(held, task.config, task.session, quiet)
+        record_open(held, task.config, task.run)
+        task.report.say(f"the snapshots are batch {batch}, a version of the lake at {position.short}")
+
+
+def _note_refused(held: Lease, refused: Mapping[TableName, TableError]) -> None:
+    """Note why tables weren't snapshotted, which the status then says, once the lake has a position."""
+    control = held.control()
+    if refused and control.position is not None:
+        watermarks.note_refused(held.metadata, refused, batch=control.batch, position=control.position)
 
 
 def _clock_of(source: Source) -> int:
@@ -182,7 +220,7 @@ def _clock_of(source: Source) -> int:
 
 
 def _prepared(config: PipelineConfig, session: SessionFactory) -> bool:
-    """Tell whether this process copies what it can; where Spark does, check that its jars are there."""
+    """Return whether this process copies what it can; where Spark does, check that its jars are there."""
     in_process = _is_in_process(config, session)
     if not in_process:
         settings.refuse_missing_jars(config.root)
@@ -190,8 +228,8 @@ def _prepared(config: PipelineConfig, session: SessionFactory) -> bool:
 
 
 def _is_in_process(config: PipelineConfig, session: SessionFactory) -> bool:
-    """Tell whether this process copies what it can. A task of Airflow that may start no Spark leaves it to a job, which
-    may run on a cluster."""
+    """Return whether this process copies what it can. A task of Airflow that may start no Spark leaves it to a job,
+    which may run on a cluster."""
     return config.snapshot.reader == "direct" and settings.works_here(config.spark) and session is not no_session
 
 
@@ -220,7 +258,7 @@ def copy_keys(
 ) -> list[SnapshotResult]:
     """Read the rows of one table in a range of keys, and replace the lake's rows in that range.
 
-    catch_up: carries the whole lake to the position at which the rows were read. The table's life goes on.
+    catch_up: carries the whole lake to the position at which the rows were read. The table's life continues.
     """
     from binlake.snapshot import key_range
     from binlake.snapshot.snapshot import SnapshotTask

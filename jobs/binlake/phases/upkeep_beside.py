@@ -1,7 +1,7 @@
 """The tables' upkeep beside batches of seconds: in a thread, without Spark; hourly, or sooner where many files come.
 
 It takes the lease between two batches, for moments: to look, to let go of batches, to note what goes, to remove rows of
-metadata that are older than promised. It lists and deletes files while batches go on.
+metadata that are older than promised. It lists and deletes files while batches are carried.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import suppress
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
-from binlake.metadata.metadata import metadata_of
 from binlake.report import Report
 from binlake.spark.starting import no_session
+from binlake.store.metadata import metadata_of
 
 _FIRST, _EVERY, _SOONEST = 300.0, 3600.0, 120.0
 """Seconds until the first upkeep, and from the end of one to the next, at most and at least."""
@@ -27,7 +27,7 @@ _PATIENCE = 60.0
 _MOST_FILE_MB = 16.0
 """Megabytes of a data file that is written: its rows are sorted in memory, some ten times as much."""
 _ENDING = 2.0
-"""Seconds for which an upkeep that was ended is waited for; killed anywhere, the next one goes on."""
+"""Seconds for which an upkeep that was ended is waited for; killed anywhere, the next one continues."""
 
 
 class _Ended(Exception):
@@ -61,7 +61,7 @@ class UpkeepBeside:
 
     def _keep(self, config: PipelineConfig) -> None:
         from binlake.maintain.table_upkeep import TablesUpkeep
-        from binlake.metadata import expiry, feed_watermarks
+        from binlake.records import expiry, feed_watermarks
 
         quiet, metadata = Report(quiet=True), metadata_of(config)
         upkeep = TablesUpkeep(_with_small_files(config), no_session, metadata, quiet, _PATIENCE, self._refuse_ended)
@@ -92,8 +92,8 @@ class UpkeepBeside:
 
 
 def _give_back_memory() -> None:
-    """Give memory that is free back to the system where the C library can: what an upkeep and its queries took, 30 MB,
-    stays with the process otherwise, and the next one finds it in pieces."""
+    """Return free memory to the system where the C library can. Otherwise the 30 MB that an upkeep and its queries took
+    stay with the process, in pieces too small for the next upkeep."""
     with suppress(OSError, AttributeError):  # musl and macOS have no such function
         ctypes.CDLL(None).malloc_trim(0)
 

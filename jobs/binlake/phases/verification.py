@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig, VerifyWay
 from binlake.errors import NoSnapshotYet, UsageError
-from binlake.metadata import lease
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import Metadata, metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import Lease
 from binlake.phases import asked_tables
 from binlake.position import Position
 from binlake.report import Report
@@ -21,6 +20,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.log import Origin, server_of
 from binlake.source.read_replica import ReadPlace, ReadReplica, own_place
 from binlake.spark.starting import SessionFactory
+from binlake.store.metadata import Metadata, metadata_of
 
 if TYPE_CHECKING:
     from binlake.verify.self_test import SelfTestReport
@@ -32,7 +32,8 @@ _SHORT_WAIT = 15.0
 
 @dataclass(frozen=True)
 class ComparedServer:
-    """The server whose rows are compared. replica: of what it is one, where it isn't the source itself."""
+    """The server whose rows are compared. replica: the server as a replica of the source; None for the source
+    itself."""
 
     endpoint: Endpoint
     replica: ReadReplica | None = None
@@ -48,9 +49,9 @@ class ComparedServer:
             self.replica.wait_for(position, read_replica.PATIENCE)
 
     def place(self, held: Lease, catch_up: Callable[[Position], object]) -> ReadPlace:
-        """Return what reads where the server is in the log that the lake follows.
+        """Return a function that reads the server's position in the log that the lake follows.
 
-        An unfinished batch is carried to its end first: a replica may stand within it. Raises ConnectionFailed,
+        An unfinished batch is carried to its end first: a replica may be within it. Raises ConnectionFailed,
         NoSnapshotYet, and what ``catch_up`` raises.
         """
         if self.replica is None:
@@ -66,11 +67,11 @@ class ComparedServer:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What to compare, and how.
+    """The tables to compare, and how.
 
-    tables: patterns, None for all. by: overrides the YAML's ``verify.by``. changed: compare what may have changed since
-    it was compared, and a share of the rest. seconds: stop once so many have passed; the next verification goes on
-    there. replica: read in the server's place, which isn't locked then.
+    tables: patterns, None for all. by: overrides the YAML's ``verify.by``. changed: compare rows that may have changed
+    since they were compared, and a share of the rest. seconds: stop once so many have passed; the next verification
+    continues there. replica: read in the server's place, which isn't locked then.
     """
 
     tables: list[str] | None = None
@@ -91,8 +92,8 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class RepairRequest:
-    """What to put right. dry_run: nothing is. keep_values: the lake's former values are noted, too. tables, replica: as
-    of VerifyRequest."""
+    """The differences to put right. dry_run: nothing is changed. keep_values: the lake's former values are noted, too.
+    tables, replica: as of VerifyRequest."""
 
     tables: list[str] | None = None
     dry_run: bool = False
@@ -113,8 +114,8 @@ def verify(
     carry_to: CarryTo,
     run: str | None,
 ) -> VerifyReport:
-    """Compare tables with the server. The lease is held until the lake stands at the position of the server's views."""
-    from binlake.verify.verify import verify as compare
+    """Compare tables with the server. The lease is held until the lake is at the position of the server's views."""
+    from binlake.verify.verify import VerifyScope, verify as compare
 
     chosen = asked.settings(config)
     server = ComparedServer.of(origin, asked.replica, "verify")
@@ -123,11 +124,10 @@ def verify(
     with ExitStack() as standing_still:
         held = standing_still.enter_context(lease.held(metadata_of(config)))
         under_lease = partial(carry_to, held)
-        return compare(
-            chosen, server.endpoint, session, metadata_of(chosen), under_lease, standing_still.close,
-            tables=asked.tables, report=report, run=run, changed=asked.changed, seconds=asked.seconds,
-            place=server.place(held, under_lease),
-        )  # fmt: skip
+        place = server.place(held, under_lease)
+        scope = VerifyScope(asked.tables, asked.changed, asked.seconds, run=run, place=place)
+        go_on = standing_still.close
+        return compare(chosen, server.endpoint, session, metadata_of(chosen), under_lease, go_on, scope, report)
 
 
 def repair(
@@ -140,8 +140,8 @@ def repair(
     run: str | None,
 ) -> VerifyReport:
     """Compare tables with the server, and put right what differs. The lease is held to the end."""
-    from binlake.verify.repair import Repairs
-    from binlake.verify.verify import verify as compare
+    from binlake.verify.repair.repair import Repairs
+    from binlake.verify.verify import VerifyScope, verify as compare
 
     by_read = config.verified_by("read")
     server = ComparedServer.of(origin, asked.replica, "repair")
@@ -149,10 +149,8 @@ def repair(
     with lease.held(metadata_of(config)) as held:
         under_lease = partial(carry_to, held)
         repairs = Repairs(held, by_read, session, run, dry_run=asked.dry_run, keep_values=asked.keep_values)
-        return compare(
-            by_read, server.endpoint, session, held.metadata, under_lease,
-            tables=asked.tables, report=report, repairs=repairs, run=run, place=server.place(held, under_lease),
-        )  # fmt: skip
+        scope = VerifyScope(asked.tables, repairs=repairs, run=run, place=server.place(held, under_lease))
+        return compare(by_read, server.endpoint, session, held.metadata, under_lease, scope=scope, report=report)
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from binlake.binlog.border import DELETE, INSERT
+from binlake.binlog.values import fraction_text
 from binlake.feeds.contract import FeedChanges
+from binlake.schema.datatypes import delta_type
 from binlake.schema.doubles import double_text
 from binlake.schema.lake_columns import side_names
 from binlake.schema.table import Column, TableName
@@ -63,14 +65,7 @@ def events_of(changes: FeedChanges) -> Iterator[RelayEvent]:
 
 
 def _is_text(column: Column) -> bool:
-    binary = column.type.endswith(("blob", "binary")) or (column.type == "bit" and (column.length or 1) > 1)
-    return not binary and column.type not in _GEOMETRIES
-
-
-_GEOMETRIES = {
-    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
-    "geometrycollection",
-}  # fmt: skip
+    return delta_type(column) != "BINARY"
 
 
 def _side(column: Column, row: dict[str, Any] | None, sides: Sequence[str]) -> bytes | None:
@@ -97,7 +92,7 @@ def value_text(column: Column, value: Any) -> bytes:
     if isinstance(value, bool):
         return b"1" if value else b"0"
     if isinstance(value, datetime):
-        return (value.isoformat(" ")[:19] + _fraction(value.microsecond, column.fraction)).encode()
+        return (value.isoformat(" ")[:19] + fraction_text(value.microsecond, column.fraction)).encode()
     if isinstance(value, date):
         return value.isoformat().encode()
     if isinstance(value, Decimal):
@@ -132,8 +127,4 @@ def _single(value: float) -> str:
 def _time_text(microseconds: int, digits: int) -> str:
     sign = "-" if microseconds < 0 else ""
     seconds, fraction = divmod(abs(microseconds), 1_000_000)
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(fraction, digits)}"
-
-
-def _fraction(microseconds: int, digits: int) -> str:
-    return f".{microseconds:06d}"[: digits + 1] if digits else ""
+    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction_text(fraction, digits)}"

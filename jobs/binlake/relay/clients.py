@@ -6,7 +6,7 @@ import secrets
 from collections import deque
 from dataclasses import dataclass, field
 
-from binlake.batch.steps import PreparedXa
+from binlake.planner.steps import PreparedXa
 from binlake.relay.client_events import RelayEvent
 from binlake.relay.queues import Queue, TableFilter, Waiting
 from binlake.schema.table import TableName
@@ -95,16 +95,20 @@ class RelayState:
 
     @classmethod
     def of(cls, next_id: int, clients: list[Client], prepared: dict[int, tuple[PreparedXa, ...]]) -> RelayState:
+        """Return the state to save. prepared: by batch, the XA transactions that have no outcome at its start."""
         return cls(next_id, tuple(_saved(client) for client in clients), tuple(sorted(prepared.items())))
 
     def to_json(self) -> str:
+        """Return the state as the text of its file."""
         return dumps(self)
 
     @classmethod
     def from_json(cls, text: str) -> RelayState:
+        """Read a state from the text of its file."""
         return loads(cls, text)
 
     def restored(self) -> list[Client]:
+        """Return the saved clients, with their filters and queues."""
         return [_restored(client) for client in self.clients]
 
 

@@ -10,27 +10,27 @@ registered again, or the relay restarted, are delivered again.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from binlake.config import PipelineConfig
-from binlake.errors import FeedError, StagingError, UsageError
-from binlake.metadata.feed_watermarks import FeedLease, FeedPosition
-from binlake.metadata.metadata import now_us
-from binlake.relay.acknowledgements import Acknowledgements
+from binlake.errors import FeedError, LakeError, StagingError, UsageError
+from binlake.records.feed_watermarks import FeedLease, FeedPosition
 from binlake.relay.client_events import RelayEvent
 from binlake.relay.clients import Client, RelayState
 from binlake.relay.queues import MOST_FILTERS, TableFilter, Waiting
 from binlake.relay.reading import Arrived, Numbered, Operations, Prepared, RecordedBatches, passing
-from binlake.relay.relay_status import RelayStatus, outlines
-from binlake.relay.usage import UsageCounter
+from binlake.relay.usage import RelayStatus, UsageCounter, outlines
 from binlake.schema.table import TableName
 from binlake.storage import files
+from binlake.store.metadata import now_us
 
 MOST_CLIENTS = 1000
 MOST_EVENTS = 1000
@@ -118,7 +118,7 @@ class Relay:
             return next((c for c in self._clients.values() if c.id == client_id and token and c.token == token), None)
 
     def is_displaced(self, client_id: int, token: int) -> bool:
-        """Tell whether a token is a client's former one: another connection registered by the client's name since."""
+        """Return whether a token is a client's former one: another connection registered by the client's name since."""
         with self._lock:
             return any(client.id == client_id and token in client.former for client in self._clients.values())
 
@@ -284,7 +284,7 @@ class Relay:
         raise self._lost(client, here, _LEFT_OUT, "the lake has their rows where the table is included again")
 
     def _lost(self, client: Client, here: Waiting, why: str, remedy: str) -> FeedError:
-        """Give up the events of a batch that wait, and return the error that tells it."""
+        """Give up the events of a batch that wait, and return the error that says so."""
         lost = client.queue.lose(here)
         self._save()
         many = "event" if lost == 1 else "events"
@@ -337,6 +337,7 @@ class Relay:
 
 
 def state_path(config: PipelineConfig) -> str:
+    """Return the path of the relay's state file, in the lake's metadata."""
     return config.metadata_path("relay.json")
 
 
@@ -353,7 +354,7 @@ def _load_state(path: str) -> RelayState:
         return RelayState.from_json(files.read_text(path))
     except ValueError as error:
         raise FeedError(
-            f"{path} is damaged ({type(error).__name__})", remedy="move it away; clients then register anew"
+            f"{path} is damaged ({type(error).__name__})", remedy="move it away; clients then register again"
         ) from None
 
 
@@ -398,3 +399,46 @@ def summary(client: Client) -> dict[str, Any]:
             for event in client.last
         ],
     }
+
+
+class Acknowledgements:
+    """The newest count of acknowledged events of each client, in all its life, by the client's id: a line in a file for
+    each poll.
+
+    The state is saved whole when batches arrive, and every few seconds. Without these lines a killed relay would send
+    again all that was acknowledged since. A lake in a store has no file to append to: there ``--every`` bounds what is
+    sent twice.
+    """
+
+    def __init__(self, path: str) -> None:
+        """path: of the file; one in a store is neither read nor written."""
+        self._path = None if "://" in path else path
+        self._file: int | None = None
+
+    def read(self) -> dict[int, int]:
+        """Return the counts that were noted since the last ``clear``."""
+        counts: dict[int, int] = {}
+        if self._path is None or not os.path.exists(self._path):
+            return counts
+        with open(self._path, encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                with suppress(ValueError):  # the last line may be cut off
+                    client, count, _ = line.split(" ")
+                    counts[int(client)] = int(count)
+        return counts
+
+    def note(self, client: int, count: int) -> None:
+        """Append a client's count. It survives the death of the process, not that of the machine."""
+        if self._path is None:
+            return
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.write(self._file, f"{client} {count} \n".encode("ascii"))
+        except OSError as error:
+            raise LakeError(f"{self._path}: {error.strerror}", remedy="the relay sends events again") from error
+
+    def clear(self) -> None:
+        """Forget the counts: the state that was saved has them."""
+        if self._path is not None and os.path.exists(self._path):
+            os.truncate(self._path, 0)

@@ -7,8 +7,7 @@ from html import escape
 from typing import Any
 
 from binlake.moment import moment_text
-from binlake.relay.relay_status import RelayStatus
-from binlake.relay.usage import UsageCounts
+from binlake.relay.usage import RelayStatus, UsageCounts
 
 _OPERATIONS = {1: "insert", 2: "update", 4: "delete"}
 _DISCARDS = {0: "the newest", 1: "the oldest", 2: "the newest"}

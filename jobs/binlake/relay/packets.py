@@ -28,6 +28,8 @@ _INSERTED, _DELETED = 1, 4
 
 
 class Command(IntEnum):
+    """Codes of commands, with which a request's header begins."""
+
     PING = 1
     AUTHENTICATE = 2
     ADD_FILTER = 3
@@ -51,6 +53,8 @@ class BadPacket(Exception):
 
 @dataclass(frozen=True)
 class Header:
+    """A request's header. Sizes are in bytes; all fields are unsigned integers."""
+
     command: int
     payload_size: int
     version: int
@@ -71,14 +75,17 @@ class Header:
 
 
 def reply(result: ReplyCode, payload: bytes = b"") -> bytes:
+    """Return a reply's bytes: code, size of the payload, checksum, payload."""
     return _REPLY.pack(result, len(payload), result + len(payload) + sum(payload) & _MASK) + payload
 
 
 def failure(why: str) -> bytes:
+    """Return the reply to a command that failed; ``why`` is text for the client's user."""
     return reply(ReplyCode.FAILED, why.encode() + b"\0")
 
 
 def displaced() -> bytes:
+    """Return the reply to a client that another connection has taken over."""
     return reply(ReplyCode.DISCONNECTED, b"another connection registered by this client's name since\0")
 
 
@@ -126,6 +133,7 @@ def authentication(payload: bytes) -> tuple[int, str]:
 
 
 def authenticated(client_id: int, token: int) -> bytes:
+    """Return the payload of a successful AUTHENTICATE."""
     return struct.pack("<IIII", client_id, token, token, client_id)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlake.errors import UsageError
-from binlake.metadata.feed_watermarks import FeedPlace
+from binlake.records.feed_watermarks import FeedPlace
 from binlake.schema.table import TableName
 
 ALL_OPERATIONS = 7
@@ -23,7 +23,8 @@ MOST_FILTERS = 4096
 
 
 class Discard(IntEnum):
-    """What a full queue drops. NONE is the same as NEWEST: the queue keeps what waits, and drops the new event."""
+    """The events that a full queue drops. NONE is the same as NEWEST: the queue keeps what waits, and drops the new
+    event."""
 
     NONE = 0
     OLDEST = 1
@@ -55,7 +56,7 @@ class Waiting:
 
     filters: the client's when the batch arrived, by which its events are numbered. ranges: [start, end) of the numbers
     that wait. seen: how many were numbered. place: the place in the batch after the events before ``first_read``, where
-    a reader goes on.
+    a reader continues.
     """
 
     batch: int

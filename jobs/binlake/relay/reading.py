@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import PreparedXa
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.errors import FeedError, StagingError
@@ -18,17 +15,19 @@ from binlake.feeds.carry import oldest_staged
 from binlake.feeds.contract import FeedTable
 from binlake.feeds.shapes import Shapes, shown, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
-from binlake.metadata import lease
-from binlake.metadata.feed_watermarks import FeedPlace
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import Metadata
-from binlake.position import Range
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
+from binlake.planner.manifest import StagedFile
+from binlake.planner.steps import PreparedXa
+from binlake.records.feed_watermarks import FeedPlace
 from binlake.relay.client_events import RelayEvent, events_of
 from binlake.relay.queues import TableFilter
 from binlake.relay.usage import UsageCounts
 from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import loads
 from binlake.staging.staged_files import read_manifest
+from binlake.store.metadata import Metadata
+from binlake.store.rows import BatchRow
+from binlake.store.run_rows import RunRow
 
 Prepared = tuple[PreparedXa, ...]
 Operations = dict[TableName, int]
@@ -73,13 +72,14 @@ class RecordedBatches:
 
     @property
     def source(self) -> str:
+        """Return the source's name."""
         return self._config.source.name
 
     def counts(self, after: int) -> list[tuple[int, dict[str, UsageCounts]]]:
         """Return the mutations of each recorded batch after one, with the time at which it was recorded, in order."""
-        columns = ["batch", "ended_us", "tables"]
-        rows = self._metadata.read("runs", columns, where=f"kind = 'sync' AND batch > {after}")
-        return [(row["ended_us"], _counts(row["tables"])) for row in sorted(rows, key=lambda row: row["batch"])]
+        where = f"kind = 'sync' AND batch > {after}"
+        rows = RunRow.read(self._metadata, "batch", "ended_us", "tables", where=where)
+        return [(row.ended_us, _counts(row)) for row in sorted(rows, key=lambda row: row.batch or 0)]
 
     def newest_shapes(self) -> dict[TableName, TableSchema]:
         """Return the newest shapes of the included tables."""
@@ -90,6 +90,7 @@ class RecordedBatches:
         return oldest_staged(self._config, newest)
 
     def included(self, name: TableName) -> bool:
+        """Return whether the YAML includes a table in the mirror."""
         return self._config.included(name)
 
     def arrived(
@@ -130,10 +131,10 @@ class RecordedBatches:
     ) -> StagedBatch:
         """Return a batch of the wanted tables. unknown: see StagedBatch. partial: called for a table with rows that
         lack values, which are left out."""
-        rows = self._metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")
-        if not rows:
-            raise StagingError(f"batch {batch} isn't recorded any more", remedy="register anew")
-        attempt = rows[0]["attempt"]
+        row = BatchRow.first(self._metadata, "attempt", "range", where=f"batch = {batch} AND state = 'recorded'")
+        if row is None:
+            raise StagingError(f"batch {batch} isn't recorded any more", remedy="register again")
+        attempt = row.attempt or ""
         manifest = read_manifest(self._config.staging_path(str(batch), attempt), batch, attempt)
 
         def table(file: StagedFile) -> FeedTable | None:
@@ -145,7 +146,7 @@ class RecordedBatches:
                 partial(file.name)
                 return None
 
-        return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown, unknown)
+        return StagedBatch(manifest, row.carried, prepared, table, shown, unknown)
 
     def _shapes_of(self, batch: int) -> Shapes:
         """Return the recorded shapes, at least up to the batch."""
@@ -154,12 +155,9 @@ class RecordedBatches:
         return self._shapes[1]
 
 
-def _counts(tables: str) -> dict[str, UsageCounts]:
+def _counts(run: RunRow) -> dict[str, UsageCounts]:
     """Return the mutations of a run, by table."""
-    return {
-        table["table"]: UsageCounts(table["inserted"], table["updated"], table["deleted"])
-        for table in json.loads(tables)
-    }
+    return {table.table: UsageCounts(table.inserted, table.updated, table.deleted) for table in run.did}
 
 
 def _counted(window: LogWindow) -> Arrived:

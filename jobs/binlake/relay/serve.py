@@ -5,33 +5,35 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
+import stat
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
 from binlake.errors import BinlakeError, UsageError
 from binlake.kernels import heap
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
-from binlake.metadata.metadata import metadata_of
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLimits
+from binlake.relay.connections import Connection, Connections
 from binlake.relay.core import Relay, state_path
 from binlake.relay.reading import RecordedBatches
 from binlake.relay.tcp import BinaryProtocol
 from binlake.report import Report
+from binlake.store.metadata import metadata_of
 
 if TYPE_CHECKING:
     import uvicorn
 
-MOST_CONNECTIONS = 500
-FIRST_BYTES_SECONDS = 30
 _MONITOR_HOST = "127.0.0.1"
 """The monitoring page's own port asks for no secret, so this machine alone reaches it."""
 _METHOD = 3
+LEAST_SECRET = 16
+"""Bytes of the shortest secret."""
 _THREADS = 4
 
 
@@ -43,40 +45,56 @@ class FirstBytes(asyncio.Protocol):
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._timer: asyncio.TimerHandle | None = None
+        self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
         self._first = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, or close it where there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._served.connections >= MOST_CONNECTIONS:
+        self._connection = self._served.connections.open(transport)
+        if self._connection is None:
             transport.close()
-            return
-        self._timer = asyncio.get_running_loop().call_later(FIRST_BYTES_SECONDS, transport.close)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._timer:
-            self._timer.cancel()
+        """Forget the connection."""
+        if self._connection:
+            self._connection.gone()
 
     def data_received(self, data: bytes) -> None:
-        if self._timer is None or self._transport is None or self._transport.is_closing():
+        """Collect bytes until they show the protocol, then hand connection and bytes to it."""
+        if self._connection is None or self._transport is None or self._transport.is_closing():
             return
         self._first += data
         if len(self._first) < _METHOD:
             return
-        self._timer.cancel()
-        self._served.connections += 1
         method = self._first[:_METHOD]
         speaks_http = method.isalpha() and method.isupper()
-        protocol = self._served.http() if speaks_http else self._served.binary()
+        make = self._served.http if speaks_http else self._served.binary
+        protocol = make(self._connection)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._first)
 
 
+class FirstOfMonitor(FirstBytes):
+    """Protocol of a connection to the monitoring page's own port, which speaks HTTP alone."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection and hand it to HTTP, or close it where there are too many."""
+        assert isinstance(transport, asyncio.Transport)
+        connection = self._served.monitor_connections.open(transport)
+        if connection is None:
+            transport.close()
+            return
+        protocol = self._served.monitor(connection)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
 class Served:
-    """Makers of both protocols. connections: how many are open."""
+    """Makers of both protocols. connections, monitor_connections: those that are open, of each port."""
 
     def __init__(self, relay: Relay, secret: bytes, admin_secret: bytes | None) -> None:
         from uvicorn.server import ServerState
@@ -84,33 +102,33 @@ class Served:
         from binlake.relay.http_routes import application, monitor_application
 
         self._relay, self._secret = relay, secret
-        self.connections = 0
+        self.connections, self.monitor_connections = Connections(), Connections()
         self.executor = ThreadPoolExecutor(_THREADS, "relay")
         self._clients = _http_config(application(relay, secret, admin_secret))
         self._monitor = _http_config(monitor_application(relay))
         self._state = ServerState()
 
-    def gone(self) -> None:
-        self.connections -= 1
+    def binary(self, connection: Connection) -> asyncio.Protocol:
+        """Make the binary protocol of a connection."""
+        return BinaryProtocol(self._relay, self._secret, self.executor, connection)
 
-    def binary(self) -> asyncio.Protocol:
-        return BinaryProtocol(self._relay, self._secret, self.executor, self.gone)
+    def http(self, connection: Connection) -> asyncio.Protocol:
+        """Make the protocol of the clients' HTTP interface for a connection."""
+        return self._http(self._clients, connection)
 
-    def http(self) -> asyncio.Protocol:
-        return self._http(self._clients)
+    def monitor(self, connection: Connection) -> asyncio.Protocol:
+        """Make the protocol of the monitoring page for a connection."""
+        return self._http(self._monitor, connection)
 
-    def monitor(self) -> asyncio.Protocol:
-        """Return the protocol of a connection to the monitoring page's own port."""
-        self.connections += 1
-        return self._http(self._monitor)
+    def _http(self, config: uvicorn.Config, connection: Connection) -> asyncio.Protocol:
+        from binlake.relay.http_routes import CONNECTION
 
-    def _http(self, config: uvicorn.Config) -> asyncio.Protocol:
         kind: Any = config.http_protocol_class
-        made = kind(config=config, server_state=self._state, app_state={})
+        made = kind(config=config, server_state=self._state, app_state={CONNECTION: connection})
         lost: Callable[[Exception | None], None] = made.connection_lost
 
         def counted(error: Exception | None) -> None:
-            self.gone()
+            connection.gone()
             lost(error)
 
         made.connection_lost = counted
@@ -121,24 +139,31 @@ class Served:
 def _http_config(application: Any) -> uvicorn.Config:
     import uvicorn
 
-    from binlake.relay.http_routes import BoundedBody
+    from binlake.relay.http_routes import BoundedRequests
 
     config = uvicorn.Config(
-        BoundedBody(application), http="h11", ws="none", lifespan="off",
+        BoundedRequests(application), http="h11", ws="none", lifespan="off",
         log_config=None, access_log=False, server_header=False, h11_max_incomplete_event_size=1 << 16,
     )  # fmt: skip
     config.load()
     return config
 
 
-def _read_secret(path: str) -> bytes:
-    """Return a file's first line. Raises UsageError."""
+def read_secret(path: str) -> bytes:
+    """Return a file's first line. Raises UsageError where others may read it, or it is too short for a secret."""
     try:
-        secret = Path(path).read_bytes().partition(b"\n")[0].strip()
+        with open(path, "rb") as file:
+            others = stat.S_IMODE(os.fstat(file.fileno()).st_mode) & stat.S_IRWXO
+            secret = file.readline().strip()
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}", remedy="name a file that holds a secret") from error
-    if not secret:
-        raise UsageError(f"{path} holds no secret", remedy="write one into its first line")
+    if others:
+        raise UsageError(f"every account may read or write {path}", remedy=f"chmod 600 {path}, and choose a new secret")
+    if len(secret) < LEAST_SECRET:
+        raise UsageError(
+            f"the secret in {path} has {len(secret)} bytes, and {LEAST_SECRET} are asked for",
+            remedy="write a random one into the first line: openssl rand -hex 16",
+        )
     return secret
 
 
@@ -150,15 +175,16 @@ def relay(arguments: argparse.Namespace) -> None:
     except ImportError as error:
         raise UsageError(f"{error.name} isn't installed", remedy="pip install 'binlake[relay]'") from None
     config = configuration.load(arguments.config)
-    secret = _read_secret(arguments.secret_file)
-    admin = None if arguments.admin_secret_file is None else _read_secret(arguments.admin_secret_file)
+    secret = read_secret(arguments.secret_file)
+    admin = None if arguments.admin_secret_file is None else read_secret(arguments.admin_secret_file)
     heap.return_freed_memory()
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
     ports = Ports(arguments.host, arguments.port, arguments.monitor_port)
     with asyncio.Runner() as runner:
-        # A relay that can't listen keeps no staging. Who connects meanwhile is answered once the loop runs again.
-        servers = runner.run(_listening_on(ports, lambda: FirstBytes(served), lambda: served.monitor()))
+        # A relay that can't listen keeps no staging. Clients that connect meanwhile are answered once the loop runs
+        # again.
+        servers = runner.run(_listening_on(ports, lambda: FirstBytes(served), lambda: FirstOfMonitor(served)))
         try:
             with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
                 core = Relay(RecordedBatches(config, metadata), state_path(config), held)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
 from concurrent.futures import Executor
 
 from binlake.errors import BinlakeError
 from binlake.relay import packets
 from binlake.relay.clients import Client
+from binlake.relay.connections import Connection
 from binlake.relay.core import Relay
 from binlake.relay.packets import BadPacket, Command, Header, ReplyCode
 from binlake.relay.queues import Discard, TableFilter
 from binlake.schema.table import TableName
 
 IDLE_SECONDS = 600
-"""Seconds after which an idle connection is closed; a packet must be complete STARTED_SECONDS after it began."""
+"""Seconds after which an idle connection is closed; a packet must be complete STARTED_SECONDS after it began, and a
+connection known UNPROVED_SECONDS after it was opened."""
 STARTED_SECONDS = 30
 MOST_IGNORED = 256 << 20
 """The most bytes of an ignored payload; beyond them the connection is closed."""
@@ -31,40 +32,45 @@ _HASH = 8
 class BinaryProtocol(asyncio.Protocol):
     """The binary protocol of one connection."""
 
-    def __init__(self, relay: Relay, secret: bytes, executor: Executor, gone: Callable[[], None]) -> None:
-        """gone: called once, when the connection is closed."""
-        self._relay, self._executor, self._gone = relay, executor, gone
+    def __init__(self, relay: Relay, secret: bytes, executor: Executor, connection: Connection) -> None:
+        self._relay, self._executor, self._connection = relay, executor, connection
         self._key = packets.hash_of(secret).to_bytes(_HASH, "little")
         self._buffer = bytearray()
         self._header: Header | None = None
         self._sum = self._left = 0
         self._kept = bytearray()
         self._busy = self._full = False
+        self._is_started = self._is_known = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # asyncio.Protocol -------------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first command, for IDLE_SECONDS."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._close_after(IDLE_SECONDS)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection, with its deadline."""
         self._transport = None
         if self._timer:
             self._timer.cancel()
-        self._gone()
+        self._connection.gone()
 
     def pause_writing(self) -> None:
+        """Stop reading commands: the client doesn't read its replies."""
         self._full = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        """Continue with the commands that wait."""
         self._full = False
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
+        """Collect bytes, and run the commands that are complete."""
         self._buffer += data
         self._go_on()
 
@@ -82,8 +88,15 @@ class BinaryProtocol(asyncio.Protocol):
             return
         if self._transport is not None and not self._busy and not self._full:
             self._transport.resume_reading()
-            started = self._header is not None or bool(self._buffer)
-            self._close_after(STARTED_SECONDS if started else IDLE_SECONDS)
+            self._wait_for_more()
+
+    def _wait_for_more(self) -> None:
+        """Wait for the rest of a packet until STARTED_SECONDS after its first byte, else for the next packet."""
+        started = self._header is not None or bool(self._buffer)
+        if started and self._is_started:
+            return
+        self._is_started = started
+        self._close_after(STARTED_SECONDS if started else IDLE_SECONDS)
 
     def _take(self) -> bool:
         """Read a header or a part of a payload; return False if more bytes are needed. Raises BadPacket."""
@@ -115,7 +128,7 @@ class BinaryProtocol(asyncio.Protocol):
 
     def _received(self, header: Header) -> None:
         """Run a complete command in a thread; nothing is read meanwhile. Raises BadPacket."""
-        self._header = None
+        self._header, self._is_started = None, False
         if self._sum & 0xFFFFFFFF != header.checksum:
             raise BadPacket("the checksum is wrong")
         try:
@@ -135,6 +148,8 @@ class BinaryProtocol(asyncio.Protocol):
 
     def _executed(self, work: asyncio.Future[tuple[bytes, bool]]) -> None:
         self._busy = False
+        if self._is_known and not self._connection.is_proved:
+            self._connection.prove()
         if work.cancelled():
             self._end()
             return
@@ -159,6 +174,7 @@ class BinaryProtocol(asyncio.Protocol):
                 return packets.displaced(), False
             if client is None:
                 return packets.failure("authenticate first: this client and token aren't known"), False
+            self._is_known = True
             if command is Command.ADD_FILTER:
                 return self._add_filter(client, payload), True
             return self._poll(client, numbered=command is Command.POLLV2), True
@@ -172,6 +188,7 @@ class BinaryProtocol(asyncio.Protocol):
         if not hmac.compare_digest(key.to_bytes(_HASH, "little"), self._key):
             return packets.failure("the secret is wrong"), False
         client = self._relay.register(name)
+        self._is_known = True
         return packets.reply(ReplyCode.OK, packets.authenticated(client.id, client.token)), True
 
     def _add_filter(self, client: Client, payload: bytes) -> bytes:

@@ -1,13 +1,15 @@
-"""How much happens in each table: mutations of recorded batches, in total and in the last day and hour. Pure."""
+"""The relay's knowledge at a moment, without values of rows: above all how many mutations the recorded batches had in
+each table, in total and in the last day and hour. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from binlake.config.units import DAY_US, HOUR_US
+from binlake.schema.table import TableName, TableSchema
 
 _STRETCH_US = HOUR_US // 12
 """Length of the stretches of time in which mutations are counted together."""
@@ -21,6 +23,7 @@ class UsageCounts(NamedTuple):
     deleted: int = 0
 
     def plus(self, other: UsageCounts) -> UsageCounts:
+        """Return the sums of both."""
         return UsageCounts(*(here + there for here, there in zip(self, other, strict=True)))
 
 
@@ -78,3 +81,50 @@ class UsageCounter:
             TableUsage(name, counted.total, counted.since(now_us - DAY_US), counted.since(now_us - HOUR_US))
             for name, counted in sorted(self._tables.items())
         )
+
+
+@dataclass(frozen=True)
+class TableOutline:
+    """A table's newest shape. columns: each as name and type."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RelayStatus:
+    """began_us, at_us: when the relay began, and now, in µs since 1970 UTC.
+
+    newest_batch, position, gtid_set: the newest recorded batch, and where it ends. oldest_batch: the first that can be
+    read. needed_batch: the first whose staging a client still needs. clients: see core.summary. tables: mutations since
+    the relay began.
+    """
+
+    source: str
+    began_us: int
+    at_us: int
+    newest_batch: int
+    position: str
+    gtid_set: str
+    oldest_batch: int
+    needed_batch: int
+    clients: tuple[dict[str, Any], ...]
+    tables: tuple[TableUsage, ...]
+    schemas: tuple[TableOutline, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as a dict that JSON can hold, with each table's counts by span of time."""
+        tables = [
+            {"table": usage.table, **{when: getattr(usage, when)._asdict() for when in ("total", "day", "hour")}}
+            for usage in self.tables
+        ]
+        return {**asdict(self), "tables": tables}
+
+
+def outlines(schemas: Mapping[TableName, TableSchema]) -> tuple[TableOutline, ...]:
+    """Return the outline of each table, by name."""
+    return tuple(
+        TableOutline(str(name), tuple(f"{column.name} {column.declared}" for column in schema.mirrored), schema.key)
+        for name, schema in sorted(schemas.items())
+    )

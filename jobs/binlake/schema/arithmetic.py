@@ -9,24 +9,27 @@ Handling").
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from binlake.names import spark_quote
-from binlake.schema.lexer import Lexer, Token
-from binlake.schema.table import Column, TableSchema, Virtual
+from binlake.schema.expressions import DEEPEST, END, Expressions, column_of
+from binlake.schema.lexer import Token
+from binlake.schema.table import Column, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DIGITS = {8: 3, 16: 5, 24: 8, 32: 10, 64: 20}
 _MOST_DIGITS = 38
 """Digits that a DECIMAL may have in Delta."""
+_MOST_PARTS = 500
+"""Numbers, columns and operations in one expression that the lake computes. A column that another refers to counts with
+all of its own, each time."""
 _EXACT = Context(prec=200)
-END = Token("end", "", "", 0, 0)
 
 
 class NotComputable(Exception):
@@ -50,11 +53,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Negated:
+    """A term with the other sign."""
+
     operand: Term
 
 
 @dataclass(frozen=True)
 class Combined:
+    """Two terms joined by an operator."""
+
     operator: Literal["+", "-", "*"]
     left: Term
     right: Term
@@ -73,52 +80,61 @@ Term = Constant | Reference | Negated | Combined | Stored
 
 def parsed(column: Column, schema: TableSchema) -> Stored:
     """Return how a generated column is computed from others. Raises NotComputable."""
-    term = _Parser(schema, (column.name,)).column(column)
-    if not isinstance(term, Stored):
-        raise NotComputable
-    return term
+    return Formulas(schema).of(column)
 
 
-def tokens_of(virtual: Virtual) -> list[Token]:
-    """Return the words of an expression."""
-    lexer = Lexer(virtual.expression, 0, virtual.flavour)
-    while lexer.step():
-        pass
-    return [token for token in lexer.tokens if token.kind != "end"]
+class Formulas:
+    """How the generated columns of one table are computed; each is parsed once. expressions: the table's."""
 
+    def __init__(self, schema: TableSchema, expressions: Expressions | None = None) -> None:
+        self.expressions = expressions or Expressions(schema.columns)
+        self._logged = {column.name for column in schema.logged}
+        self._known: dict[str, Stored | None] = {}
 
-def column_of(columns: Sequence[Column], token: Token) -> Column | None:
-    """Return the column that a name means."""
-    if not token.is_name:
-        return None
-    return next((column for column in columns if column.name.lower() == token.text.lower()), None)
+    def of(self, column: Column) -> Stored:
+        """Return how a generated column is computed from others. Raises NotComputable."""
+        term = self.term(column, 0)
+        if not isinstance(term, Stored):
+            raise NotComputable
+        return term
 
-
-class _Parser:
-    """Parser of an expression, from left to right.
-
-    within: names of the generated columns whose expressions led to this one.
-    """
-
-    def __init__(self, schema: TableSchema, within: tuple[str, ...]) -> None:
-        self._schema = schema
-        self._within = within
-        self._tokens: list[Token] = []
-        self._at = 0
-
-    def column(self, column: Column) -> Term:
+    def term(self, column: Column, depth: int) -> Reference | Stored:
+        """Return a column's value as a part of an expression, ``depth`` levels deep. Raises NotComputable."""
         exact = column.type in INTEGER_BITS or (column.type == "decimal" and (column.precision or 0) <= _MOST_DIGITS)
-        if column not in self._schema.logged or not exact:
+        if column.name not in self._logged or not exact:
             raise NotComputable
         if not column.generated:
             return Reference(column)
-        if column.expression is None:
+        if column.name not in self._known:
+            self._known[column.name] = None  # also for an expression that leads back here
+            self._known[column.name] = self._parsed(column, depth)
+        if (known := self._known[column.name]) is None:
             raise NotComputable
-        self._tokens, self._at = tokens_of(column.expression), 0
+        return known
+
+    def _parsed(self, column: Column, depth: int) -> Stored:
+        if column.expression is None or self.expressions.are_too_long:
+            raise NotComputable
+        stored = Stored(column, _Parser(self, column, depth).whole())
+        if not _is_small(stored) or _most_digits(stored.operand) > _MOST_DIGITS:
+            raise NotComputable
+        return stored
+
+
+class _Parser:
+    """Parser of a column's expression, from left to right. depth: levels of parentheses and columns above it."""
+
+    def __init__(self, formulas: Formulas, column: Column, depth: int) -> None:
+        self._formulas = formulas
+        self._tokens = formulas.expressions.tokens_of(column)
+        self._depth = depth
+        self._at = 0
+
+    def whole(self) -> Term:
         term = self._sum()
-        if self._at != len(self._tokens) or _most_digits(term) > _MOST_DIGITS:
+        if self._at != len(self._tokens):
             raise NotComputable
-        return Stored(column, term)
+        return term
 
     @property
     def _next(self) -> Token:
@@ -141,6 +157,14 @@ class _Parser:
     def _operand(self) -> Term:
         token = self._next
         self._at += 1
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise NotComputable
+        term = self._operand_of(token)
+        self._depth -= 1
+        return term
+
+    def _operand_of(self, token: Token) -> Term:
         if token.key == "(":
             term = self._sum()
             if self._next.key != ")":
@@ -152,10 +176,30 @@ class _Parser:
         if token.kind == "number" and re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", token.text):
             whole, _, fraction = token.text.partition(".")
             return Constant(int(whole + fraction), len(fraction))
-        column = column_of(self._schema.columns, token)
-        if column is None or column.name in self._within:
+        column = column_of(self._formulas.expressions.columns, token)
+        if column is None:
             raise NotComputable
-        return _Parser(self._schema, (*self._within, column.name)).column(column)
+        return self._formulas.term(column, self._depth)
+
+
+def _is_small(term: Term) -> bool:
+    """Return whether a term has few enough parts and levels to be computed for each row."""
+    level, parts, depth = [term], 0, 0
+    while level:
+        parts, depth = parts + len(level), depth + 1
+        if parts > _MOST_PARTS or depth > DEEPEST:
+            return False
+        level = [operand for part in level for operand in _operands(part)]
+    return True
+
+
+def _operands(term: Term) -> tuple[Term, ...]:
+    match term:
+        case Negated(operand=operand) | Stored(operand=operand):
+            return (operand,)
+        case Combined(left=left, right=right):
+            return left, right
+    return ()
 
 
 def _scale(term: Term) -> int:
@@ -212,115 +256,69 @@ def _bounds(column: Column) -> tuple[int, int]:
     return (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-# -- by Spark -----------------------------------------------------------------------------------------------
-
-
-def sql(term: Term, image: str) -> str:
-    """Return Spark SQL over the row ``image``, a DECIMAL of the term's scale."""
-    match term:
-        case Constant(unscaled=unscaled, scale=scale):
-            return f"CAST({_written(unscaled, scale)} AS DECIMAL({_most_digits(term)},{scale}))"
-        case Reference(column=column):
-            return f"CAST({image}.{spark_quote(column.name)} AS DECIMAL({_most_digits(term)},{_scale(term)}))"
-        case Negated(operand=operand):
-            return f"(-{sql(operand, image)})"
-        case Combined(operator=operator, left=left, right=right):
-            # Spark gives an operation the digits that its operands may need, up to 38.
-            digits = None if _has_decimal(term) else _MOST_DIGITS
-            sides = [_side(side, image, digits) for side in (left, right)]
-            combined = f" {operator} ".join(sides)
-            return f"({combined})" if digits is None else f"CAST({combined} AS DECIMAL({digits},0))"
-        case Stored(column=column, operand=operand):
-            return _held_sql(column, sql(operand, image), _scale(operand))
-
-
-def _side(term: Term, image: str, digits: int | None) -> str:
-    value = sql(term, image)
-    if digits is None and _has_decimal(term):
-        return value
-    return f"CAST({value} AS DECIMAL({digits or _most_digits(term)},0))"
-
-
-def _held_sql(column: Column, value: str, scale: int) -> str:
-    held = column.scale or 0
-    low, high = (f"{_written(bound, held)}BD" for bound in _bounds(column))
-    rounded = f"ROUND({value}, {held})" if scale > held else value
-    # LEAST and GREATEST pass over NULL.
-    return f"IF({value} IS NULL, NULL, GREATEST(LEAST({rounded}, {high}), {low}))"
-
-
-def _written(unscaled: int, scale: int) -> str:
-    return f"{Decimal(unscaled).scaleb(-scale, _EXACT):f}"
-
-
-# -- by ourselves -------------------------------------------------------------------------------------------
-
-
 def computed(term: Stored, image: pa.StructArray, arrow: pa.DataType) -> pa.Array:
     """Return a generated column's values, of the type ``arrow``, from the rows' other columns."""
-    names = sorted(_names(term))
-    columns = {name: image.field(name).to_pylist() for name in names}
-    rows = range(len(image))
-    values = [_value(term, {name: columns[name][row] for name in names}) for row in rows]
-    scale = _scale(term)
-    import pyarrow as pa  # Airflow parses DAGs without it
+    import numpy as np  # Airflow parses DAGs without these
+    import pyarrow as pa
 
-    if not pa.types.is_decimal(arrow):
-        return pa.array(values, arrow)
-    return pa.array([None if value is None else Decimal(value).scaleb(-scale, _EXACT) for value in values], arrow)
+    columns = {column.name: image.field(column.name) for column in _references(term)}
+    absent = np.zeros(len(image), np.bool_)
+    for stored in columns.values():
+        absent |= stored.is_null().to_numpy(zero_copy_only=False)
+    values = _values(term, columns, len(image))  # of numbers without a bound
+    if pa.types.is_decimal(arrow):
+        scale = _scale(term)
+        values = np.array([Decimal(value).scaleb(-scale, _EXACT) for value in values], object)
+    values[absent] = None
+    return pa.array(values, arrow)
 
 
-def _value(term: Term, row: Mapping[str, int | Decimal | None]) -> int | None:
-    """Return the value times 10**scale; None for NULL."""
+def _values(term: Term, columns: Mapping[str, pa.Array], rows: int) -> NDArray[Any]:
+    """Return the values times 10**scale; of rows in which a column is NULL any number."""
+    import numpy as np
+
     match term:
         case Constant(unscaled=unscaled):
-            return unscaled
+            return np.full(rows, unscaled, object)
         case Reference(column=column):
-            stored = row[column.name]
-            return None if stored is None else int(Decimal(stored).scaleb(_scale(term), _EXACT))
+            scale, stored = _scale(term), columns[column.name].to_pylist()
+            if scale:
+                return np.array([0 if one is None else int(one.scaleb(scale, _EXACT)) for one in stored], object)
+            return np.array([int(one or 0) for one in stored], object)
         case Negated(operand=operand):
-            value = _value(operand, row)
-            return None if value is None else -value
+            negated: NDArray[Any] = -_values(operand, columns, rows)
+            return negated
         case Combined(operator=operator, left=left, right=right):
-            first, second = _value(left, row), _value(right, row)
-            if first is None or second is None:
-                return None
+            first, second = (_values(side, columns, rows) for side in (left, right))
             if operator == "*":
-                product: int = first * second
+                product: NDArray[Any] = first * second
                 return product
             first, second = (
-                _shifted(number, _scale(term) - _scale(side)) for number, side in ((first, left), (second, right))
+                numbers * 10 ** (_scale(term) - _scale(side)) for numbers, side in ((first, left), (second, right))
             )
-            return first + second if operator == "+" else first - second
+            combined: NDArray[Any] = first + second if operator == "+" else first - second
+            return combined
         case Stored(column=column, operand=operand):
-            value = _value(operand, row)
-            return None if value is None else _held(column, value, _scale(operand))
+            return _held(column, _values(operand, columns, rows), _scale(operand))
 
 
-def _shifted(number: int, digits: int) -> int:
-    return number * int(10**digits)
+def _held(column: Column, values: NDArray[Any], scale: int) -> NDArray[Any]:
+    """Return what a column holds of ``values`` / 10**scale, as unscaled numbers."""
+    import numpy as np
 
-
-def _held(column: Column, value: int, scale: int) -> int:
-    """Return what a column holds of ``value`` / 10**scale, as an unscaled number."""
     held = column.scale or 0
     if scale > held:
         unit = 10 ** (scale - held)
-        size = (abs(value) + unit // 2) // unit
-        value = -size if value < 0 else size
+        sizes = (abs(values) + unit // 2) // unit
+        values = np.where(values < 0, -sizes, sizes)
     else:
-        value = _shifted(value, held - scale)
+        values = values * 10 ** (held - scale)
     low, high = _bounds(column)
-    return max(low, min(high, value))
+    bounded: NDArray[Any] = np.minimum(np.maximum(values, low), high)
+    return bounded
 
 
-def _names(term: Term) -> frozenset[str]:
-    match term:
-        case Constant():
-            return frozenset()
-        case Reference(column=column):
-            return frozenset({column.name})
-        case Negated(operand=operand) | Stored(operand=operand):
-            return _names(operand)
-        case Combined(left=left, right=right):
-            return _names(left) | _names(right)
+def _references(term: Term) -> set[Column]:
+    if isinstance(term, Reference):
+        return {term.column}
+    return set().union(*map(_references, _operands(term)))

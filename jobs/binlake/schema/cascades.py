@@ -37,10 +37,12 @@ class Cascade:
 
     @property
     def on_delete(self) -> bool:
+        """Return whether deletes of the parent's rows change rows of the child."""
         return self.delete not in PASSIVE
 
     @property
     def on_update(self) -> bool:
+        """Return whether updates of the parent's keys change rows of the child."""
         return self.update not in PASSIVE
 
 
@@ -65,7 +67,7 @@ def touched(
 def acts(
     cascade: Cascade, changed: Collection[TableName], deleted: Collection[TableName], updated: Collection[TableName]
 ) -> bool:
-    """Tell whether a foreign key may have acted. changed: tables whose rows changed unlogged."""
+    """Return whether a foreign key may have acted. changed: tables whose rows changed unlogged."""
     return (
         (cascade.on_delete and cascade.parent in deleted)
         or (cascade.on_update and cascade.parent in updated)
@@ -74,6 +76,7 @@ def acts(
 
 
 def cascading(cascade: Cascade) -> str:
+    """Return the sentence that names the foreign key and says that its changes aren't logged."""
     return (
         f"foreign key {cascade.key!r} cascades from {cascade.parent}, and this server doesn't log what cascades change"
     )

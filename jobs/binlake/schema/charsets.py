@@ -15,8 +15,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from binlake.caches import remembered
+
 # Numbers as information_schema.collations of MySQL 9.7 and MariaDB 10.11 list them. MariaDB's "no pad" twins are
-# the number + 1024; from 2048 on stand its UCA 14.0 collations, 256 for each character set.
+# the number + 1024; from 2048 on come its UCA 14.0 collations, 256 for each character set.
 _COLLATIONS = """
 big5 1 84 | latin2 2 9 21 27 77 | dec8 3 69 | cp850 4 80 | latin1 5 8 15 31 47-49 94 | hp8 6 72 | koi8r 7 74
 swe7 10 82 | ascii 11 65 | ujis 12 91 | sjis 13 88 | cp1251 14 23 50-52 | hebrew 16 71 | tis620 18 89 | euckr 19 85
@@ -84,7 +86,7 @@ def default_collation(name: str) -> int:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a server has a character set of this name; ``binary`` counts."""
+    """Return whether a server has a character set of this name; ``binary`` counts."""
     return name in _numbers().values()
 
 
@@ -105,7 +107,7 @@ def tables() -> dict[str, Codes]:
         return {name: stored[name] for name in stored.files}
 
 
-@cache
+@remembered("decoders of charsets")
 def decoder(name: str, errors: Errors = "strict") -> Decode:
     """Return a decoder from a statement's or definition's bytes to text. Raises KeyError for an unknown name.
 
@@ -167,7 +169,7 @@ def _decode_gb18030(data: bytes, errors: Errors) -> str:
     return data.decode("gb18030", errors).translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7})
 
 
-@cache
+@remembered("encoders to charsets")
 def encoder(name: str) -> Encode:
     """Return an encoder from text to a character set's bytes, ``decoder``'s inverse. Of two codes the lower wins."""
     if name == "gb18030":

@@ -36,7 +36,7 @@ def why_refused(engine: str, flavour: Flavour) -> str:
         return f"the engine {engine} has rows of another server or file, which change there"
     if name in MERGE_ENGINES:
         return f"the engine {engine} has the rows of other tables"
-    return f"of the engine {engine} it isn't known whether the log tells all that changes its rows"
+    return f"of the engine {engine} it isn't known whether the log has all that changes its rows"
 
 
 def why_member_refused(merge: TableName) -> str:

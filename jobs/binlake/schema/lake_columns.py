@@ -9,8 +9,8 @@ keeps such values, a side column follows that holds them; it is NULL where the v
 | invalid_text: keep_bytes | text in utf8mb4, utf8mb3, ucs2, utf32 | ``{name}__bytes``  | the bytes as they are stored |
 
 A mirror may have columns of its own behind these. Where deleted rows stay (soft_delete), ``_deleted`` is false in a row
-that the server has, and ``_deleted_at`` tells when the transaction committed that deleted it. With row_metadata
-``_binlake_batch``, ``_binlake_committed`` and ``_binlake_position`` tell of the mutation that last wrote the row.
+that the server has, and ``_deleted_at`` has the commit time of the transaction that deleted it. With row_metadata
+``_binlake_batch``, ``_binlake_committed`` and ``_binlake_position`` are those of the mutation that last wrote the row.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ import pyarrow as pa
 from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableSchema
+from binlake.schema.types import text_types
 
 Holds = Literal["value", "text", "bytes", "own"]
 DELETED, DELETED_AT = "_deleted", "_deleted_at"
 BATCH, COMMITTED, POSITION = "_binlake_batch", "_binlake_committed", "_binlake_position"
 COPIED: Mapping[str, bool | None] = {DELETED: False, DELETED_AT: None, BATCH: None, COMMITTED: None, POSITION: None}
-"""What a mirror's own columns have in rows that were read from the server, before the position is known."""
+"""Values of a mirror's own columns in rows that were read from the server, before the position is known."""
 MOMENT = pa.timestamp("us", "UTC")
 
 
@@ -55,6 +56,7 @@ class LakeColumn:
 
     @property
     def is_side(self) -> bool:
+        """Return whether it is a side column, which has the texts of invalid dates or the bytes of invalid text."""
         return self.holds in ("text", "bytes")
 
 
@@ -75,7 +77,7 @@ _ROW_METADATA = {
 
 
 def own_columns(schema: TableSchema) -> tuple[LakeColumn, ...]:
-    """Return the columns of the mirror that tell of a row and aren't the server's."""
+    """Return the columns of the mirror that have facts about a row and aren't the server's."""
     marks = _MARKS if schema.soft_delete else ()
     return (*marks, *(column for name, column in _ROW_METADATA.items() if name in schema.row_metadata))
 
@@ -105,6 +107,7 @@ def named_twice(schema: TableSchema, invalid: InvalidValues) -> str:
 
 
 def side_columns(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
+    """Return the side columns that the policies on invalid values add for these columns."""
     return tuple(column for column in columns_of(columns, invalid) if column.is_side)
 
 
@@ -120,5 +123,5 @@ def _columns_for(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]
     yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)
     if invalid.dates == "keep_text" and entry.may_be_invalid_date:
         yield LakeColumn(f"{column.name}__text", "STRING", pa.string(), column, "text")
-    if invalid.text == "keep_bytes" and datatypes.may_be_invalid_text(column):
+    if invalid.text == "keep_bytes" and text_types.may_be_invalid_text(column):
         yield LakeColumn(f"{column.name}__bytes", "BINARY", pa.binary(), column, "bytes")

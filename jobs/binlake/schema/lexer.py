@@ -7,8 +7,9 @@ Comment Syntax. The lexer never fails: what it can't read (a quote that never en
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
@@ -30,8 +31,11 @@ PAD_CHAR_TO_FULL_LENGTH = 1 << 31
 MARIADB_EMPTY_STRING_IS_NULL = 1 << 32
 
 
-@dataclass(frozen=True)
-class Token:
+MOST_TOKENS = 200_000
+"""Tokens of a statement that are read, in a second or two. The servers take statements of a gigabyte."""
+
+
+class Token(NamedTuple):
     """One token of a statement.
 
     text: the value of a literal or name, without quotes. key: the upper-case word, or the symbol; empty for other
@@ -46,6 +50,7 @@ class Token:
 
     @property
     def is_name(self) -> bool:
+        """Return whether the token may be a name: a word, or quoted."""
         return self.kind in ("word", "quoted")
 
 
@@ -70,13 +75,22 @@ _STRETCH = {
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
+def words_of(text: str) -> Iterator[str]:
+    """Yield the words of a text, in lower case, with those of quoted names, strings and comments."""
+    for word in _NAME.finditer(text):
+        yield word[0].lower()
+
+
 def in_utf8mb3(text: str) -> str:
     """Return what the servers make of a text that they keep in utf8mb3."""
     return _NOT_IN_UTF8MB3.sub("?", text)
 
 
 class Lexer:
-    """Lexer of a statement, which reads its tokens, without comments, on demand. The last has the kind ``end``."""
+    """Lexer of a statement, which reads its tokens, without comments, on demand. The last has the kind ``end``.
+
+    is_cut: the statement has more than MOST_TOKENS tokens, and the rest isn't read.
+    """
 
     def __init__(self, text: str, sql_mode: int, flavour: Flavour) -> None:
         self.text = text
@@ -86,9 +100,13 @@ class Lexer:
         self.at = 0
         self.tokens: list[Token] = []
         self.versioned_comments = 0
+        self.is_cut = False
 
     def step(self) -> bool:
-        """Read one token, space or comment. Returns False at the end of the statement."""
+        """Read one token, space or comment. Returns False at the end of the statement.
+
+        Raises UnfollowedStatement if there are more than MOST_TOKENS.
+        """
         text, at = self.text, self.at
         if at >= len(text):
             if self.tokens and self.tokens[-1].kind == "end":
@@ -117,6 +135,9 @@ class Lexer:
         # MySQL's names are utf8mb3: CREATE TABLE `t😀` makes the table `t?`. MariaDB refuses the statement.
         if kind in ("word", "quoted") and self.flavour == "mysql":
             value = in_utf8mb3(value)
+        if len(self.tokens) >= MOST_TOKENS:
+            self.is_cut = True
+            raise UnfollowedStatement(f"the statement has more than {MOST_TOKENS:,} words and symbols")
         key = value.upper() if kind == "word" else value if kind == "symbol" else ""
         self.tokens.append(Token(kind, value, key, self.at, end))
         self.at = end
@@ -205,6 +226,7 @@ class Dialect:
 
     @property
     def strict(self) -> bool:
+        """Return whether the sql_mode is strict for any table."""
         return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
 
 
@@ -222,35 +244,44 @@ class Cursor:
         self.index = 0
 
     def all_tokens(self) -> list[Token]:
+        """Return the statement's tokens, the last of the kind ``end``."""
         while self.lexer.step():
             pass
         return self.lexer.tokens
 
     @property
     def token(self) -> Token:
+        """Return the next token, without moving on."""
         return self.peek(0)
 
     @property
     def at_end(self) -> bool:
+        """Return whether nothing is left but an optional semicolon."""
         return self.token.kind == "end" or (self.token.key == ";" and self.peek().kind == "end")
 
     def peek(self, ahead: int = 1) -> Token:
-        tokens = self.lexer.tokens
-        while len(tokens) <= self.index + ahead and self.lexer.step():
+        """Return the token this far after the next one; the last one past the end."""
+        tokens, place = self.lexer.tokens, self.index + ahead
+        while len(tokens) <= place and self.lexer.step():
             pass
-        return tokens[min(self.index + ahead, len(tokens) - 1)]
+        return tokens[place] if place < len(tokens) else tokens[-1]
 
     def next(self) -> Token:
+        """Return the next token, and move past it; the last one isn't passed."""
         token = self.token
         if token.kind != "end":
             self.index += 1
         return token
 
     def at(self, *keys: str) -> bool:
-        """Tell whether the next tokens are these words or symbols, in this order."""
-        return all(self.peek(ahead).key == key for ahead, key in enumerate(keys))
+        """Return whether the next tokens are these words or symbols, in this order."""
+        first, *others = keys
+        if self.token.key != first:  # as most times
+            return False
+        return all(self.peek(ahead).key == key for ahead, key in enumerate(others, 1))
 
     def at_any(self, *keys: str) -> bool:
+        """Return whether the next token is one of these keywords or signs."""
         return bool(self.token.key) and self.token.key in keys
 
     def accept(self, *keys: str) -> bool:
@@ -265,11 +296,13 @@ class Cursor:
         return self.next().key if self.at_any(*keys) else ""
 
     def expect(self, *keys: str) -> None:
+        """Move past these keywords or signs."""
         if not self.accept(*keys):
             raise self.not_understood(f"{' '.join(keys)} expected")
 
     def not_understood(self, why: str) -> UnfollowedStatement:
-        # Only the place is told: the text may hold values of rows.
+        """Return the error at this place. It has no text of the statement, which may hold values of rows."""
+        # Only the place is named: the text may hold values of rows.
         place = "at its end" if self.at_end else f"at character {self.token.start}"
         return UnfollowedStatement(f"the statement isn't understood {place}: {why}")
 
@@ -294,12 +327,14 @@ class Cursor:
         return name
 
     def table_name(self) -> TableName:
+        """Read a table's name; the session's database is the default."""
         database, table = self.qualified_name()
         if not (database or self.database):
             raise self.not_understood("a table without a database")
         return TableName(self._stored(database or self.database), self._stored(table))
 
     def database_name(self) -> str:
+        """Read a database's name, as the server stores it."""
         return self._stored(self.name())
 
     def possible_tables(self) -> tuple[TableName, ...]:
@@ -325,12 +360,14 @@ class Cursor:
         return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in name)
 
     def table_names(self) -> tuple[TableName, ...]:
+        """Read names of tables, with commas between them."""
         names = [self.table_name()]
         while self.accept(","):
             names.append(self.table_name())
         return tuple(names)
 
     def integer(self) -> int:
+        """Read a whole number of at most 20 digits."""
         token = self.next()
         # ASCII digits only, and few: Python refuses to read numbers of thousands of digits.
         if token.kind != "number" or not re.fullmatch(r"[0-9]{1,20}", token.text):

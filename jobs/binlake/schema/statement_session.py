@@ -1,4 +1,4 @@
-"""What the log tells about a statement's session besides its sql_mode: settings, and when the statement began."""
+"""Facts in the log about a statement's session besides its sql_mode: settings, and when the statement began."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OFFSET = re.compile(r"([+-])(\d\d?):(\d\d)", re.ASCII)
 
 @dataclass(frozen=True)
 class Session:
-    """The session of a statement. None or "" stands for what the log doesn't tell.
+    """The session of a statement. None or "": the log doesn't say.
 
     explicit_timestamps: explicit_defaults_for_timestamp; while it is off, columns of the type TIMESTAMP get attributes
         that the statement doesn't write.

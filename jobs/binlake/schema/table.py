@@ -5,18 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, wraps
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import PlainSerializer
 
 from binlake.errors import ConfigurationError, UsageError
+from binlake.names import mysql_quote, shown
 from binlake.position import Flavour, Position
 from binlake.schema.invalid import InvalidValues
 from binlake.serialization import dump
 
 KeyKind = Literal["primary", "unique", "none"]
 RowTime = Literal["", "start", "end"]
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+"""Types of integers, texts and bytes, as Column has them."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +121,15 @@ class TableSchema:
     indexes: all indexes besides the primary key, unique ones first, in the server's order. They decide which key is
         used when the present one is dropped. They aren't compared where shapes are.
     kept: columns that the server dropped and the lake keeps, under their names in the lake.
-    untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
+    untold: names of virtual columns whose values the log lacks (see virtual.py); the lake leaves them out.
     sequence: a MariaDB sequence: a table of one row, which each logged row replaces.
     unlogged: the server logs generated columns in inserts only (MariaDB 11.5 and newer). It isn't compared where shapes
         are: ``untold`` has its effect.
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
     invalid: the policies on invalid values under which the rows were read; None if an older binlake recorded the shape.
         It isn't compared where shapes are: only the YAML changes it.
-    soft_delete: deleted rows stay in the lake, marked. row_metadata: what the lake tells of each row's newest mutation.
+    soft_delete: deleted rows stay in the lake, marked. row_metadata: facts about each row's newest mutation that the
+    lake has as columns.
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
     comment: the table's; see Column.
     """
@@ -143,9 +151,13 @@ class TableSchema:
     without_rows: bool = field(default=False, compare=False)
     comment: str = field(default="", compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, without what was worked out of them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @property
     def row_end(self) -> str | None:
-        """Return the column that tells current rows of a versioned table from former ones; None for other tables."""
+        """Return the column whose value shows whether a row of a versioned table is current; None for other tables."""
         shown = (column.name for column in self.columns if column.row_time == "end")
         return next(shown, "row_end") if self.versioned else None
 
@@ -155,24 +167,28 @@ class TableSchema:
         declared = any(column.row_time for column in self.columns)
         return ("row_start", "row_end") if self.versioned and not declared else ()
 
-    @property
+    @cached_property
     def mirrored(self) -> tuple[Column, ...]:
         """Return the columns that the lake has."""
         return tuple(column for column in self.logged if column.name not in self.untold)
 
-    @property
+    @cached_property
     def logged(self) -> tuple[Column, ...]:
         """Return the columns that are staged from the log."""
         return tuple(column for column in self.columns if column.name.lower() not in self.excluded)
 
     def excluding(self, names: frozenset[str]) -> TableSchema:
-        """Return the shape with other excluded columns. Raises ConfigurationError for a column of the key."""
+        """Return the shape with other excluded columns, of which no default and no comment is kept. Raises
+        ConfigurationError for a column of the key."""
         if needed := [name for name in self.key if name.lower() in names]:
             raise ConfigurationError(
                 f"the column {needed[0]!r} can't be excluded: it belongs to the key",
                 remedy="take it off tables.exclude_columns in the YAML, or exclude the table",
             )
-        without = (replace(column, comment="") if column.name.lower() in names else column for column in self.columns)
+        without = (
+            replace(column, comment="", default=None) if column.name.lower() in names else column
+            for column in self.columns
+        )
         return replace(self, excluded=names, columns=tuple(without) if names else self.columns)
 
     def commented_as(self, other: TableSchema) -> TableSchema:
@@ -189,9 +205,11 @@ class TableSchema:
         raise KeyError(name)
 
     def has(self, name: str) -> bool:
+        """Return whether a column has this name, in any case."""
         return any(column.name.lower() == name.lower() for column in self.columns)
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
+        """Return the shape with other columns, and all else as it is."""
         return replace(self, columns=columns)
 
     @property
@@ -200,13 +218,13 @@ class TableSchema:
         return {column.name: column.comment for column in (*self.mirrored, *self.kept) if column.comment}
 
     def uncommented(self) -> dict[str, Any]:
-        """Return the shape as it is recorded, without the comments, for texts that tell shapes apart."""
+        """Return the shape as it is recorded, without the comments, for texts that differ if shapes do."""
         shape: dict[str, Any] = dump(self)
         for part in (shape, *shape["columns"], *shape["kept"]):
             del part["comment"]
         return shape
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Return twelve hex digits that identify this shape. Equal shapes have the same."""
         shape = {key: value for key, value in self.uncommented().items() if key not in _NOT_COMPARED}
@@ -216,15 +234,48 @@ class TableSchema:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+_Derived = TypeVar("_Derived")
+
+
+def once_per_shape(derive: Callable[[TableSchema], _Derived]) -> Callable[[TableSchema], _Derived]:
+    """Keep what a function derives from a shape with that shape, so that it is worked out once for each.
+
+    A shape is never changed; one that ``replace`` makes has nothing kept yet, and one that was pickled has nothing any
+    more.
+    """
+    name = f"{derive.__module__}.{derive.__qualname__}"
+
+    @wraps(derive)
+    def derived(schema: TableSchema) -> _Derived:
+        kept = schema.__dict__
+        if name not in kept:
+            kept[name] = derive(schema)
+        result: _Derived = kept[name]
+        return result
+
+    return derived
+
+
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A table's name on the server. A name is not an identity: see table_id."""
+    """A table's name on the server. A name is not an identity: see table_id.
+
+    ``str`` has it as it is; formatted, as in a message, it is one line.
+    """
 
     database: str
     table: str
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @property
+    def quoted(self) -> str:
+        """Return the name as MySQL's statements have it."""
+        return f"{mysql_quote(self.database)}.{mysql_quote(self.table)}"
+
+    def __format__(self, specification: str) -> str:
+        return format(shown(str(self)), specification)
 
     @classmethod
     def parse(cls, text: str) -> TableName:

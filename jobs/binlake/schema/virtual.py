@@ -16,15 +16,16 @@ MySQL manual 15.1.24.8 and 14 (functions), MariaDB Knowledge Base, Generated Col
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from binlake.position import Flavour
 from binlake.schema import arithmetic
-from binlake.schema.arithmetic import END, INTEGER_BITS, column_of, tokens_of
+from binlake.schema.arithmetic import INTEGER_BITS
+from binlake.schema.expressions import DEEPEST, END, MOST_CHARACTERS, Expressions, column_of, tokens_of
 from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.lexer import Token
-from binlake.schema.table import Column, TableSchema, Virtual
+from binlake.schema.table import Column, TableSchema, Virtual, once_per_shape
 
 UNTOLD_REMEDY = (
     "make the column STORED (not on MariaDB 11.5 and newer, whose log leaves out those, too), or let the lake go"
@@ -92,6 +93,8 @@ _UNLOGGED = (
     " differences and products of whole numbers and decimals"
 )
 _BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
+_TOO_LONG = f"the expressions of its table have more than {MOST_CHARACTERS:,} characters, and aren't analysed"
+_TOO_DEEP = f"its expression, with those of the columns that it refers to, is nested more than {DEEPEST} levels deep"
 
 
 class _MayDiffer(Exception):
@@ -102,31 +105,43 @@ class _MayDiffer(Exception):
 class GeneratedColumns:
     """Generated columns that aren't taken from the log.
 
-    left_out: names of columns that the lake leaves out, each with the reason. computed: names of columns that the lake
-    computes from others.
+    left_out: names of columns that the lake leaves out, each with the reason. formulas: by name, how the lake computes
+    those that it computes from others.
     """
 
     left_out: Mapping[str, str]
-    computed: frozenset[str]
+    formulas: Mapping[str, arithmetic.Stored]
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """Return the names of the columns that the lake computes."""
+        return frozenset(self.formulas)
 
 
+@once_per_shape
 def generated_columns(schema: TableSchema) -> GeneratedColumns:
     """Return which of a table's generated columns the lake leaves out, and which it computes itself."""
     left_out: dict[str, str] = {}
-    computed: set[str] = set()
-    for column in schema.logged:
-        if column.row_time or not (column.virtual or (column.generated and schema.unlogged)):
-            continue
+    formulas: dict[str, arithmetic.Stored] = {}
+    generated = [
+        column
+        for column in schema.logged
+        if not column.row_time and (column.virtual or (column.generated and schema.unlogged))
+    ]
+    if not generated:  # the common case, made cheap for thousands of tables
+        return GeneratedColumns(left_out, formulas)
+    expressions = Expressions(schema.columns)
+    check, parsed = _TableCheck(expressions), arithmetic.Formulas(schema, expressions)
+    for column in generated:
         try:
-            if not schema.unlogged and _is_free(column, schema.columns):
+            if not schema.unlogged and check.is_free(column):
                 continue
-            arithmetic.parsed(column, schema)
-            computed.add(column.name)
+            formulas[column.name] = parsed.of(column)
         except arithmetic.NotComputable:
             left_out[column.name] = _not_mirrored(column, _UNLOGGED if schema.unlogged else _BEFORE_THE_NUMBER)
         except _MayDiffer as why:
             left_out[column.name] = _not_mirrored(column, str(why))
-    return GeneratedColumns(left_out, frozenset(computed))
+    return GeneratedColumns(left_out, formulas)
 
 
 def _not_mirrored(column: Column, why: str) -> str:
@@ -135,7 +150,7 @@ def _not_mirrored(column: Column, why: str) -> str:
 
 
 def leaves_generated_columns_out(version: tuple[int, ...]) -> bool:
-    """Tell whether a MariaDB of this version is taken to log generated columns in inserts only.
+    """Return whether a MariaDB of this version is taken to log generated columns in inserts only.
 
     Tried were 11.4.5, which logs them all, and 11.8.9, which doesn't. If a version between them does log them, the lake
     lacks columns that it could have. Images that lack columns are noticed whatever the version.
@@ -154,13 +169,8 @@ def lost_columns(absent: Iterable[str], schema: TableSchema) -> list[str]:
     return sorted(name for name in absent if name not in computed and not is_hidden_hash(name, schema))
 
 
-def computed_columns(schema: TableSchema) -> dict[str, arithmetic.Stored]:
-    """Return, by name, how the lake computes those columns that it computes itself."""
-    return {name: arithmetic.parsed(schema.column(name), schema) for name in generated_columns(schema).computed}
-
-
 def leaving_out(schema: TableSchema) -> TableSchema:
-    """Return the shape with the columns that the log doesn't tell noted as ``untold``."""
+    """Return the shape with the columns whose values the log lacks noted as ``untold``."""
     return replace(schema, untold=tuple(generated_columns(schema).left_out))
 
 
@@ -184,7 +194,7 @@ def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
     """Return the expression with columns renamed. names: new names by old ones in lower case."""
     tokens = tokens_of(virtual)
     written = [
-        replace(token, kind="quoted", text=names[token.text.lower()])
+        token._replace(kind="quoted", text=names[token.text.lower()])
         if token.is_name and token.text.lower() in names and following.key != "("
         else token
         for token, following in zip(tokens, (*tokens[1:], END), strict=True)
@@ -197,7 +207,7 @@ def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the value of a part of an expression may be.
+    """Kinds of values that a part of an expression may have.
 
     text: a text in which MySQL may find a date with an offset. span: a TIME, to which the servers add the current day
     where they need a date. date: a date or datetime.
@@ -211,33 +221,72 @@ class _Facts:
         return _Facts(self.text or other.text, self.span or other.span, self.date or other.date)
 
 
-def _is_free(column: Column, columns: Sequence[Column]) -> bool:
-    """Tell whether the log's value is the server's: not if it depends on AUTO_INCREMENT. Raises _MayDiffer."""
-    assert column.virtual is not None
-    if column.type == "timestamp":
-        raise _MayDiffer("a TIMESTAMP is computed in the session's time zone")
-    check = _ExpressionCheck(column.virtual.flavour, columns, {column.name})
-    facts = check.expression(tokens_of(column.virtual))
-    if column.type in (*_DATES, "time", "year"):
-        check.as_date(facts, day=column.type in _DATES)
-    return not check.counts
+@dataclass(frozen=True)
+class _Examined:
+    """Facts about a virtual column's expression.
+
+    counts: it refers to an AUTO_INCREMENT column. why: the log's value may differ from the server's; else empty.
+    """
+
+    facts: _Facts = _Facts()
+    counts: bool = False
+    why: str = ""
+
+
+class _TableCheck:
+    """Check of a table's virtual columns, each of which is examined once."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self._known: dict[str, _Examined] = {}
+
+    def is_free(self, column: Column) -> bool:
+        """Return whether the log's value is the server's: not if it depends on AUTO_INCREMENT. Raises _MayDiffer."""
+        assert column.virtual is not None
+        if column.type == "timestamp":
+            raise _MayDiffer("a TIMESTAMP is computed in the session's time zone")
+        examined = self.examined(column, 0)
+        if column.type in (*_DATES, "time", "year"):
+            _ExpressionCheck(self, column.virtual.flavour).as_date(examined.facts, day=column.type in _DATES)
+        return not examined.counts
+
+    def examined(self, column: Column, depth: int) -> _Examined:
+        """Return what is known of a virtual column, whose expression is ``depth`` levels deep. Raises _MayDiffer."""
+        known = self._known.get(column.name)
+        if known is None:
+            self._known[column.name] = _Examined()  # for an expression that leads back here, as by the name of a unit
+            known = self._known[column.name] = self._examine(column, depth)
+        if known.why:
+            raise _MayDiffer(known.why)
+        return known
+
+    def _examine(self, column: Column, depth: int) -> _Examined:
+        assert column.virtual is not None
+        if self.expressions.are_too_long:
+            return _Examined(why=_TOO_LONG)
+        check = _ExpressionCheck(self, column.virtual.flavour)
+        try:
+            return _Examined(check.expression(self.expressions.tokens_of(column), depth), check.counts)
+        except _MayDiffer as differs:
+            return _Examined(why=str(differs))
 
 
 class _ExpressionCheck:
     """Check of an expression, which raises _MayDiffer where its value may depend on the session.
 
-    within: names of the virtual columns whose expressions led to this one. counts: whether it refers to an
-    AUTO_INCREMENT column.
+    counts: whether it refers to an AUTO_INCREMENT column.
     """
 
-    def __init__(self, flavour: Flavour, columns: Sequence[Column], within: set[str]) -> None:
+    def __init__(self, table: _TableCheck, flavour: Flavour) -> None:
+        self.table = table
+        self.columns = table.expressions.columns
         self.flavour = flavour
-        self.columns = columns
-        self.within = within
         self.counts = False
 
-    def expression(self, tokens: list[Token]) -> _Facts:
-        """Examine a part of the expression. Raises _MayDiffer."""
+    def expression(self, tokens: list[Token], depth: int) -> _Facts:
+        """Examine a part of the expression, ``depth`` levels deep. Raises _MayDiffer."""
+        if depth > DEEPEST:
+            raise _MayDiffer(_TOO_DEEP)
         facts = _Facts()
         at = 0
         intervals = False
@@ -246,14 +295,14 @@ class _ExpressionCheck:
             intervals = intervals or (token.key == "INTERVAL" and following.key != "(")
             if token.key == "(":
                 end = _closing(tokens, at)
-                facts |= self.expression(tokens[at + 1 : end])
+                facts |= self.expression(tokens[at + 1 : end], depth + 1)
             elif token.kind == "word" and following.key == "(" and token.key not in _BEFORE_PARENTHESES:
                 end = _closing(tokens, at + 1)
-                facts |= self._function(token.key, tokens[at + 2 : end])
+                facts |= self._function(token.key, tokens[at + 2 : end], depth + 1)
             elif token.key in _NAMES_FOLLOW and following.is_name:
                 end = at + 1
             else:
-                facts |= self._word(token, following)
+                facts |= self._word(token, following, depth)
                 end = at
             at = end + 1
         if intervals:
@@ -263,7 +312,7 @@ class _ExpressionCheck:
             raise _MayDiffer("a TIME becomes a date of the day on which it is read")
         return facts
 
-    def _word(self, token: Token, following: Token) -> _Facts:
+    def _word(self, token: Token, following: Token, depth: int) -> _Facts:
         if token.kind in ("broken", "end") or token.key in ("@", "?"):
             raise _MayDiffer("its expression isn't understood, or has variables")
         if token.kind == "string":
@@ -273,33 +322,31 @@ class _ExpressionCheck:
         if token.kind == "word" and token.text.startswith("_") and following.kind in ("string", "bytes", "number"):
             return _Facts()
         if (column := column_of(self.columns, token)) is not None:
-            return self._reference(column)
+            return self._reference(column, depth)
         if token.kind == "word" and token.key in _KEYWORDS:
             return _Facts()
         raise _MayDiffer(f"its expression has {token.text}, which may be another for each session")
 
-    def _reference(self, column: Column) -> _Facts:
+    def _reference(self, column: Column, depth: int) -> _Facts:
         if column.type == "timestamp":
             raise _MayDiffer(f"its expression shows the TIMESTAMP {column.name!r} in the session's time zone")
         self.counts = self.counts or column.auto_increment
-        if column.virtual is not None and column.name not in self.within:
-            inner = _ExpressionCheck(column.virtual.flavour, self.columns, self.within | {column.name})
-            inner.expression(tokens_of(column.virtual))
-            self.counts = self.counts or inner.counts
+        if column.virtual is not None:
+            self.counts = self.table.examined(column, depth + 1).counts or self.counts
         return _Facts(column.type not in NOT_TEXT, column.type == "time", column.type in _DATES)
 
-    def _function(self, name: str, inside: list[Token]) -> _Facts:
+    def _function(self, name: str, inside: list[Token], depth: int) -> _Facts:
         if name == "UNIX_TIMESTAMP" and len(inside) == 1 and _is_timestamp(column_of(self.columns, inside[0])):
             return _Facts()
         if name in _CASTS:
-            return self._cast(inside)
+            return self._cast(inside, depth)
         if name in _SECOND_IS_A_SPAN:
             first, *others = _split_arguments(inside)
-            facts = self.expression(first)
+            facts = self.expression(first, depth)
             for other in others:
-                facts |= replace(self.expression(other), span=False)
+                facts |= replace(self.expression(other, depth), span=False)
         else:
-            facts = self.expression(inside)
+            facts = self.expression(inside, depth)
         if name in _OF_DATES or name in _OF_TIMES:
             return self._temporal(name, inside, facts)
         if name in _NUMBERS:
@@ -321,8 +368,8 @@ class _ExpressionCheck:
         self.as_date(facts, day=name in _OF_DATES)
         return _Facts(span=name in _GIVE_TIMES, date=name in _OF_DATES and name != "TIMESTAMPDIFF")
 
-    def _cast(self, inside: list[Token]) -> _Facts:
-        facts = self.expression(inside)
+    def _cast(self, inside: list[Token], depth: int) -> _Facts:
+        facts = self.expression(inside, depth)
         last = next((token.key for token in reversed(inside) if token.kind == "word"), "")
         if last in ("DATE", "DATETIME", "TIME", "YEAR"):
             self.as_date(facts, day=last in ("DATE", "DATETIME"))

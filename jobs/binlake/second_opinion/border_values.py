@@ -7,9 +7,8 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
-from binlake.schema.table import Column
+from binlake.schema.table import BYTES, Column
 
-BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -39,7 +38,7 @@ def plain(column: Column, value: Any) -> Any:
 
 
 def same(column: Column, ours: Any, theirs: Any) -> bool:
-    """Tell whether a value of the border and one of the package are exactly the same; JSON compares as documents."""
+    """Return whether a value of the border and one of the package are exactly the same; JSON compares as documents."""
     if ours is None or theirs is None:
         return (ours is None) == (theirs is None)
     try:
@@ -77,7 +76,7 @@ def document_text(value: Any) -> str:
 
 
 def has_opaque(value: Any) -> bool:
-    """Tell whether a document has values for which JSON has no type: decimals, times, bytes."""
+    """Return whether a document has values for which JSON has no type: decimals, times, bytes."""
     if isinstance(value, dict):
         return any(map(has_opaque, value.values()))
     if isinstance(value, list):

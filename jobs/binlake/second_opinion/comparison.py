@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import groupby
 from typing import Any
 
 from binlake.binlog.border import Mutations, Stopped, Wanted
 from binlake.binlog.reader import Emitted
+from binlake.caches import remembered
 from binlake.position import file_number
 from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass
 class Tally:
-    """What was compared of one table, and what wasn't.
+    """Counts of what was compared in one table, and what wasn't.
 
     left: how many values were left out, by column and misreading. unread: how many rows weren't read, by reason.
     stopped: where and why binlake's own decoder stopped the table.
@@ -64,6 +64,7 @@ class Tally:
     stopped: str = ""
 
     def differs(self, difference: Difference) -> None:
+        """Count a difference; the first SHOWN of them are kept."""
         self.differing += 1
         if len(self.differences) < SHOWN:
             self.differences.append(difference)
@@ -71,7 +72,7 @@ class Tally:
 
 @dataclass
 class Theirs:
-    """What the package read of a part of the log.
+    """Events that the package read in a part of the log.
 
     files: file names by number. rows: row events by place. unread: parts that it left out, in the order of the log.
     stop: (file, offset) at which reading was ended; None if it went to the end.
@@ -83,11 +84,13 @@ class Theirs:
     stop: tuple[str, int] | None = None
 
     def why_unread(self, place: EventPlace) -> str | None:
+        """Return why the package left out the event at a place; None where it didn't."""
         following = bisect_right(self.unread, place, key=lambda part: (file_number(part.file), part.first))
         part = self.unread[following - 1] if following else None
         return part.why if part and file_number(part.file) == place[0] and place[1] < part.stop else None
 
     def reaches(self, place: EventPlace) -> bool:
+        """Return whether a place is before the end of what the package read."""
         return self.stop is None or place < (file_number(self.stop[0]), self.stop[1])
 
 
@@ -184,7 +187,7 @@ class _Comparison:
                 self._tally(event.name).differs(Difference(event.file, event.offset, number, what))
 
 
-@cache
+@remembered("misreadings of columns")
 def _known(column: Column) -> tuple[Misreading, ...]:
     return tuple(misreading for misreading in MISREADINGS if misreading.columns(column))
 
@@ -213,7 +216,7 @@ def _with_text(column: Column, image: Image, names: set[str]) -> Any:
     return value
 
 
-@cache
+@remembered("side columns of columns")
 def _side_column(column: Column) -> str | None:
     return next((side.name for side in side_columns([column], KEEP_ALL)), None)
 

@@ -1,7 +1,7 @@
 """Known misreadings of mysql-replication 1.0.17, each with its reason.
 
 They were found by reading each sample of tests/odd_values.py and each code of each character set with both readers, on
-MySQL 9.7 and MariaDB 10.11. What isn't listed must be equal. Sources: its row_event.py, column.py, json_binary.py and
+MySQL 9.7 and MariaDB 10.11. All other values must be equal. Sources: its row_event.py, column.py, json_binary.py and
 constants/CHARSET.py.
 """
 
@@ -37,7 +37,7 @@ _OTHER_CODES = {
 class Misreading:
     """A known misreading. what: which columns or values. how: what the package makes of them.
 
-    columns: tells whether a column can have such values. values: tells whether a value of binlake's reader and the
+    columns: shows whether a column can have such values. values: shows whether a value of binlake's reader and the
     package's are this misreading; None leaves out the whole column. An invalid date is given as its text.
     """
 

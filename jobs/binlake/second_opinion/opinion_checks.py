@@ -26,7 +26,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 
 LINE = "second opinion"
-_DIFFERS = "keep these binlog files: one of the two readers is wrong there; binlake verify tells whether the lake is"
+_DIFFERS = "keep these binlog files: one of the two readers is wrong there; binlake verify shows whether the lake is"
 _AGAIN = "ask again after some changes to the included tables, or with more --minutes"
 _USUAL = Bounds()
 

@@ -21,9 +21,9 @@ from binlake.binlog.tablemap import Wire
 from binlake.errors import UnsupportedEvent, UsageError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import FAIL
-from binlake.schema.table import Column, TableName
+from binlake.schema.table import BYTES, Column, TableName
 from binlake.second_opinion import PACKAGE
-from binlake.second_opinion.border_values import BYTES, plain
+from binlake.second_opinion.border_values import plain
 from binlake.second_opinion.misread import WITHOUT_ROWS
 from binlake.second_opinion.stream import Image, Rows, Seen, Unread, events, kind_name, rows_of, table_of
 from binlake.source import openlog

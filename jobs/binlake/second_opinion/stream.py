@@ -61,17 +61,21 @@ class Seen:
 
     @property
     def size(self) -> int:
+        """Return the event's size in bytes."""
         return int(self.event.packet.event_size)
 
     @property
     def kind(self) -> int:
+        """Return the event's type code."""
         return int(self.event.event_type)
 
     @property
     def is_known(self) -> bool:
+        """Return whether the package decodes events of this type."""
         return not isinstance(self.event, event.NotImplementedEvent)
 
     def unread(self, why: str) -> Unread:
+        """Return the event as a part of the file that was left out."""
         return Unread(self.file, self.offset, self.offset + self.size, why)
 
 
@@ -174,7 +178,7 @@ class _Connections:
         self.kind = 0
         self.place = (start, start)
         self._endpoint, self._file, self._start = endpoint, file, start
-        self._left = 2  # the stream's, and one for questions; it would connect anew, for ever, to a server that is gone
+        self._left = 2  # the stream's, and one for questions; else it would reconnect for ever to a server that is gone
 
     def __call__(self, **options: Any) -> Any:
         if not self._left:
@@ -245,12 +249,12 @@ def _ask_for_annotations(session: Any) -> None:
 
 
 def _begins_next_file(given: Any, file: str) -> bool:
-    """Tell whether an event begins the next file."""
+    """Return whether an event begins the next file."""
     return isinstance(given, event.RotateEvent) and _is_made_up(given) and given.next_binlog != file
 
 
 def _is_made_up(given: Any) -> bool:
-    """Tell whether an event was made for the connection and isn't in the file."""
+    """Return whether an event was made for the connection and isn't in the file."""
     return stands_in_no_file(given.event_type, given.packet.log_pos, given.packet.flags)
 
 

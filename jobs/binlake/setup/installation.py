@@ -28,7 +28,7 @@ from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
 _OPTIONS_SHOWN = "Picked up "
-"""What Java says first where JAVA_TOOL_OPTIONS is set, which may hold a password."""
+"""The line that Java prints first where JAVA_TOOL_OPTIONS is set, which may hold a password."""
 _SAID = 30
 """How many last lines of a failed program are reported."""
 
@@ -172,7 +172,7 @@ def _compile_log_store(java: Java) -> None:
         command += ["-classpath", f"{spark}/*:{settings.JARS}/*", str(settings.LOG_STORE)]
         said = _run(command, "compiling Delta's log on S3")
         if not made.is_file():
-            raise SetupFailed(f"compiling Delta's log on S3 gave nothing:\n{said}", remedy="mend what it says above")
+            raise SetupFailed(f"compiling Delta's log on S3 gave nothing:\n{said}", remedy="fix what it says above")
         partial = settings.JARS / f".{settings.LOG_STORE_JAR}.partial"
         shutil.copyfile(made, partial)
         partial.rename(settings.log_store_jar())
@@ -203,7 +203,7 @@ def _make_archive(report: Report, java: Java) -> None:
 
 
 def _run(
-    command: list[str], what: str, remedy: str = "mend what it says above", environment: dict[str, str] | None = None
+    command: list[str], what: str, remedy: str = "fix what it says above", environment: dict[str, str] | None = None
 ) -> str:
     """Run a program; return its last lines. Raises SetupFailed with them if it fails."""
     done = subprocess.run(

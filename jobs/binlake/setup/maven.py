@@ -51,7 +51,7 @@ def downloads(home: Path) -> Downloads:
     try:
         root = ElementTree.parse(file).getroot()
     except (OSError, ElementTree.ParseError) as error:
-        raise SetupFailed(f"can't read {file}: {error}", remedy="mend it, or give a folder of jars by --jars") from None
+        raise SetupFailed(f"can't read {file}: {error}", remedy="fix it, or give a folder of jars by --jars") from None
     return Downloads(_ivy(root, file), tuple(_proxies(root, file)))
 
 

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableSchema
+from binlake.schema.types.datatype import KeyBound
 from binlake.serialization import dump, load
 from binlake.source.catalog import KeyPart
 
-INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _MOST_VALUES = 255
 """The most values an ENUM column may have to carry bounds; each condition lists them."""
 
@@ -98,110 +95,36 @@ def _compared(column: Column, literal: str, operator: str) -> str:
     return f"{mysql_quote(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """How a type's values are selected for a bound, and written as a literal (None where a value can't be one)."""
-
-    value: Callable[[Column], str]
-    literal: Callable[[KeyPart, Any], str | None]
-
-
-def _plain(column: Column) -> str:
-    return mysql_quote(column.name)
-
-
-def _as(kind: str) -> Callable[[Column], str]:
-    return lambda column: f"CAST({mysql_quote(column.name)} AS {kind})"
-
-
-def _hexadecimal(column: Column) -> str:
-    return f"HEX({mysql_quote(column.name)})"
-
-
-def _text_literal(part: KeyPart, digits: str) -> str | None:
-    if part.collation is None:
-        return None
-    return f"_{part.column.charset} X'{digits}' COLLATE {part.collation}"
-
-
-def _float_literal(part: KeyPart, shown: str) -> str:
-    number = shown.strip("[]")
-    return number if "e" in number.lower() else f"{number}e0"
-
-
-def _dated(word: str, parse: Callable[[str], Any]) -> Callable[[KeyPart, Any], str | None]:
-    """Return a function that writes a literal, or returns None for a date that no literal can hold (February 30)."""
-
-    def literal(part: KeyPart, text: str) -> str | None:
-        with suppress(ValueError):
-            parse(text)
-            return f"{word}'{text}'"
-        return None
-
-    return literal
-
-
-def _number_literal(part: KeyPart, value: Any) -> str:
-    return str(int(value))
-
-
-def _decimal_literal(part: KeyPart, value: Decimal) -> str:
-    return format(value, "f")
-
-
-def _cast_literal(kind: str) -> Callable[[KeyPart, Any], str]:
-    return lambda part, text: f"CAST('{text}' AS {kind})"
-
-
-_MOMENT = _Kind(_as("CHAR"), _dated("TIMESTAMP", datetime.fromisoformat))
-_TEXT = _Kind(_hexadecimal, _text_literal)
-_BYTES = _Kind(_hexadecimal, lambda part, digits: f"_binary X'{digits}'")
-_FLOAT = _Kind(lambda column: datatypes.entry(column).server_text(column), _float_literal)
-_NUMBERED = _Kind(_as("UNSIGNED"), _number_literal)
-_KINDS: dict[str, _Kind] = {
-    **dict.fromkeys(INTEGERS, _Kind(_plain, _number_literal)),
-    "decimal": _Kind(_plain, _decimal_literal),
-    "float": _FLOAT,
-    "double": _FLOAT,
-    "bit": _NUMBERED,
-    "enum": _NUMBERED,
-    "year": _NUMBERED,
-    "date": _Kind(_as("CHAR"), _dated("DATE", date.fromisoformat)),
-    "datetime": _MOMENT,
-    "timestamp": _MOMENT,
-    "time": _Kind(_as("CHAR"), lambda part, text: f"TIME'{text}'"),
-    "char": _TEXT,
-    "varchar": _TEXT,
-    "binary": _BYTES,
-    "varbinary": _BYTES,
-    **{kind: _Kind(_as("CHAR"), _cast_literal(kind.upper())) for kind in ("uuid", "inet4", "inet6")},
-}
-
-
 def is_usable(part: KeyPart) -> bool:
-    """Tell whether bounds can use the column. YEAR(2) can't: it compares by four-digit years that it doesn't show."""
+    """Return whether bounds can use the column. YEAR(2) can't: it compares by four-digit years that it doesn't show."""
     column = part.column
     if column.type == "enum":
         return len(column.values) <= _MOST_VALUES
-    return column.type in _KINDS and (column.type, column.length) != ("year", 2)
+    return datatypes.entry(column).bound is not None and (column.type, column.length) != ("year", 2)
 
 
 def is_last(part: KeyPart, edge: Edge) -> bool:
-    """Tell whether the column is an ENUM and the edge lies at its last value, in the index's order."""
+    """Return whether the column is an ENUM and the edge lies at its last value, in the index's order."""
     last = 0 if part.descending else len(part.column.values)
     return part.column.type == "enum" and int(edge.literal) == last
 
 
+def _of(part: KeyPart) -> KeyBound:
+    bound = datatypes.entry(part.column).bound
+    assert bound is not None
+    return bound
+
+
 def selected(parts: Sequence[KeyPart]) -> str:
     """Return the select list of the key values that ``of_row`` takes, named ``k0``, ``k1`` …"""
-    return ", ".join(f"{_KINDS[part.column.type].value(part.column)} AS k{n}" for n, part in enumerate(parts))
+    return ", ".join(f"{_of(part).value(part.column)} AS k{n}" for n, part in enumerate(parts))
 
 
 def of_row(parts: Sequence[KeyPart], row: dict[str, Any]) -> Bound | None:
     """Return the bound at a row; None where one of its values has no literal."""
     edges: list[Edge] = []
     for number, part in enumerate(parts):
-        literal = _KINDS[part.column.type].literal(part, row[f"k{number}"])
+        literal = _of(part).literal(part.column, part.collation, row[f"k{number}"])
         if literal is None:
             return None
         edges.append(Edge(part.column.name, literal, part.descending))

@@ -1,4 +1,5 @@
-"""Chunks of a snapshot: how a table is cut, and what metadata remembers so that a dead snapshot goes on.
+"""Chunks of a snapshot: how a table is cut, and what metadata remembers so that an interrupted snapshot can be
+continued.
 
 The table ``snapshots`` has one row per chunk: planned, staged (with its position) or committed. ``position`` is JSON:
 the chunk's ``low`` and ``high`` position, which differ only without a lock. ``path`` ends with the attempt that copied
@@ -10,31 +11,30 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake.delta import attempts
-from binlake.delta.attempts import Attempts
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import WrittenMeanwhile
-from binlake.metadata import expiry
-from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
+from binlake.records import expiry, table_versions
+from binlake.retries import Retries, growing
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
-from binlake.snapshot import bounds, jdbc, restore
+from binlake.snapshot import attempts, bounds, jdbc, restore
+from binlake.snapshot.attempts import Attempts
 from binlake.snapshot.bounds import Bound
 from binlake.snapshot.cutting import cut
-from binlake.source.catalog import SourceTable
+from binlake.source.catalog import Partition, SourceTable
 from binlake.source.server import Source
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.rows import ChunkRow
 
 CHUNK_ROWS = 1_000_000
 _FEWEST_ROWS = 200_000
@@ -43,16 +43,17 @@ _FILE_BYTES = 256 << 20
 """Bytes of a data file, measured as the server stores the rows; as Parquet they take a half to a tenth of that."""
 _FEWEST_IN_FILE = 1000
 _TRANSACTIONAL = "innodb"
-_TRIES, _PAUSE = 8, 0.1
-"""How often rows of ``snapshots`` are written while others write some, and the first pause between two tries, in s."""
+_REPLACING = Retries(growing(0.1), attempts=8)
+"""A write of rows of ``snapshots``, while others write some."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows of a table whose key is in [lower, upper); None is no bound.
+    """The rows of a table whose key is in [lower, upper); None is no bound. Of a partitioned table it may be the rows
+    of some ``partitions``.
 
     low: the position from which replaying the log makes the chunk current. high: the position before which everything
-    in the chunk was committed. attempt: the one that copied it (delta/attempts.py). rows, bytes: totals of its data
+    in the chunk was committed. attempt: the one that copied it (snapshot/attempts.py). rows, bytes: totals of its data
     files. lock_ms: how long writes were stopped for its wave.
     """
 
@@ -65,9 +66,11 @@ class Chunk:
     bytes: int = 0
     lock_ms: int = 0
     attempt: str = ""
+    partitions: tuple[str, ...] = ()
 
     @property
     def staged(self) -> bool:
+        """Return whether the chunk is copied."""
         return self.low is not None
 
 
@@ -76,7 +79,7 @@ class TableSnapshot:
     """One snapshot of one table, in progress. ``id`` ends with ``digest``.
 
     estimate, size: rows and bytes, as the server estimates them. many_rows: reading showed more rows than few_rows.py
-    takes, whatever was estimated.
+    takes, whatever was estimated. partitions: the names of those that it had when it was cut; empty if it has none.
     """
 
     id: str
@@ -90,37 +93,56 @@ class TableSnapshot:
     tries: int = 0
     seconds: float = 0.0
     many_rows: bool = False
+    partitions: tuple[str, ...] = ()
 
     @property
     def transactional(self) -> bool:
+        """Return whether the engine has read views of the table."""
         return self.engine.lower() == _TRANSACTIONAL and not self.schema.sequence
 
     @property
     def pending(self) -> list[Chunk]:
+        """Return the chunks that aren't copied yet."""
         return [chunk for chunk in self.chunks if not chunk.staged]
 
     @property
+    def is_cut_by_keys(self) -> bool:
+        """Return whether a chunk has a bound."""
+        return any(chunk.lower or chunk.upper for chunk in self.chunks)
+
+    @property
     def rows(self) -> int:
+        """Return the number of rows copied so far."""
         return sum(chunk.rows for chunk in self.chunks)
 
     @property
     def bytes(self) -> int:
+        """Return the bytes of the data files written so far."""
         return sum(chunk.bytes for chunk in self.chunks)
 
     @property
     def rows_per_file(self) -> int:
-        """The most rows of a data file."""
+        """Return the most rows of a data file."""
         return max(_FEWEST_IN_FILE, _FILE_BYTES * self.estimate // self.size) if self.size else CHUNK_ROWS
 
     @property
     def low(self) -> Position:
+        """Return the lowest position from which the log makes a copied chunk current.
+
+        Raises ValueError without such a chunk.
+        """
         return min(chunk.low for chunk in self.chunks if chunk.low)
 
     @property
     def high(self) -> Position:
+        """Return the highest position before which everything in a chunk was committed.
+
+        Raises ValueError without such a chunk.
+        """
         return max(chunk.high for chunk in self.chunks if chunk.high)
 
     def put(self, chunk: Chunk) -> None:
+        """Replace the chunk with the same number."""
         self.chunks[chunk.number] = chunk
 
 
@@ -152,8 +174,8 @@ def plan(
     """Return a new snapshot of a table, cut into key ranges of about equal rows.
 
     A range has at most ``chunk_rows`` rows, by the server's estimate; a table that can't be cut (cutting.py) is one
-    chunk. The outer ranges are open, so that the chunks cover all keys whenever they are read. Raises
-    UnsupportedColumn.
+    chunk. The outer ranges are open, so that the chunks cover all keys whenever they are read. A partitioned table is
+    cut into whole partitions. Raises UnsupportedColumn.
     """
     restore.refuse_twice(table.name, table.schema, invalid)
     table_snapshot = TableSnapshot(
@@ -163,13 +185,32 @@ def plan(
         table.engine,
         0 if table.schema.without_rows else table.rows,
         0 if table.schema.without_rows else table.size,
+        partitions=tuple(partition.name for partition in table.partitions),
     )
     count = chunk_count(table_snapshot.estimate, chunk_rows, connections)
     cuts = table_snapshot.transactional and table_snapshot.schema.key and count > 1
+    if cuts and table.partitions:
+        table_snapshot.chunks = _of_partitions(table.partitions, -(-table.rows // count))
+        return table_snapshot
     inner = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
     edges = [None, *inner, None]
     table_snapshot.chunks = [Chunk(number, *ends) for number, ends in enumerate(pairwise(edges))]
     return table_snapshot
+
+
+def _of_partitions(partitions: Sequence[Partition], rows: int) -> list[Chunk]:
+    """Return chunks of whole partitions, as a row may be in another one than a range of keys says. rows: about how many
+    a chunk has at least, but for the last."""
+    chunks: list[Chunk] = []
+    names: list[str] = []
+    held = 0
+    for partition in partitions:
+        names.append(partition.name)
+        held += partition.rows
+        if held >= rows:
+            chunks.append(Chunk(len(chunks), partitions=tuple(names)))
+            names, held = [], 0
+    return [*chunks, Chunk(len(chunks), partitions=tuple(names))] if names else chunks
 
 
 class Records:
@@ -179,24 +220,30 @@ class Records:
         self._config = config
         self._metadata = metadata
         self._saving = threading.Lock()
-        self._unsaved: dict[str, list[dict[str, Any]]] = {}
-        by_snapshot: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in metadata.read("snapshots"):
-            by_snapshot[row["snapshot"]].append(row)
-        self._newest: dict[TableName, list[dict[str, Any]]] = {}
+        self._unsaved: dict[str, list[ChunkRow]] = {}
+        by_snapshot: dict[str, list[ChunkRow]] = defaultdict(list)
+        for row in ChunkRow.read(metadata):
+            by_snapshot[row.snapshot].append(row)
+        self._newest: dict[TableName, list[ChunkRow]] = {}
         self._unfinished: dict[TableName, set[str]] = defaultdict(set)
         for rows in by_snapshot.values():
-            name = TableName(rows[0]["database"], rows[0]["table"])
+            name = rows[0].name
             if _updated(rows) >= _updated(self._newest.get(name, [])):
                 self._newest[name] = rows
             if not _committed(rows):
-                self._unfinished[name].add(rows[0]["snapshot"])
+                self._unfinished[name].add(rows[0].snapshot)
 
     def check(self) -> None:
         """Raise LeaseHeld if this process lost its lease."""
         self._metadata.check()
 
+    def note_lost_versions(self, name: TableName, newest: int) -> None:
+        """Note that the Delta versions of a table behind its newest one are lost, where such were noted: the snapshot
+        gives their numbers to others. newest: -1 where no table is there."""
+        table_versions.note_lost_under(self._metadata, name, newest)
+
     def attempts(self, table: TableSnapshot) -> Attempts:
+        """Return the folders of attempts of a snapshot."""
         return Attempts(self._config, table.name, table.id)
 
     def delta_schema(self, table: TableSnapshot) -> DeltaSchema:
@@ -215,7 +262,7 @@ class Records:
         for table in tables:
             self._unsaved[table.id] = [self._row(table, chunk, committed) for chunk in table.chunks]
         with self._saving:
-            # What fails stays, so that whoever waits for it fails in its turn.
+            # Rows whose commit fails stay, so that each thread that waits for them fails in its turn.
             if taken := dict(self._unsaved):
                 listed = ", ".join(literal(snapshot) for snapshot in taken)
                 rows = [row for of_snapshot in taken.values() for row in of_snapshot]
@@ -224,25 +271,21 @@ class Records:
                 if self._unsaved[snapshot] is rows:
                     del self._unsaved[snapshot]
 
-    def _replace(self, predicate: str, rows: Sequence[dict[str, Any]]) -> None:
+    def _replace(self, predicate: str, rows: Sequence[ChunkRow]) -> None:
         """Put rows in the place of others. An upkeep writes this table, too, while tables are copied beside it."""
-        for attempt in range(_TRIES):
-            try:
-                return self._metadata.replace("snapshots", predicate, rows)
-            except WrittenMeanwhile:
-                if attempt == _TRIES - 1:
-                    raise
-                time.sleep(_PAUSE * (attempt + 1))
+        _REPLACING.call(lambda: ChunkRow.replace(self._metadata, predicate, rows), WrittenMeanwhile)
 
     def unfinished(self, table: SourceTable, usable: Callable[[Position], bool]) -> TableSnapshot | None:
         """Return a table's newest snapshot if it was interrupted and its chunks can still be used, else None.
 
-        usable: tells whether the log can be replayed from a position.
+        usable: returns whether the log can be replayed from a position.
         """
         rows = self._newest.get(table.name, [])
         if not rows or _committed(rows) or not self._has_columns(table, rows):
             return None
         restored = _restore(table, rows)
+        if restored.is_cut_by_keys and table.partitions:  # an older binlake cut it so, and may have missed rows
+            return None
         if restored.schema != table.schema or not all(usable(chunk.low) for chunk in restored.chunks if chunk.low):
             return None
         restored.schema = restored.schema.commented_as(table.schema)
@@ -254,9 +297,9 @@ class Records:
         rows = self._newest.get(table.name, [])
         return _restore(table, rows) if rows and _committed(rows) and self._has_columns(table, rows) else None
 
-    def _has_columns(self, table: SourceTable, rows: list[dict[str, Any]]) -> bool:
-        """Tell whether a snapshot has the table's columns, as the YAML has them read."""
-        return str(rows[0]["snapshot"]).endswith(digest(table.name, table.schema, self._config.invalid))
+    def _has_columns(self, table: SourceTable, rows: list[ChunkRow]) -> bool:
+        """Return whether a snapshot has the table's columns, as the YAML has them read."""
+        return rows[0].snapshot.endswith(digest(table.name, table.schema, self._config.invalid))
 
     def forget(self, name: TableName, *, but: str | None = None, ending: str = "") -> None:
         """Remove a table's unfinished snapshots and their files, except ``but``. ending: only ids with this suffix."""
@@ -284,70 +327,73 @@ class Records:
     def copy_again(self, table: TableSnapshot, chunks: Sequence[Chunk]) -> None:
         """Mark chunks as not copied and delete their files, unless a commit may have taken these."""
         for chunk in chunks:
-            table.put(Chunk(chunk.number, chunk.lower, chunk.upper))
+            table.put(Chunk(chunk.number, chunk.lower, chunk.upper, partitions=chunk.partitions))
         self.save(table)
         of_table = self.attempts(table)
         if not of_table.given:
             for chunk in chunks:
                 of_table.discard(chunk.attempt)
 
-    def _row(self, table: TableSnapshot, chunk: Chunk, committed: bool) -> dict[str, Any]:
+    def _row(self, table: TableSnapshot, chunk: Chunk, committed: bool) -> ChunkRow:
         positions = {"low": dump(chunk.low), "high": dump(chunk.high)} if chunk.low and chunk.high else None
-        return {
-            "snapshot": table.id,
-            "table_id": table.table_id,
-            "database": table.name.database,
-            "table": table.name.table,
-            "chunk": chunk.number,
-            "state": "committed" if committed else "staged" if chunk.staged else "planned",
+        return ChunkRow(
+            snapshot=table.id,
+            table_id=table.table_id,
+            **vars(table.name),
+            chunk=chunk.number,
+            state="committed" if committed else "staged" if chunk.staged else "planned",
             # A committed chunk isn't copied again: key values aren't kept without need.
-            "lower": None if committed else bounds.write(chunk.lower),
-            "upper": None if committed else bounds.write(chunk.upper),
-            "position": json.dumps(positions) if positions else None,
-            "gtid_set": chunk.low.gtid_set if chunk.low else None,
-            "rows": chunk.rows,
-            "bytes": chunk.bytes,
-            "lock_ms": chunk.lock_ms,
-            "path": self.attempts(table).staging_folder(chunk.attempt),
-            "schema": dumps(table.schema),
-            "updated_us": now_us(),
-        }
+            lower=None if committed else bounds.write(chunk.lower),
+            upper=None if committed else bounds.write(chunk.upper),
+            position=json.dumps(positions) if positions else None,
+            gtid_set=chunk.low.gtid_set if chunk.low else None,
+            rows=chunk.rows,
+            bytes=chunk.bytes,
+            lock_ms=chunk.lock_ms,
+            partitions=json.dumps(chunk.partitions) if chunk.partitions else None,
+            path=self.attempts(table).staging_folder(chunk.attempt),
+            schema=dumps(table.schema),
+            updated_us=now_us(),
+        )
 
 
-def _updated(rows: list[dict[str, Any]]) -> int:
-    return max((row["updated_us"] for row in rows), default=0)
+def _updated(rows: list[ChunkRow]) -> int:
+    return max((row.updated_us for row in rows), default=0)
 
 
-def _committed(rows: list[dict[str, Any]]) -> bool:
-    return all(row["state"] == "committed" for row in rows)
+def _committed(rows: list[ChunkRow]) -> bool:
+    return all(row.state == "committed" for row in rows)
 
 
-def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
+def _restore(table: SourceTable, rows: list[ChunkRow]) -> TableSnapshot:
     restored = TableSnapshot(
-        rows[0]["snapshot"],
+        rows[0].snapshot,
         table.name,
-        loads(TableSchema, rows[0]["schema"]),
+        loads(TableSchema, rows[0].schema),
         table.engine,
         table.rows,
         table.size,
-        table_id=rows[0]["table_id"],
+        table_id=rows[0].table_id,
     )
-    for row in sorted(rows, key=lambda row: row["chunk"]):
+    for row in sorted(rows, key=lambda row: row.chunk):
         chunk = Chunk(
-            row["chunk"],
-            bounds.read(row["lower"], restored.schema),
-            bounds.read(row["upper"], restored.schema),
+            row.chunk,
+            bounds.read(row.lower, restored.schema),
+            bounds.read(row.upper, restored.schema),
+            partitions=tuple(json.loads(row.partitions or "[]")),
         )
-        if row["position"]:
-            positions = json.loads(row["position"])
+        if row.position:
+            positions = json.loads(row.position)
             chunk = replace(
                 chunk,
                 low=load(Position, positions["low"]),
                 high=load(Position, positions["high"]),
-                rows=row["rows"],
-                bytes=row["bytes"],
-                lock_ms=row["lock_ms"],
-                attempt=row["path"].rpartition("/")[2],
+                rows=row.rows,
+                bytes=row.bytes,
+                lock_ms=row.lock_ms,
+                attempt=row.path.rpartition("/")[2],
             )
         restored.chunks.append(chunk)
+    chosen = tuple(name for chunk in restored.chunks for name in chunk.partitions)
+    restored.partitions = chosen or tuple(partition.name for partition in table.partitions)
     return restored

@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from arro3.core import Table
 
 from binlake.config import PipelineConfig
-from binlake.delta.attempts import Copied
+from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_log import LakeLog
-from binlake.errors import BinlakeError, InvalidDate, LakeError, LeftToSpark, SparkNeeded, StagingError
+from binlake.errors import (
+    OF_CODE,
+    BinlakeError,
+    InvalidDate,
+    LakeError,
+    LeftToSpark,
+    SparkNeeded,
+    StagingError,
+    TableError,
+    check_partitions,
+)
 from binlake.faults import fault
-from binlake.merge import begin_in_process
+from binlake.merge.engine import begin_in_process
+from binlake.merge.engine.engine_choice import here_or_by_spark
 from binlake.position import Position
+from binlake.report import counted
 from binlake.schema.lake_columns import DELETED
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Records, TableSnapshot
 from binlake.snapshot.spark_sessions import SparkSessions
-from binlake.storage import storage_errors
+from binlake.storage import files, storage_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_ROWS_AT_ONCE = 4_000_000
+"""About how many keys are held at a time; pyarrow takes some 60 bytes for each."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,7 @@ class SnapshotResult:
     why_spark: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values for JSON."""
         return {
             "table": str(self.name),
             "table_id": self.table_id,
@@ -67,7 +87,7 @@ class SnapshotResult:
 
 @dataclass(frozen=True)
 class _Begun:
-    """What a commit made of the table. attempts: those whose files it has. retained: rows that it has beside those
+    """A table as a commit made it. attempts: those whose files it has. retained: rows that it has beside those
     copied."""
 
     attempts: Sequence[str]
@@ -100,7 +120,7 @@ class _Commit:
         schema, attempts = self.table.schema, self.records.attempts(self.table)
         delta_schema = self.records.delta_schema(self.table)
         if schema.row_metadata and not all(chunk.has_row_metadata for chunk in copied):
-            raise LeftToSpark("its rows tell what wrote them, and those that Spark copied are written anew")
+            raise LeftToSpark("its rows say what wrote them, and those that Spark copied are written again")
         if schema.soft_delete and self._keeps_deleted():
             raise LeftToSpark("deleted rows may stay of those that it has")
         begin_in_process.check(self.log, delta_schema, self.config)
@@ -113,8 +133,8 @@ class _Commit:
         return _Begun([chunk.attempt for chunk in self.table.chunks])
 
     def _keeps_deleted(self) -> bool:
-        """Tell whether the table that is there may have deleted rows."""
-        return self.log.exists() and any(field.name == DELETED for field in self.log.log().schema().fields)
+        """Return whether the table that is there may have deleted rows."""
+        return self.log.exists() and any(field.name == DELETED for field in self.log.opened().schema().fields)
 
     def by_spark(self, session: SparkSession) -> _Begun:
         """session: used for no other table at the same time."""
@@ -142,17 +162,21 @@ def commit(
     """Replace the Delta table by the chunks' data files; a repetition after a kill gives the same table.
 
     batch: the newest number given out. in_process: whether this process commits, where it can. Raises InvalidDate,
-    LakeError, LeaseHeld; StagingError for chunks that are damaged or missing, which the next run copies again.
+    LakeError, LeaseHeld; TableError for a partitioned table that has a key twice; StagingError for chunks that are
+    damaged or missing, which the next run copies again.
     """
     _refuse_lost(table, records)
     attempts = records.attempts(table)
     copied = [attempts.copied(chunk.attempt) for chunk in table.chunks]
     _refuse_dates(table, records, copied)
+    _refuse_same_keys(config, table, records, copied)
     table.table_id = table_id(config.source.name, table.name, table.low)
+    log = _log(config, table)
+    records.note_lost_versions(table.name, log.version() if log.exists() else -1)
     known_to_delta, step = attempts.given, _Commit(config, table, records, batch)
     try:
         begun = _begin(spark, step, copied, in_process=in_process)
-    except (BinlakeError, SparkNeeded):
+    except (BinlakeError, SparkNeeded, *OF_CODE):  # those of code concern this table alone
         raise
     except Exception as error:
         doing = f"writing the snapshot of {table.name} to {step.log.path} failed"
@@ -167,14 +191,16 @@ def commit(
 
 
 def _begin(spark: SparkSessions, step: _Commit, copied: Sequence[Copied], *, in_process: bool) -> _Begun:
-    why = "a snapshot is committed by Spark"
-    if in_process:
-        try:
-            return step.in_process(copied)
-        except LeftToSpark as left:
-            why = f"the snapshot of {step.table.name} is committed by Spark: {left}"
-    with spark.for_commits(why).lend() as session:
-        return step.by_spark(session)
+    def by_spark(why: str) -> _Begun:
+        with spark.for_commits(why).lend() as session:
+            return step.by_spark(session)
+
+    def left_to_spark(reason: str) -> _Begun:
+        return by_spark(f"the snapshot of {step.table.name} is committed by Spark: {reason}")
+
+    if not in_process:
+        return by_spark("a snapshot is committed by Spark")
+    return here_or_by_spark(lambda: step.in_process(copied), left_to_spark)
 
 
 def _refuse_lost(table: TableSnapshot, records: Records) -> None:
@@ -185,7 +211,7 @@ def _refuse_lost(table: TableSnapshot, records: Records) -> None:
         raise StagingError(
             f"{table.name}: files of copied chunks are missing or damaged: "
             + ", ".join(attempts.data_folder(chunk.attempt) for chunk in lost),
-            remedy="run again: they are copied anew",
+            remedy="run again: they are copied again",
         )
 
 
@@ -199,6 +225,19 @@ def _refuse_dates(table: TableSnapshot, records: Records, copied: Sequence[Copie
     except InvalidDate:
         refused = [chunk for chunk, copy in zip(table.chunks, copied, strict=True) if any(copy.invalid_dates.values())]
         records.copy_again(table, refused)
+        raise
+
+
+def _refuse_same_keys(config: PipelineConfig, table: TableSnapshot, records: Records, copied: Sequence[Copied]) -> None:
+    """Raise TableError if a partitioned table has a key twice; its chunks are copied again."""
+    if not table.partitions or not table.schema.key:
+        return
+    data = [file for chunk in copied for file in chunk.files]
+    try:
+        columns = [column.name for column in records.columns(table)]
+        _refuse_keys_of_several(table.name, table.schema, columns, config.table_path(table.name), data)
+    except TableError:
+        records.copy_again(table, [*table.chunks])
         raise
 
 
@@ -247,7 +286,7 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
 
 def _prove_rows(log: LakeLog, table: TableSnapshot, retained: int) -> None:
     """Raise LakeError unless the table holds exactly as many rows as were copied and retained."""
-    added = Table.from_arrow(log.log().get_add_actions())
+    added = Table.from_arrow(log.opened().get_add_actions())
     written = sum(number or 0 for number in added.column("num_records").to_pylist())
     if written != table.rows + retained:
         stayed = f" and {retained:,} deleted ones stay" if retained else ""
@@ -255,3 +294,51 @@ def _prove_rows(log: LakeLog, table: TableSnapshot, retained: int) -> None:
             f"{table.name}: {table.rows:,} rows were copied{stayed}, {written:,} were committed",
             remedy="run the snapshot again",
         )
+
+
+def _refuse_keys_of_several(
+    name: TableName, schema: TableSchema, columns: Sequence[str], table_path: str, data: Sequence[DataFile]
+) -> None:
+    """Raise TableError if rows of a partitioned table's new data files have the same key.
+
+    No partition knows the keys of another: EXCHANGE PARTITION … WITHOUT VALIDATION may bring a row in whose key the
+    table has already. The log identifies rows by their keys, so that a DELETE of one would take both from the lake.
+
+    columns: names of the lake's, in the files' order; their names in the files may be others. Raises LakeError.
+    """
+    if not data:
+        return
+    places = [columns.index(column) for column in schema.key]
+    passes = 1
+    while sum(file.rows for file in data) > passes * _ROWS_AT_ONCE:
+        passes *= 2
+    twice = sum(_twice(pa.concat_tables(_keys(places, table_path, data, passes, number))) for number in range(passes))
+    if twice:
+        raise TableError(
+            f"{name}: {counted(twice, 'key')} of several rows, which are in different partitions",
+            remedy=check_partitions(name),
+        )
+
+
+def _twice(keys: pa.Table) -> int:
+    """Return how many keys are those of several rows."""
+    counts = keys.group_by(keys.column_names).aggregate([([], "count_all")]).column("count_all")
+    return pc.sum(pc.greater(counts, 1)).as_py() or 0
+
+
+def _keys(
+    places: Sequence[int], table_path: str, data: Iterable[DataFile], passes: int, number: int
+) -> Iterator[pa.Table]:
+    """Yield the keys of each file that a pass looks at: a share of them, chosen by the first column where it is an
+    integer; else the first pass has all. places: of the key's columns in the file."""
+    for file in data:
+        with files.opened(f"{table_path}/{file.path}") as source:
+            parquet = pq.ParquetFile(source)
+            names = parquet.schema_arrow.names
+            keys = parquet.read([names[place] for place in places])
+        keys = keys.select([names[place] for place in places]).rename_columns([f"k{place}" for place in places])
+        first = keys.column(0)
+        if pa.types.is_integer(first.type):
+            yield keys.filter(pc.equal(pc.bit_wise_and(first, pa.scalar(passes - 1, first.type)), number))
+        else:
+            yield keys if number == 0 else keys.slice(0, 0)

@@ -1,5 +1,4 @@
-"""Copying one chunk into data files, whoever does it: by a Spark task (spark_copies.py), or by this process
-(process_copies.py)."""
+"""Copying one chunk into data files: by a Spark task (spark_copies.py), or by this process (process_copies.py)."""
 
 from __future__ import annotations
 
@@ -12,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import pymysql
 
 from binlake.delta import plain_files
-from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, ConnectionFailed, LakeError, TableError
 from binlake.faults import fault
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.table import TableName
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.direct import SqlError, ViewsOpened
 from binlake.snapshot.jdbc import ChunkQuery
-from binlake.source import error_numbers
+from binlake.source import authentication, error_numbers
 from binlake.source.connection import Endpoint, translate
 from binlake.source.locks import CreatedOf
+from binlake.source.read_lock import MOST_SECONDS, PATIENCE
 from binlake.source.server import Source
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ class TableChanged(Exception):
     """DDL changed tables of the wave, so that the planned chunks don't fit."""
 
     def __init__(self, tables: Sequence[TableSnapshot]) -> None:
-        super().__init__(", ".join(str(table.name) for table in tables))
+        super().__init__(", ".join(f"{table.name}" for table in tables))
         self.tables = list(tables)
 
 
 class TableRefused(Exception):
-    """A table's rows can't be read or may not be mirrored: it stops, the others go on."""
+    """A table's rows can't be read or may not be mirrored: it stops, the others continue."""
 
     def __init__(self, table: TableSnapshot, error: TableError) -> None:
         super().__init__(str(error))
@@ -68,12 +69,13 @@ class Member:
 
 @dataclass(frozen=True)
 class Copying:
-    """What all waves of a snapshot share.
+    """The settings that all waves of a snapshot share.
 
-    sessions: gives Spark sessions with binlake's SQL functions; called where Spark copies. source: the control
+    sessions: returns Spark sessions with binlake's SQL functions; called where Spark copies. source: the control
     connection. created: returns a binlog file's creation time, see Position. invalid: the YAML's policies. watch:
     called now and then with the bytes that the running wave has written. reader: the YAML's ``snapshot.reader``.
-    in_process: whether this process copies what it can.
+    in_process: whether this process copies what it can. max_writes_stopped, lock_patience: see
+    ``binlake.source.read_lock``, in seconds. say: is called with a text while this waits.
     """
 
     sessions: Callable[[], OwnSessions]
@@ -85,9 +87,12 @@ class Copying:
     watch: Callable[[int], None]
     reader: Literal["jdbc", "direct"] = "jdbc"
     in_process: bool = False
+    max_writes_stopped: float = MOST_SECONDS
+    lock_patience: float = PATIENCE
+    say: Callable[[str], None] = lambda text: None
 
     def is_in_process(self, table: TableSnapshot) -> bool:
-        """Tell whether this process copies a table."""
+        """Return whether this process copies a table."""
         return self.in_process and plain_files.can_hold(self.records.columns(table))
 
 
@@ -103,6 +108,11 @@ class ChunkCopy(ABC):
         self._attempts = copying.records.attempts(member.table)
         self._attempt = self._attempts.new()
         self.folder = self._attempts.data_folder(self._attempt)
+
+    @property
+    def name(self) -> TableName:
+        """Return the table's name."""
+        return self._member.table.name
 
     @abstractmethod
     def run(self, query: ChunkQuery) -> Chunk:
@@ -128,7 +138,7 @@ class ChunkCopy(ABC):
             if self._member.table.schema.row_metadata:
                 copied = replace(copied, opened_us=self._opened().at_us)
         except Exception as error:
-            with suppress(LakeError):  # what it left is found again
+            with suppress(LakeError):  # its leftovers are found again
                 self._attempts.discard(self._attempt)
             raise self._translated(error) from None
         fault("chunk copied")
@@ -144,9 +154,11 @@ def server_failure(copying: Copying, member: Member, place: str, error: SqlError
     if error.code in error_numbers.SHAPE_CHANGED:
         return TableChanged([member.table])
     if error.code in error_numbers.UNREADABLE:
-        remedy = "mend it on the server or exclude it, then run the snapshot again"
+        remedy = "fix it on the server or exclude it, then run the snapshot again"
         return TableRefused(member.table, TableError(f"{place}: {error.text} (error {error.code})", remedy=remedy))
     if error.code:
         server_error = translate(pymysql.err.MySQLError(error.code, error.text), copying.endpoint)
         return type(server_error)(f"{place}: {server_error.message}", remedy=server_error.remedy)
+    if not copying.endpoint.tells_password and "authentication plugin" in error.text:
+        return authentication.withheld(copying.endpoint.address, authentication.CACHED)
     return ConnectionFailed(f"{place}: {copying.endpoint.address}: {error.text}", remedy=unreached)

@@ -18,7 +18,7 @@ from pymysql.constants import ER
 
 from binlake.errors import SourceError
 from binlake.names import mysql_quote
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import INTEGERS, TableName, TableSchema
 from binlake.snapshot import bounds, jdbc
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.source import error_numbers
@@ -66,9 +66,9 @@ def explain(source: Source, query: str) -> dict[str, Any]:
 
 def _even(source: Source, name: TableName, schema: TableSchema, part: KeyPart, count: int) -> list[Bound]:
     """Return bounds of spans of equal width; empty if the server's estimates for them differ too much."""
-    if part.column.type not in bounds.INTEGERS:
+    if part.column.type not in INTEGERS:
         return []
-    column, table = mysql_quote(part.column.name), _table(name)
+    column, table = mysql_quote(part.column.name), name.quoted
     row = source.query(f"SELECT MIN({column}) AS least, MAX({column}) AS most FROM {table}")[0]
     if row["least"] is None:
         return []
@@ -87,7 +87,7 @@ def _walk(
     source: Source, name: TableName, schema: TableSchema, index: str, parts: Sequence[KeyPart], rows: int
 ) -> list[Bound]:
     """Return a bound after every ``rows`` entries of the index; empty if one has no literal or the index isn't used."""
-    entries = f"SELECT {bounds.selected(parts)} FROM {_table(name)} AS walked FORCE INDEX ({mysql_quote(index)})"
+    entries = f"SELECT {bounds.selected(parts)} FROM {name.quoted} AS walked FORCE INDEX ({mysql_quote(index)})"
     inner: list[Bound] = []
     where, step = "", rows
     while True:
@@ -117,7 +117,3 @@ def _order(parts: Sequence[KeyPart], bound: Bound) -> str:
 def _plan(source: Source, query: str) -> list[dict[str, Any]]:
     verb = "EXPLAIN" if source.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
     return source.query(f"{verb} {query}")
-
-
-def _table(name: TableName) -> str:
-    return f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"

@@ -18,7 +18,6 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from binlake.delta import plain_files
-from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError
 from binlake.merge.position_texts import boundary_text
 from binlake.position import Position
@@ -27,6 +26,7 @@ from binlake.schema.lake_columns import BATCH, COMMITTED, COPIED, POSITION, own_
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, resultset
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import Restored
 from binlake.source import error_numbers
@@ -117,7 +117,7 @@ class QueriedRows:
             wait_until_seen(connection, self._query.seen)
 
     def cancel(self) -> None:
-        """End the connection, if it is made by now: whoever waits for its rows fails at once."""
+        """End the connection, if it is made by now: a thread that waits for its rows fails at once."""
         stream = getattr(self._connection, "_sock", None)
         if stream is not None:
             with suppress(OSError):  # it is closed
@@ -156,7 +156,7 @@ class ViewsOpened:
 
     @property
     def row_metadata(self) -> dict[str, int | str]:
-        """The values of the columns that tell what wrote the rows, by name."""
+        """Return the values of the columns that record what wrote the rows, by name."""
         return {BATCH: 0, COMMITTED: self.at_us, POSITION: boundary_text(*self.position.order)}
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from binlake.delta.attempts import Copied
 from binlake.errors import LakeError
 from binlake.serialization import dumps, loads
 from binlake.snapshot import direct, jdbc, restore, resultset
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed, SqlError, task_error
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import NoText, NoValue

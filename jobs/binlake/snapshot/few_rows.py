@@ -24,7 +24,7 @@ MOST_TABLES = 50
 
 
 def fits(table: TableSnapshot) -> bool:
-    """Tell whether a table can be read this way, by the server's estimates."""
+    """Return whether a table can be read this way, by the server's estimates."""
     return (
         table.transactional
         and not table.many_rows
@@ -35,11 +35,15 @@ def fits(table: TableSnapshot) -> bool:
 
 
 class QueryReader(Protocol):
-    """One connection for many queries. ``prepared`` returns what ``read`` takes."""
+    """One connection for many queries. ``read`` takes the result of ``prepared``."""
 
-    def execute(self, statement: str) -> None: ...
+    def execute(self, statement: str) -> None:
+        """Run a statement whose rows aren't read."""
+        ...
 
-    def prepared(self, table: TableSnapshot) -> Any: ...
+    def prepared(self, table: TableSnapshot) -> Any:
+        """Return the table's query, for ``read``."""
+        ...
 
     def read(self, query: Any) -> Selected | None:
         """Return the rows, None if there are more than a few."""

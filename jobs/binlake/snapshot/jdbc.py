@@ -5,7 +5,7 @@ The columns travel under plain names (``c0``, ``c1`` …): Spark's dialects don'
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from binlake.schema import datatypes
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores
 from binlake.snapshot.bounds import Bound
-from binlake.source import session_settings
+from binlake.source import authentication, session_settings
 from binlake.source.connection import Endpoint
 from binlake.spark import settings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DRIVER = "com.mysql.cj.jdbc.Driver"
 _STREAM_ROWS = str(-(2**31))
-"""Connector/J's fetch size that streams row by row; otherwise the whole result stands in memory."""
+"""Connector/J's fetch size that streams row by row; otherwise the whole result is held in memory."""
 _GROUP = 32
 STALLED = 3600
 """Seconds for which either side waits for the other within a result set."""
@@ -42,7 +42,7 @@ def _values(schema: TableSchema) -> list[str]:
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
     """Return a SELECT of the row count and the total bytes of the values, over ``most`` rows at most."""
     weight = _sum([f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema)])
-    rows = f"{mysql_quote(name.database)}.{mysql_quote(name.table)} LIMIT {0 if schema.without_rows else most}"
+    rows = f"{name.quoted} LIMIT {0 if schema.without_rows else most}"
     return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {rows}) few"
 
 
@@ -54,28 +54,58 @@ def _sum(terms: list[str]) -> str:
     return terms[0]
 
 
-def chunk_query(name: TableName, schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
-    """Return a SELECT of the rows whose key is in [lower, upper) in the order of its index; None is no bound."""
+def chunk_query(
+    name: TableName,
+    schema: TableSchema,
+    lower: Bound | None,
+    upper: Bound | None,
+    *,
+    partitions: Sequence[str] = (),
+    unpruned: bool = False,
+) -> str:
+    """Return a SELECT of the rows whose key is in [lower, upper) in the order of its index; None is no bound.
+
+    partitions: rows of these alone. unpruned: see ``between``.
+    """
     # Without FORCE INDEX, the server's estimates would decide whether it reads a range of the key or the whole table,
     # or another index that has all columns, whose rows come in another order than the key's.
     index = key_index(schema)
     forced = f" FORCE INDEX ({mysql_quote(index)})" if index else ""
-    return f"{whole_query(name, schema)}{forced}{between(schema, lower, upper)}"
+    chosen = f" PARTITION ({', '.join(map(mysql_quote, partitions))})" if partitions else ""
+    return f"{whole_query(name, schema)}{chosen}{forced}{between(schema, lower, upper, unpruned=unpruned)}"
 
 
 def whole_query(name: TableName, schema: TableSchema) -> str:
     """Return a SELECT of all rows, in any order."""
-    return f"SELECT {select_list(schema)} FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}"
+    return f"SELECT {select_list(schema)} FROM {name.quoted}"
 
 
-def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
+def between(schema: TableSchema, lower: Bound | None, upper: Bound | None, *, unpruned: bool = False) -> str:
     """Return the WHERE clause for the rows whose key is in [lower, upper); empty without bounds. A mirror without rows
-    takes none of them."""
+    takes none of them. unpruned: it looks at the rows of all partitions, see ``unpruned_where``."""
     if schema.without_rows:
         return " WHERE FALSE"
+    condition = within(schema, lower, upper)
+    if not condition:
+        return ""
+    return unpruned_where([condition]) if unpruned else f" WHERE {condition}"
+
+
+def within(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
+    """Return the SQL condition for the rows whose key is in [lower, upper); empty without bounds."""
     conditions = [bounds.from_on(schema, lower)] if lower else []
     conditions += [bounds.before(schema, upper)] if upper else []
-    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return " AND ".join(conditions)
+
+
+def unpruned_where(conditions: Sequence[str]) -> str:
+    """Return the WHERE clause for the rows that meet one of some conditions, whatever partition they are in.
+
+    A row may be in another partition than its values say (EXCHANGE PARTITION … WITHOUT VALIDATION), where a plain
+    condition doesn't look: the server prunes partitions by it. No server prunes by IF (tried on MySQL 9.7 and MariaDB
+    10.11 and 11.8); it reads the whole index.
+    """
+    return f" WHERE IF({' OR '.join(f'({condition})' for condition in conditions)}, 1, 0)"
 
 
 @dataclass(frozen=True)
@@ -165,21 +195,29 @@ def _tls(endpoint: Endpoint) -> dict[str, str]:
     tls = endpoint.encryption
     if tls is None:
         # Same as the control connection: plain on this machine, elsewhere encrypted if the server offers it.
-        mode = "DISABLED" if _is_loopback(endpoint.host) else "PREFERRED"
-        return {"sslMode": mode, "allowPublicKeyRetrieval": "true"}
+        mode = "DISABLED" if endpoint.is_this_machine else "PREFERRED"
+        return {"sslMode": mode, **_password_exchange(endpoint)}
     if tls.verified:
         options = {"sslMode": "VERIFY_IDENTITY" if tls.by_name else "VERIFY_CA"}
         if tls.ca is not None:
             options.update(keystores.trusting(tls.ca))
     else:
-        options = {"sslMode": "REQUIRED"}
+        options = {"sslMode": "REQUIRED", **_password_exchange(endpoint)}
     if tls.cert is not None:
         options.update(keystores.client(tls.cert, tls.key or tls.cert))
     return options
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _password_exchange(endpoint: Endpoint) -> dict[str, str]:
+    """Return the options by which an unproved server doesn't get the password.
+
+    Connector/J can't take part in caching_sha2_password without sending the password if it is asked to.
+    """
+    if endpoint.tells_password:
+        return {"allowPublicKeyRetrieval": "true"}
+    telling = (*authentication.ALWAYS_TELLING, authentication.CACHED)
+    return {
+        "allowPublicKeyRetrieval": "false",
+        "disabledAuthenticationPlugins": ",".join(telling),
+        "defaultAuthenticationPlugin": authentication.HASHED,
+    }

@@ -20,18 +20,17 @@ from decimal import Decimal, InvalidOperation, localcontext
 
 from pyspark.sql import SparkSession
 
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
-from binlake.delta.attempts import OF_KEYS
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, StagingError, TableError, UsageError
 from binlake.faults import fault
-from binlake.merge.exchange import exchange
+from binlake.merge.engine.exchange import exchange
 from binlake.merge.own_values import WrittenInSql
 from binlake.merge.position_texts import boundary_text
-from binlake.metadata.metadata import now_us
 from binlake.names import spark_quote
+from binlake.planner.steps import Life
+from binlake.records.snapshot_ids import OF_KEYS
 from binlake.schema import datatypes
 from binlake.schema.lake_columns import mirror_columns
 from binlake.schema.table import Column, TableName, TableSchema
@@ -44,10 +43,13 @@ from binlake.snapshot.snapshot import SnapshotTask, works_with
 from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.snapshot.waves import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
+from binlake.source.locks import LockMode
+from binlake.source.read_lock import PATIENCE, flush_or_tables
 from binlake.source.server import Source
 from binlake.spark import data_files
 from binlake.spark.session import OwnSessions
 from binlake.spark.starting import SessionFactory
+from binlake.store.metadata import now_us
 
 BETWEEN = ".."
 _NUMBERS = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)")
@@ -66,7 +68,8 @@ class KeysBetween:
 
     @property
     def bounds(self) -> tuple[Bound | None, Bound | None]:
-        """A chunk's bounds [lower, upper). They ascend in the column's own order, whichever way the index is sorted."""
+        """Return a chunk's bounds [lower, upper). They ascend in the column's own order, whichever way the index is
+        sorted."""
         step = Decimal(1).scaleb(-(self.column.scale or 0))
         lower = None if self.first is None else (Edge(self.column.name, f"{self.first:f}"),)
         if self.last is None:
@@ -91,7 +94,7 @@ def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
     if _NUMBERS.fullmatch(datatypes.entry(column).delta(column)) is None:
         raise UsageError(
             f"{name}'s key begins with {column.name}, a {column.declared}",
-            remedy="ranges can be told of whole numbers and of decimals of up to 38 digits; leave --keys out to copy "
+            remedy="ranges can be of whole numbers and of decimals of up to 38 digits; leave --keys out to copy "
             "the whole table",
         )
     first, between, last = (part.strip() for part in text.partition(BETWEEN))
@@ -140,11 +143,13 @@ def asked(
 ) -> tuple[SourceTable, KeysBetween]:
     """Return the table as the server has it, and the range parsed from ``text``.
 
-    Raises UsageError, SourceError, LakeError.
+    Raises UsageError, SourceError, LakeError; TableError for a table whose columns aren't known.
     """
     if lock == "none":
         raise UsageError("a range of keys is read under a lock", remedy="use --lock flush or --lock tables")
     table = read_tables(source, [name], config.excluding)[name]
+    if table.unreadable:
+        raise TableError(f"{name}: {table.unreadable}", remedy=table.remedy)
     keys = parse(text, name, table.schema)
     restore.refuse_twice(name, table.schema, config.invalid)
     return table, keys
@@ -157,18 +162,23 @@ def copy(session: SessionFactory, task: SnapshotTask, name: TableName, text: str
     identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
     table = TableSnapshot(identity, name, on_server.schema, on_server.engine, on_server.rows, on_server.size)
     table.chunks = [Chunk(0, *keys.bounds)]
+    table.partitions = tuple(partition.name for partition in on_server.partitions)
     records = Records(task.config, task.metadata)
     records.clean()
     records.forget(name, ending=OF_KEYS)
     records.save(table)
     began = time.monotonic()
+    copying = works_with(lambda: sessions, task, records, watch=lambda written: None)
+
+    def read_under(mode: LockMode, patience: float) -> None:
+        waiting = replace(copying, lock_patience=patience)
+        run_wave(waiting, [Member(table, table.chunks[0])], mode, until_copied=not table.transactional)
+
     try:
-        run_wave(
-            works_with(lambda: sessions, task, records, watch=lambda written: None),
-            [Member(table, table.chunks[0])],
-            task.lock,
-            until_copied=not table.transactional,
-        )
+        if task.lock == "flush" and table.transactional:
+            flush_or_tables([name], read_under, task.report.say)
+        else:
+            read_under("tables", PATIENCE)  # without views its writers alone wait
     except TableChanged as changed:
         raise TableError(f"{name}: DDL while its rows were read", remedy="run it again") from changed
     except TableRefused as refused:

@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlake.caches import once
 from binlake.errors import ConfigurationError
-from binlake.once import once
 from binlake.spark import trust
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @once
 def _trust_store(ca: str) -> str:
-    data = trust.pkcs12(ca, _PASSWORD, "mend ssl.ca of the connection")
+    data = trust.pkcs12(ca, _PASSWORD, "fix ssl.ca of the connection")
     return _write("trust", data)
 
 
@@ -72,7 +72,7 @@ def _key_store(cert: str, key: str) -> str:
         chain = x509.load_pem_x509_certificates(Path(cert).read_bytes())
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"can't read the client certificate {cert}: {error}", remedy="mend ssl.cert and ssl.key"
+            f"can't read the client certificate {cert}: {error}", remedy="fix ssl.cert and ssl.key"
         ) from error
     encryption = BestAvailableEncryption(_PASSWORD.encode())
     data = pkcs12.serialize_key_and_certificates(b"client", private, chain[0], chain[1:], encryption)  # type: ignore[arg-type]

@@ -12,17 +12,18 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
-from binlake.delta.attempts import Copied, DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.errors import TableError
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.own_values import WrittenInSql, own_in_sql
 from binlake.merge.position_texts import boundary_text
-from binlake.metadata.metadata import now_us
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import DELETED, LakeColumn
 from binlake.schema.table import TableName, TableSchema
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.spark import data_files
+from binlake.store.metadata import now_us
 
 _AS_THEY_ARE = ("BINARY", "ARRAY")
 """Types whose values aren't made others of."""
@@ -42,8 +43,8 @@ class SnapshotFiles:
         self.rows = 0
 
     def copied(self) -> Sequence[DataFile]:
-        """Return the files of the rows that were copied. Where the mirror tells what wrote each row, those of Spark's
-        tasks are written anew: a task can't know the position of its view, which is read while it copies."""
+        """Return the files of the rows that were copied. Where the mirror records what wrote each row, the files of
+        Spark's tasks are rewritten: a task can't know the position of its view, which is read while it copies."""
         schema, chunks = self._table.schema, self._table.chunks
         if not schema.row_metadata:
             return self._of_chunks(chunks)
@@ -65,7 +66,7 @@ class SnapshotFiles:
 
     def retained(self) -> Sequence[DataFile]:
         """Write the rows that are to stay of those at the table's place, and return the files. Raises TableError where
-        the table's key doesn't tell them apart."""
+        two of them have the same key."""
         schema = self._table.schema
         if not schema.soft_delete or not self._target.exists():
             return ()
@@ -145,10 +146,10 @@ def _refuse_twins(name: TableName, schema: TableSchema, rows: DataFrame) -> None
     unknown = " OR ".join(f"{column} IS NULL" for column in key)
     if rows.where(unknown).head() or rows.groupBy(*key).count().where("count > 1").head():
         raise TableError(
-            f"{name}: its key is another by now, by which its deleted rows can't be told apart",
+            f"{name}: its key is another by now, by which its deleted rows can't be distinguished",
             remedy=_other_key_remedy(name),
         )
 
 
 def _other_key_remedy(name: TableName) -> str:
-    return f"move the Delta table of {name} away: it is begun anew, without the deleted rows; or take soft_delete off"
+    return f"move the Delta table of {name} away: it is begun again, without the deleted rows; or take soft_delete off"

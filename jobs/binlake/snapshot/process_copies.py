@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.delta.attempts import Copied
 from binlake.errors import LakeError, SourceError
 from binlake.snapshot import direct, few_rows, jdbc, restore, resultset
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, TableSnapshot
 from binlake.snapshot.copying import ChunkCopy, Copying, Member, Selected, TableRefused, server_failure
 from binlake.snapshot.direct import DataFiles, QueriedRows, ServerFailed, ViewsOpened
@@ -34,13 +34,16 @@ class ProcessCopy(ChunkCopy):
         self._rows: QueriedRows | None = None
 
     def run(self, query: jdbc.ChunkQuery) -> Chunk:
+        """Copy the rows of a query to data files, and return the staged chunk."""
         self._rows = QueriedRows(query)
         return self._noted(partial(self._copy, self._rows))
 
     def run_few(self, selected: Selected) -> Chunk:
+        """Write rows that are in memory to data files, and return the staged chunk."""
         return self._noted(lambda: self._written(selected()))
 
     def cancel(self) -> None:
+        """End the query; ``run`` then raises in its thread."""
         if self._rows is not None:
             self._rows.cancel()
 
@@ -71,7 +74,7 @@ def _translated(copying: Copying, member: Member, folder: str, error: Exception)
             return storage_errors.failed(f"copying {member} to {folder} failed", OSError(message))
         case OSError():
             return storage_errors.failed(f"copying {member} to {folder} failed", error)
-        case pa.ArrowException():  # whose words may quote a value
+        case pa.ArrowException():  # its message may quote a value
             wrong = f"{member}: its rows couldn't be written: {type(error).__name__}"
             return SourceError(wrong, remedy="set snapshot.reader: jdbc in the YAML, and report it")
     return error

@@ -25,15 +25,16 @@ from binlake.schema.lake_columns import (
     side_columns,
 )
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.types import text_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOT_TEXT = "binlake: no text in column"
-"""What a task's error says, followed by the column's number among the mirrored ones."""
+"""The text in a task's error, followed by the column's number among the mirrored ones."""
 _COUNTED = "binlake_invalid_dates"
 _MEND_TEXT = (
-    "mend the value on the server, leave the column out (tables.exclude_columns in the YAML) or, if it isn't of the "
+    "fix the value on the server, leave the column out (tables.exclude_columns in the YAML) or, if it isn't of the "
     "key, set invalid_text: keep_bytes, then run the snapshot again"
 )
 
@@ -80,7 +81,7 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
         if lake_column.holds == "text":
             value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
         elif lake_column.holds == "bytes":
-            value = f"IF({is_invalid}, COALESCE({datatypes.stored_bytes(column)}, {refused}), NULL)"
+            value = f"IF({is_invalid}, COALESCE({text_types.stored_bytes(column)}, {refused}), NULL)"
         elif datatypes.is_text(column):
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
         elif datatypes.is_never_empty(column):
@@ -121,10 +122,10 @@ def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]
     for column, count in counts.items():
         if count:
             key = column in schema.key
-            mend = "set invalid_dates: keep_text in the YAML, or mend the rows"
+            mend = "set invalid_dates: keep_text in the YAML, or fix the rows"
             raise InvalidDate(
                 f"{name}: column {column!r} holds an invalid date in {counted(count, 'row')}",
-                remedy="mend the rows: a key column can't hold invalid dates" if key else mend,
+                remedy="fix the rows: a key column can't hold invalid dates" if key else mend,
             )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +15,7 @@ from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableSchema
+from binlake.schema.types import text_types
 from binlake.snapshot.restore import refused_dates
 
 _THROUGH = {pa.float32(): pa.float64(), pa.bool_(): pa.int8()}
@@ -56,7 +56,7 @@ class Restored:
 
     @property
     def arrow(self) -> pa.Schema:
-        """The lake's columns."""
+        """Return the lake's columns."""
         return pa.schema([(column.name, column.arrow) for column in self._columns])
 
     def batch(self, selected: Sequence[pa.BinaryArray]) -> pa.RecordBatch:
@@ -66,7 +66,7 @@ class Restored:
         for number, (column, texts) in enumerate(zip(self.schema.mirrored, selected, strict=True)):
             try:
                 values[column.name], sides[column.name] = self._values(number, column, texts)
-            except pa.ArrowInvalid:  # whose words quote the value
+            except ValueError:  # its message may quote the value
                 kind = datatypes.arrow_type(column)
                 raise NoValue(f"a value of column {column.name!r} isn't of the type {kind}") from None
         arrays = [(sides if column.is_side else values)[column.source.name] for column in self._columns]
@@ -80,9 +80,9 @@ class Restored:
             return self._texts(number, column, texts)
         if datatypes.is_never_empty(column) and pc.any(pc.equal(pc.binary_length(texts), 0)).as_py():
             raise NoText(number)
+        if (made := datatypes.entry(column).restore_arrow) is not None:
+            return made(texts), None
         kind = datatypes.arrow_type(column)
-        if pa.types.is_list(kind):
-            return _vectors(texts, kind), None
         return (texts if kind == pa.binary() else texts.cast(_THROUGH.get(kind, kind)).cast(kind)), None
 
     def _dates(self, column: Column, texts: pa.StringArray) -> tuple[pa.Array, pa.Array]:
@@ -103,23 +103,12 @@ class Restored:
         selected = texts.to_pylist()
         invalid = [value is not None and not _is_text(value) for value in selected]
         stored = [
-            datatypes.stored_of(column, text) if bad else None for text, bad in zip(selected, invalid, strict=True)
+            text_types.stored_of(column, text) if bad else None for text, bad in zip(selected, invalid, strict=True)
         ]
         if any(bad and value is None for value, bad in zip(stored, invalid, strict=True)):
             raise NoText(number)
         valid = pc.if_else(pa.array(invalid, pa.bool_()), pa.scalar(None, pa.binary()), texts)
         return valid.cast(pa.string()), pa.array(stored, pa.binary())
-
-
-def _vectors(texts: pa.BinaryArray, kind: pa.ListType) -> pa.Array:
-    """Return lists of the numbers whose bytes lie in ``texts``, little-endian and side by side."""
-    validity, ends, data = texts.buffers()
-    width = kind.value_type.bit_width // 8
-    offsets = np.frombuffer(ends, np.int32) // width
-    numbers = pa.Array.from_buffers(kind.value_type, int(offsets[-1]), [None, data])
-    return pa.Array.from_buffers(
-        kind, len(texts), [validity, pa.py_buffer(offsets)], texts.null_count, texts.offset, [numbers]
-    )
 
 
 def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:

@@ -1,7 +1,7 @@
 """Decoder of the server's text protocol into Arrow: packets are walked once, then each column is gathered at once.
 
-Each row is a packet of its own: each value a length-encoded string, NULL the byte FB. A packet of 16 MiB - 1 bytes goes
-on in the next one. An EOF packet ends the rows, an ERR packet tells why there are no more.
+Each row is a packet of its own: each value a length-encoded string, NULL the byte FB. A packet of 16 MiB - 1 bytes
+continues in the next one. An EOF packet ends the rows, an ERR packet says why there are no more.
 (MySQL's source code documentation, "Text Resultset" and "MySQL Packets"; MariaDB's "Result Set Packets".)
 """
 
@@ -23,8 +23,11 @@ ROWS = 1 << 16
 """The most rows of a batch."""
 BUFFER = 8 << 20
 """Size of the buffer that a batch's rows are read into; it grows if one row is larger."""
+_LARGEST = 1 << 31
+"""Size of the buffer beyond which it doesn't grow: a row has at most 1 GiB (max_allowed_packet)."""
 _PADDING = 8
-"""Numbers between two columns' offsets, else a row's would lie a power of two apart, in the same lines of a cache."""
+"""Numbers between two columns' offsets. Otherwise a row's offsets would lie at distances of a power of two, in the same
+lines of a cache."""
 _WHOLE = 0xFFFFFF
 _MORE, _END, _FAILED, _MALFORMED = 0, 1, 2, 3
 
@@ -142,7 +145,7 @@ def _gather(data: Bytes, places: Numbers, lengths: Numbers, offsets: npt.NDArray
 
 
 def warm() -> None:
-    """Load the kernels, or compile them where nobody has: until then no other thread of the process goes on."""
+    """Load the kernels, or compile them where nobody has: until then no other thread of the process runs."""
     row, end = b"\1\0\0\0\0", b"\5\0\0\1\xfe\0\0\2\0"
     list(columns(lambda buffer: 0, 1, row + end))
 
@@ -154,7 +157,10 @@ def answer(connection: Any, text: str, count: int) -> Iterator[list[pa.BinaryArr
     count: number of the query's columns. Raises Refused, Truncated, OSError, and pymysql's errors before the first row.
     """
     connection._execute_command(COMMAND.COM_QUERY, text)
-    for _ in range(connection._read_packet().read_length_encoded_integer()):
+    announced = connection._read_packet().read_length_encoded_integer()
+    if announced != count:
+        raise Truncated(f"a result of {announced} columns, where {count} were asked for")
+    for _ in range(count):
         connection._read_packet()
     connection._read_packet()  # the end of the columns' definitions
     # Its reader holds the first bytes of the rows, or waits for them; what follows needs no second copy.
@@ -180,6 +186,8 @@ def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"")
             yield [_column(data, *value) for value in zip(places[:, :rows], lengths[:, :rows], strict=True)]
             data[: have - at] = data[at:have].copy()
             have, at, rows = have - at, 0, 0
+        elif ended == _MORE and len(data) >= _LARGEST:
+            raise Truncated("a row of more than a gigabyte, which the servers' packets can't have")
         elif ended == _MORE:
             data = np.concatenate([data, np.empty(len(data), np.uint8)])
         elif ended == _END:
@@ -214,7 +222,7 @@ def as_batch(texts: list[pa.BinaryArray], schema: pa.Schema) -> pa.RecordBatch:
 def _cast(texts: pa.BinaryArray, field: pa.Field) -> pa.Array:
     try:
         return texts.cast(field.type)
-    except pa.ArrowInvalid:  # whose words quote the value
+    except pa.ArrowInvalid:  # its message quotes the value
         raise Truncated(f"a value of column {field.name} isn't of the type {field.type}") from None
 
 

@@ -2,16 +2,18 @@
 
     plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
     wave     as many chunks as there are cores (or fewer, see config.SnapshotConfig) open their read views at one
-             position (binlake.source.locks), and are copied by one connection each, as the server sends the rows, to
-             data files in the table's folder, which no commit knows yet; of tables of few rows, many by one connection
+             position (binlake.source.locks, read_lock), and are copied by one connection each, as the server sends
+             the rows, to data files in the table's folder, which no commit knows yet; of tables of few rows, many by
+             one connection
     commit   the files of a table whose chunks are all staged become its Delta table, in one commit with its positions
 
 Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
-images are full. Tables without a key have one chunk, thus one position, and engines without read views are copied
-while the lock is held.
+images are full. Tables without a key have one chunk, thus one position, and tables of engines without read views are
+copied while they are locked. Where the server can't be locked within its limit, the snapshot continues without a lock,
+or with locks of single tables where there are no GTIDs.
 
 Spark copies and commits; where the reader is ``direct`` and Spark would do all its work in this process, this process
-does both itself, except what it leaves to Spark (process_copies.py, merge/begin_in_process.py).
+does both itself, except what it leaves to Spark (process_copies.py, merge/engine/begin_in_process.py).
 """
 
 from __future__ import annotations
@@ -25,13 +27,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, LeaseHeld, TableError
+from binlake.errors import (
+    OF_CODE,
+    UNREADABLE_REMEDY,
+    BinlakeError,
+    LakeError,
+    LeaseHeld,
+    LogUnreadable,
+    TableError,
+    unexpected,
+)
 from binlake.faults import fault
 from binlake.kernels.cores import available_cores
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.step_progress import shown_progress
 from binlake.position import Position
+from binlake.records.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
+from binlake.retries import Retries, steady
 from binlake.schema.table import TableName
 from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows, resultset
@@ -41,11 +52,14 @@ from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.snapshot.waves import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
-from binlake.source.locks import LockMode, StaysPrepared
+from binlake.source.locks import LockMode, StaysPrepared, allows_no_lock
+from binlake.source.read_lock import BRIEF_PATIENCE, PATIENCE, LockBlocked
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory
 from binlake.storage import files, java_errors
+from binlake.store.metadata import Metadata
+from binlake.store.rows import WatermarkRow
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -61,11 +75,11 @@ _COMMITS_AT_ONCE = 4
 
 
 class BesideBatches(Protocol):
-    """What else is done where tables are copied while batches are carried: commits wait for a moment between two of
+    """The additional work where tables are copied while batches are carried: commits wait for a moment between two of
     them. Its methods are called by one thread, but for ``can_begin``."""
 
     def can_begin(self, low: Position) -> bool:
-        """Tell whether a life can begin at a position, and go through the batches behind it."""
+        """Return whether a life can begin at a position, and go through the batches behind it."""
         ...
 
     def turn(self) -> AbstractContextManager[Callable[[TableName, Position], int]]:
@@ -116,7 +130,7 @@ def snapshot(
 def works_with(
     sessions: Callable[[], OwnSessions], task: SnapshotTask, records: Records, watch: Callable[[int], None]
 ) -> Copying:
-    """Return what all waves of a task share."""
+    """Return what all waves of a task share. Without another lock mode to take, the lock is awaited for longer."""
     transport = task.source.transport()
     return Copying(
         sessions,
@@ -128,6 +142,9 @@ def works_with(
         watch,
         task.config.snapshot.reader,
         task.in_process,
+        task.config.snapshot.max_writes_stopped,
+        BRIEF_PATIENCE if task.lock == "flush" else PATIENCE,
+        task.report.say,
     )
 
 
@@ -140,6 +157,7 @@ class _Snapshotter:
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
+        self.lock = task.lock
 
     def created(self, file: str) -> int:
         return format_description(self.transport, file)
@@ -196,7 +214,7 @@ class _Snapshotter:
         last = self.records.committed(table)
         if last is None or not self._usable(last.low):
             return None
-        if any(row["table_id"] == last.table_id for row in self.task.metadata.read("watermarks")):
+        if any(row.table_id == last.table_id for row in WatermarkRow.read(self.task.metadata, "table_id")):
             return None
         return committed_result(self.task.config, last)
 
@@ -207,13 +225,15 @@ class _Snapshotter:
             if lost := self.records.lost(resumed):
                 self.records.copy_again(resumed, lost)
             staged = len(resumed.chunks) - len(resumed.pending)
-            self.task.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
+            self.task.report.say(f"{table.name}: continues, {staged} of {len(resumed.chunks)} chunks are staged")
             return resumed
         for why in generated_columns(table.schema).left_out.values():
             self.task.report.say(f"{table.name}: {why}")
         return self._cut(table)
 
     def _cut(self, table: SourceTable) -> TableSnapshot:
+        if table.unreadable:
+            raise TableError(f"{table.name}: {table.unreadable}", remedy=table.remedy)
         chunk_rows, connections = self.task.chunk_rows, self._connections(in_process=self.task.in_process)
         invalid = self.task.config.invalid
         return plan(self.task.source, table, invalid, chunk_rows=chunk_rows, connections=connections)
@@ -232,7 +252,7 @@ class _Snapshotter:
         return min(asked or free, free)
 
     def _usable(self, position: Position) -> bool:
-        """Tell whether the server still has the log from ``position`` on, and this run will read it."""
+        """Return whether the server still has the log from ``position`` on, and this run will read it."""
         if position.server != self.task.source.server_identity or not position.reaches(self.task.read_from):
             return False
         if self.task.beside and not self.task.beside.can_begin(position):
@@ -244,9 +264,13 @@ class _Snapshotter:
         """Return the chunks to copy at once, the lock they need, and whether it is held until they are copied."""
 
         def needs(table: TableSnapshot) -> tuple[LockMode, bool]:
-            alone = not table.transactional or not table.schema.key
-            # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
-            return "tables" if alone and self.task.lock == "none" else self.task.lock, not table.transactional
+            if not table.transactional:
+                # Without views nothing but a lock helps, which holds up the writers of this table alone. LOCK TABLES
+                # lets NEXTVAL by, and a sequence's single row is read in a moment.
+                by_flush = table.schema.sequence and self.lock == "flush" and not table.tries
+                return "flush" if by_flush else "tables", True
+            # Without a key the log can't fix what a view has already.
+            return "tables" if not table.schema.key and self.lock == "none" else self.lock, False
 
         def way(table: TableSnapshot) -> tuple[bool, bool]:
             return copying.is_in_process(table), few_rows.fits(table)
@@ -254,12 +278,29 @@ class _Snapshotter:
         kind, (in_process, together) = needs(tables[0]), way(tables[0])
         alike = [table for table in tables if (needs(table), way(table)) == (kind, (in_process, together))]
         members = [Member(table, chunk) for table in alike for chunk in table.pending]
+        self._say_locked([table for table in alike if not table.transactional and not table.schema.sequence])
         most = few_rows.MOST_TABLES if together else self._connections(in_process=in_process)
         return members[:most], *kind
 
+    def _say_locked(self, tables: Sequence[TableSnapshot]) -> None:
+        for table in tables:
+            rows = counted(table.estimate, "row")
+            self.task.report.say(
+                f"{table.name}: writes to it wait until about {rows} are copied, as {table.engine} has no read views"
+            )
+
+    def _without_flushing(self, error: LockBlocked) -> None:
+        """Choose another lock for the rest of the snapshot where the server can't be locked. Raises ``error`` where
+        there is none."""
+        if self.lock != "flush":
+            raise error
+        self.lock = "none" if allows_no_lock(self.task.source) else "tables"
+        way = "continues without a lock" if self.lock == "none" else "locks its tables instead"
+        self.task.report.say(f"{error.message}; the snapshot {way}")
+
     @contextmanager
     def _sorting_failures(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
-        """Put what failed in a wave into a later one; a table whose columns changed starts again."""
+        """Move failed chunks of a wave to a later one; a table whose columns changed starts again."""
         try:
             yield
         except TableChanged as changed:
@@ -269,6 +310,8 @@ class _Snapshotter:
         except TableRefused as refused:
             open_tables.remove(refused.table)
             self._fail(refused.table.name, refused.error)
+        except LockBlocked as blocked:
+            self._without_flushing(blocked)
         except BinlakeError as error:
             if not error.retryable or isinstance(error, LakeError | StaysPrepared | LeaseHeld):
                 raise  # a full disk stays full while the lock is taken, and who is prepared was waited for
@@ -281,7 +324,7 @@ class _Snapshotter:
             time.sleep(_PAUSE)
 
     def _start_again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
-        self.task.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
+        self.task.report.say(f"{old.name}: DDL during its snapshot, which begins again")
         self.records.drop(old)
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
@@ -343,28 +386,33 @@ class _Snapshotter:
             fault("snapshot committed")
             return result
 
-        for _ in range(_TRIES - 1):
-            try:
-                return once()
-            except LakeError as error:
-                if error.__cause__ is None or not java_errors.executor_lost(error.__cause__):
-                    raise
-                self.task.report.say(f"{error.message}; it is repeated")
-                time.sleep(_PAUSE)
-        return once()
+        def executor_lost(error: Exception) -> bool:
+            cause = error.__cause__ if isinstance(error, LakeError) else None
+            return cause is not None and java_errors.executor_lost(cause)
+
+        def say(error: Exception, failures: int, seconds: float) -> None:
+            self.task.report.say(f"{error.args[0]}; it is repeated")
+
+        return Retries(steady(_PAUSE), attempts=_TRIES).call(once, executor_lost, say=say)
 
     @contextmanager
     def _failing(self, name: TableName, copied: TableSnapshot | None = None) -> Iterator[None]:
-        """Record an error of one table, so that the others go on. copied: is removed then."""
+        """Record an error of one table, so that the others continue. copied: is removed then."""
         try:
             yield
-        except TableError as error:
+        except (TableError, LogUnreadable, *OF_CODE) as error:
+            if isinstance(error, LogUnreadable):
+                error = TableError(error.message, remedy=error.remedy)
+            elif not isinstance(error, TableError):
+                said = f"{name}: its snapshot can't be taken: {unexpected(error)}"
+                error = TableError(said, remedy=UNREADABLE_REMEDY)
             self._fail(name, error)
             if copied is not None:
                 self.records.drop(copied)
 
     def _fail(self, name: TableName, error: TableError) -> None:
         self.task.report.say(f"{name}: {error}")
+        error.table = str(name)
         self.failed.append(error)
 
     def _watch(self, tables: Sequence[TableSnapshot], progress: ProgressCallback) -> Callable[[int], None]:
@@ -375,7 +423,7 @@ class _Snapshotter:
         def watch(running: int) -> None:
             rows = sum(table.rows for table in tables)
             staged = sum(table.bytes for table in tables)
-            # What a row weighs tells how many the running wave has written.
+            # The bytes of a row show how many rows the running wave has written.
             weight = staged / rows if rows else 0
             done = rows + (running / weight if weight else 0)
             total = max(done, sum(max(table.estimate, table.rows) for table in tables))

@@ -12,11 +12,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta import plain_files
-from binlake.delta.attempts import Copied, DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.merge.own_values import WrittenInSql
 from binlake.merge.position_texts import boundary_text
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.snapshot import direct, direct_tasks, few_rows, jdbc, restore
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, TableSnapshot
 from binlake.snapshot.copying import (
     ChunkCopy,
@@ -47,12 +48,15 @@ class SparkCopy(ChunkCopy):
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
     def run(self, query: jdbc.ChunkQuery) -> Chunk:
+        """Copy the rows of a query to data files by a Spark task, and return the staged chunk."""
         return self._run(partial(self._copy_by_task, query))
 
     def run_few(self, selected: Selected) -> Chunk:
+        """Write rows that are in memory to data files by a Spark task, and return the staged chunk."""
         return self._run(partial(self._copy_few, selected))
 
     def cancel(self) -> None:
+        """Cancel the Spark job; ``run`` then raises in its thread."""
         with suppress(Exception):  # its JVM may be gone
             self._copying.sessions().context.cancelJobGroup(self.group)
 

@@ -1,7 +1,7 @@
 """Waves: chunks whose read views open at one position, and which are copied to data files in parallel.
 
 A chunk of a large table has a connection of its own, in a Spark task or a thread of this process. The tables of few
-rows are read by one connection, see few_rows.py. Who copies, Spark or this process, is the same for a whole wave.
+rows are read by one connection, see few_rows.py. Either Spark or this process copies all chunks of a wave.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from binlake.faults import fault
-from binlake.metadata.metadata import now_us
 from binlake.position import Position
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
@@ -33,9 +32,12 @@ from binlake.snapshot.copying import (
 from binlake.snapshot.direct import ViewsOpened
 from binlake.snapshot.few_rows import FewRows
 from binlake.snapshot.process_copies import ProcessCopy, ProcessFewRows
-from binlake.source.catalog import read_schemas
-from binlake.source.locks import Busy, Gate, Gates, LockMode, head_position, position_before_views, read_lock
+from binlake.source.catalog import read_partitions, read_schemas
+from binlake.source.giving_way import WaitingDdl
+from binlake.source.locks import Busy, Gate, Gates, LockMode, head_position, position_before_views
+from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
+from binlake.store.metadata import now_us
 
 __all__ = ["ChunkFailed", "Copying", "Member", "TableChanged", "TableRefused", "run_wave"]
 
@@ -48,7 +50,7 @@ _WRITTEN_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class _Opened:
-    """The lowest and highest position of a wave's read views, and how long writes were stopped."""
+    """The lowest and highest position of a wave's read views, and the longest that a writer may have waited."""
 
     low: Position
     high: Position
@@ -60,9 +62,10 @@ def run_wave(
 ) -> None:
     """Copy the chunks and record them as staged.
 
-    until_copied: hold the lock until the chunks are copied. together: read them by one connection; a table that turns
-    out to have more than a few rows is left out. Raises TableChanged, TableRefused, Busy, and ChunkFailed, SourceError
-    or LakeError if a chunk failed; the other chunks are recorded all the same.
+    until_copied: hold the lock until the chunks are copied; in mode ``tables`` for as long as that takes. together:
+    read them by one connection; a table that turns out to have more than a few rows is left out. Raises TableChanged,
+    TableRefused, LockBlocked, Busy, and ChunkFailed, SourceError or LakeError if a chunk failed; the other chunks are
+    recorded all the same.
     """
     if together:
         _run_together(copying, wave, mode)
@@ -114,6 +117,10 @@ def _few_rows(copying: Copying, wave: Sequence[Member]) -> FewRows:
 def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.ChunkQuery:
     table, chunk, mariadb = member.table, member.chunk, copying.source.is_mariadb
     text = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
+    if table.partitions:
+        text = jdbc.chunk_query(
+            table.name, table.schema, chunk.lower, chunk.upper, partitions=chunk.partitions, unpruned=True
+        )
     return jdbc.ChunkQuery(copying.endpoint, text, mariadb, gate.init_statements(mariadb=mariadb), gate.spent)
 
 
@@ -176,11 +183,11 @@ def _open_views(
     views: Future[ViewsOpened],
     copied: Sequence[Future[Chunk]],
 ) -> _Opened:
-    """Open the views and return their positions. views: is given what rows tell of them, which copies may wait for.
-    copied: is waited for while the lock is held."""
+    """Open the views and return their positions. views: gets the position and the time, for which copies may wait.
+    copied: awaited while the lock is held."""
     source = copying.source
     if mode == "none":
-        low = position_before_views(source, copying.created)
+        low = position_before_views(source, copying.created, copying.say)
         gates.open()
         _check_shapes(source, wave)
         views.set_result(ViewsOpened(low, now_us()))
@@ -188,26 +195,43 @@ def _open_views(
     # The file's timestamp is read beforehand, and again afterwards: under the lock it would cost a connection.
     file = source.head()[0]
     known = {file: copying.created(file)}
-    with read_lock(source, mode, sorted({member.table.name for member in wave})) as held:
+    with read_lock(
+        source,
+        mode,
+        sorted({member.table.name for member in wave}),
+        limit=copying.max_writes_stopped,
+        patience=copying.lock_patience,
+        without_limit=bool(copied) and mode == "tables",
+        say=copying.say,
+    ) as held:
         fault("lock taken")
-        gates.open()
+        gates.open(copying.max_writes_stopped)
         _check_shapes(source, wave)
         position = head_position(source, lambda name: known.get(name) or copying.created(name))
         views.set_result(ViewsOpened(position, now_us()))
-        wait(copied)
+        if copied:
+            held.keep_alive_during(lambda: wait(copied))
     if copying.created(position.file) != position.created:
         raise Busy("the log was reset while the snapshot read its position", remedy="run again")
     return _Opened(position, position, round(held.ms))
 
 
 def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
-    """Raise TableChanged if a table's columns aren't those planned; take their comments, which may be others by now.
+    """Raise TableChanged if a table's columns aren't those planned, or the partitions by which it is cut; take their
+    comments, which may be others by now.
 
     The open views hold metadata locks: what is read here stays valid until the chunks are copied.
     """
     tables = {member.table.name: member.table for member in wave}
     current = read_schemas(source, tables)
-    changed = [table for name, table in tables.items() if not _is_same(current.get(name), table.schema)]
+    cut = [name for name, table in tables.items() if any(chunk.partitions for chunk in table.chunks)]
+    partitions = read_partitions(source, cut) if cut else {}
+    changed = [
+        table
+        for name, table in tables.items()
+        if not _is_same(current.get(name), table.schema)
+        or (name in cut and tuple(partition.name for partition in partitions.get(name, ())) != table.partitions)
+    ]
     if changed:
         raise TableChanged(changed)
     for name, table in tables.items():
@@ -215,7 +239,11 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
 
 
 def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
-    if current is None or current != leaving_out(planned.excluding(frozenset())):
+    if current is None or current.key != planned.key:
+        return False
+    # The parts of excluded columns that aren't kept aren't compared.
+    read = current.excluding(planned.excluded).excluding(frozenset())
+    if read != leaving_out(planned.excluding(frozenset())):
         return False
     # Both are the catalog's, so that expressions are written alike.
     return [c.virtual and c.virtual.expression for c in current.columns] == [
@@ -224,9 +252,16 @@ def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
 
 
 def _wait(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
+    """Wait until copies have ended. Raises Busy where DDL waits for one of their tables."""
     try:
-        while wait(futures, _WATCH_SECONDS).not_done:
-            copying.watch(sum(_written(copy.folder) for copy in copies))
+        with WaitingDdl(copying.source, [copy.name for copy in copies], copying.max_writes_stopped) as ddl:
+            while wait(futures, _WATCH_SECONDS).not_done:
+                copying.watch(sum(_written(copy.folder) for copy in copies))
+                if waiting := ddl.longest():
+                    raise Busy(
+                        f"the copy gives way to {waiting}, which waits for its table",
+                        remedy="run the snapshot again when that statement is done",
+                    )
     except BaseException:
         _give_up(copies, futures)
         raise

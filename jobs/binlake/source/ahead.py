@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
 from binlake.position import Position, file_number
+from binlake.schema.log_gaps import LogGap
 from binlake.schema.table import TableName
+from binlake.source.gaps import standing_gaps
 from binlake.source.listed_tables import included_tables
 from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import kept_hours
@@ -17,15 +19,18 @@ from binlake.source.server import Source
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a source has beyond a position.
+    """The log and the tables that a source has beyond a position.
 
     head: the log's end, ``file:offset``. bytes: size of the log beyond the position; None if the log lacks it. tables:
-    the tables to be mirrored; empty for a folder of files, which doesn't tell them.
+    the tables to be mirrored; empty for a folder of files, which doesn't list them. gaps: why the log of ``server``
+    lacks changes of them now.
     """
 
     head: str
     bytes: int | None
     tables: tuple[TableName, ...] = ()
+    gaps: tuple[LogGap, ...] = ()
+    server: str = ""
 
 
 def look_ahead(config: PipelineConfig, origin: Origin, position: Position | None) -> Ahead:
@@ -41,7 +46,8 @@ def ahead_of(config: PipelineConfig, log: Log, position: Position | None) -> Ahe
     if position is not None and log.is_of(position.server):
         beyond = _size_beyond(log.binary_logs(), position, (file, offset))
     tables = tuple(included_tables(log, config)) if isinstance(log, Source) else ()
-    return Ahead(f"{file}:{offset}", beyond, tables)
+    gaps = standing_gaps(log, config.tables.include) if isinstance(log, Source) else ()
+    return Ahead(f"{file}:{offset}", beyond, tables, gaps, log.server_identity)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class LogSeen:
 
     head: its end, ``file:offset``. bytes_ahead: size of the log beyond what is planned. oldest_file: the first of the
     remaining ``files``, which have ``bytes`` in all. kept_hours: for how long a file is kept; None for ever, or if it
-    isn't known.
+    isn't known. server: its identity; None where an older binlake noted it.
     """
 
     at_us: int
@@ -60,6 +66,7 @@ class LogSeen:
     files: int
     bytes: int
     kept_hours: float | None
+    server: str | None = None
 
 
 def log_seen(log: Log, planned_to: Position) -> LogSeen:
@@ -75,6 +82,7 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
         len(left),
         sum(size for _, size in left),
         kept,
+        log.server_identity,
     )
 
 

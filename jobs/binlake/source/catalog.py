@@ -9,26 +9,33 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from binlake.config import SYSTEM_DATABASES
 from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
+from binlake.errors import OF_CODE, UNREADABLE_REMEDY, SchemaMismatch, SourceError, unexpected
 from binlake.names import mysql_quote
-from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
+from binlake.schema.datatypes import REGISTRY
+from binlake.schema.table import BYTES, Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.schema.virtual import leaves_generated_columns_out
-from binlake.source.listed_tables import SEQUENCE, SYSTEM_VERSIONED, list_tables
-from binlake.source.server import Source
+from binlake.source.listed_tables import MIRRORED, SEQUENCE, SYSTEM_VERSIONED, list_tables
+from binlake.source.server import Source, denied
 
-_WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
-_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_WITH_CHARSET = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
-_WITH_FRACTION = frozenset({"time", "datetime", "timestamp"})
 _ROW_TIMES: dict[str, RowTime] = {"ROW START": "start", "ROW END": "end"}
 _MEMBERS_AT_ONCE = 200
 """The most names in one IN list."""
+COLUMNS_HIDDEN = "SELECT is granted on some of its columns only, and the server shows no others"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of a table, with its subpartitions. rows: the server's estimate."""
+
+    name: str
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,10 @@ class SourceTable:
     """One table of the server.
 
     kind: information_schema's TABLE_TYPE (``BASE TABLE``, ``VIEW``, ``SEQUENCE``, ``SYSTEM VERSIONED``).
-    rows, size: the server's estimates; size in bytes.
+    rows, size: the server's estimates; size in bytes. unreadable: why its shape can't be read, which then has no
+    column, or can't be relied on; else empty. grant: what fixes it, where the account lacks a right. partitions: in
+    their order; empty for a table without. A row may lie in another partition than its values say: EXCHANGE PARTITION …
+    WITHOUT VALIDATION checks no row.
     """
 
     name: TableName
@@ -45,10 +55,19 @@ class SourceTable:
     rows: int
     size: int
     schema: TableSchema
+    unreadable: str = ""
+    partitions: tuple[Partition, ...] = ()
+    grant: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """Return what to do about a table that is unreadable."""
+        return self.grant or UNREADABLE_REMEDY
 
     @property
     def has_read_views(self) -> bool:
-        """Tell whether a transaction keeps reading the rows of its beginning; of a sequence InnoDB shows the newest."""
+        """Return whether a transaction keeps reading the rows of its beginning; of a sequence InnoDB shows the
+        newest."""
         return self.engine.lower() == "innodb" and not self.schema.sequence
 
 
@@ -59,9 +78,11 @@ def database_charsets(source: Source) -> dict[str, str]:
 
 
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
-    """Return the shapes of tables, with as few queries as possible, because a lock may be held meanwhile."""
-    wanted = set(names)
-    return _schemas(source, wanted)
+    """Return the shapes of tables, with as few queries as possible, because a lock may be held meanwhile.
+
+    A table whose shape can't be read is missing from the result.
+    """
+    return _schemas(source, set(names), {})
 
 
 Excluding = Callable[[TableName, TableSchema], TableSchema]
@@ -76,18 +97,68 @@ def read_tables(
     """
     wanted = set(names)
     listed = {table.name: table for table in list_tables(source) if table.name in wanted}
-    schemas = _schemas(source, wanted)
+    unreadable: dict[TableName, str] = {}
+    schemas = _schemas(source, wanted, unreadable)
+    partitions = read_partitions(source, [name for name, table in listed.items() if table.partitioned])
+    lacking = {name: _lacking(source, name) for name, table in listed.items() if table.kind in MIRRORED}
+    grants = {name: grant for name, grant in lacking.items() if grant}
+    unreadable |= dict.fromkeys(grants, COLUMNS_HIDDEN)
     tables: dict[TableName, SourceTable] = {}
     for name, table in listed.items():
+        schema = TableSchema(())
+        with _noting(name, unreadable):
+            schema = excluding(name, schemas.get(name) or schema)
         tables[name] = SourceTable(
             name=name,
             kind=table.kind,
             engine=table.engine,
             rows=table.rows,
             size=table.size,
-            schema=excluding(name, schemas.get(name) or TableSchema(())),
+            schema=schema,
+            unreadable=unreadable.get(name, ""),
+            partitions=partitions.get(name, ()),
+            grant=grants.get(name, ""),
         )
     return tables
+
+
+@contextmanager
+def _noting(name: TableName, unreadable: dict[TableName, str]) -> Iterator[None]:
+    """Note an error in one table's entries, so that only that table is refused: MySQL names a key's column, too, that
+    the account may not read, and that the table doesn't show."""
+    try:
+        yield
+    except SchemaMismatch as error:
+        unreadable[name] = f"its shape can't be read: {error.message}"
+    except OF_CODE as error:
+        unreadable[name] = f"its shape can't be read: {unexpected(error)}"
+
+
+def _lacking(source: Source, name: TableName) -> str:
+    """Return the GRANT that an account lacks which may read some of a table's columns; empty where it may read all.
+
+    information_schema shows such an account these columns alone, as if the table had no others. Both servers allow SHOW
+    CREATE TABLE only to accounts that may read the whole table, invisible columns and all (tried on MySQL 9.7, MariaDB
+    10.11).
+    """
+    table = name.quoted
+    try:
+        source.query(f"SHOW CREATE TABLE {table}")
+    except SourceError as error:
+        if denied(error):
+            user, _, host = str(source.query("SELECT CURRENT_USER() AS user")[0]["user"]).rpartition("@")
+            return f"GRANT SELECT ON {table} TO {mysql_quote(user)}@{mysql_quote(host)};"
+        # Whoever reads its rows meets the error again.
+    return ""
+
+
+def read_partitions(source: Source, names: Collection[TableName]) -> dict[TableName, tuple[Partition, ...]]:
+    """Return the partitions of tables in their order. Tables without any are missing from the result."""
+    rows_by_name: dict[TableName, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    what, order = "partition_name AS p, table_rows AS n", "partition_ordinal_position, subpartition_ordinal_position"
+    for row in _select(source, what, "partitions WHERE partition_name IS NOT NULL AND", order, names):
+        rows_by_name[TableName(row["d"], row["t"])][row["p"]] += int(row["n"] or 0)
+    return {name: tuple(Partition(*item) for item in rows.items()) for name, rows in rows_by_name.items()}
 
 
 @dataclass(frozen=True)
@@ -144,15 +215,17 @@ def _select(source: Source, what: str, where: str, order: str, names: Iterable[T
         yield from (row for row in rows if TableName(row["d"], row["t"]) in wanted)
 
 
-def _schemas(source: Source, names: set[TableName]) -> dict[TableName, TableSchema]:
+def _schemas(source: Source, names: set[TableName], unreadable: dict[TableName, str]) -> dict[TableName, TableSchema]:
+    """Return the shapes of tables. unreadable: gets the others that are there, each with the reason."""
     without_columns = _options(source, names)
-    columns = _columns(source, names)
+    columns = _columns(source, names, unreadable)
     keys = _indexes(source, names)
     schemas: dict[TableName, TableSchema] = {}
     for name, by_table in columns.items():
         primary = tuple(column for column in keys[name].pop("PRIMARY", _NO_INDEX).columns if column)
-        indexes = _in_order(source, name, list(keys[name].values()))
-        schemas[name] = with_key(without_columns[name].with_columns(tuple(by_table)), primary, indexes)
+        with _noting(name, unreadable):
+            indexes = _in_order(source, name, list(keys[name].values()))
+            schemas[name] = with_key(without_columns[name].with_columns(tuple(by_table)), primary, indexes)
     return schemas
 
 
@@ -172,12 +245,12 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
     }
 
 
-def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Column]]:
+def _columns(source: Source, names: set[TableName], unreadable: dict[TableName, str]) -> dict[TableName, list[Column]]:
     columns: dict[TableName, list[Column]] = defaultdict(list)
     rows = _select(
         source,
         "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
-        " is_nullable AS nullable, character_set_name AS charset, character_maximum_length AS length,"
+        " is_nullable AS nullable, character_set_name AS charset,"
         " numeric_precision AS digits, numeric_scale AS scale, datetime_precision AS fraction,"
         " generation_expression AS expression, column_comment AS comment",
         "columns WHERE",
@@ -185,8 +258,10 @@ def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Colu
         names,
     )
     for row in rows:
-        columns[TableName(row["d"], row["t"])].append(_column_of_row(row, mariadb=source.is_mariadb))
-    return columns
+        name = TableName(row["d"], row["t"])
+        with _noting(name, unreadable):
+            columns[name].append(_column_of_row(row, mariadb=source.is_mariadb))
+    return {name: of_table for name, of_table in columns.items() if name not in unreadable}
 
 
 def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
@@ -199,16 +274,17 @@ def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
     is_expression, default = False, row["value"] if row["value"] is None else _as_text(row["value"])
     if not generated and default is not None:
         is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
+    unsigned, written, known = _is_unsigned(type_, declared), re.match(r"\w+\((\d+)", declared), REGISTRY.get(type_)
     has_scale = type_ in ("decimal", "float", "double") and row["scale"] is not None
     return Column(
         name=row["name"],
         type=type_,
-        unsigned=_is_unsigned(type_, declared),
-        length=_length(type_, declared, row),
+        unsigned=unsigned,
+        length=known.length(int(written[1]) if written else None, unsigned) if known else None,
         precision=int(row["digits"]) if has_scale else None,
         scale=int(row["scale"]) if has_scale else None,
-        fraction=int(row["fraction"] or 0) if type_ in _WITH_FRACTION else 0,
-        charset=_charset(row["charset"]) if type_ in _WITH_CHARSET else None,
+        fraction=int(row["fraction"] or 0) if known and known.has_fraction else 0,
+        charset=_charset(row["charset"]) if known and known.is_text else None,
         values=tuple(_strings_in(declared)) if type_ in ("enum", "set") else (),
         nullable=row["nullable"] == "YES",
         default=None if generated else default,
@@ -264,17 +340,6 @@ def _is_unsigned(type_: str, declared: str) -> bool:
     return type_ not in ("enum", "set") and ("unsigned" in declared or "zerofill" in declared)
 
 
-def _length(type_: str, declared: str, row: dict[str, Any]) -> int | None:
-    if type_ in _WITH_LENGTH:
-        return int(row["length"])
-    if type_ == "bit":
-        return int(row["digits"])
-    if type_ == "vector":
-        return int(declared.partition("(")[2].rstrip(")"))
-    # Display widths are noise, except that TINYINT(1) is how MySQL says boolean, and YEAR(2) has two digits.
-    return {"tinyint(1)": 1, "year(2)": 2}.get(declared)
-
-
 _STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'"}
 
@@ -301,10 +366,10 @@ def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | Non
         return False, None
     if _STRING.fullmatch(text):
         value = next(_strings_in(text))
-        if type_ in _BYTES and (value or type_ == "binary"):
+        if type_ in BYTES and (value or type_ == "binary"):
             return False, "0x" + value.encode().rstrip(b"\0").hex().upper()
         return False, value
-    if type_ in _BYTES and (digits := re.fullmatch(r"x'([0-9A-Fa-f]*)'", text)):  # since 11.8
+    if type_ in BYTES and (digits := re.fullmatch(r"x'([0-9A-Fa-f]*)'", text)):  # since 11.8
         return False, "0x" + bytes.fromhex(digits[1]).rstrip(b"\0").hex().upper()
     if re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?|b'[01]*'", text, re.I):
         return False, text
@@ -336,9 +401,9 @@ def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str,
 
 
 def _in_order(source: Source, name: TableName, indexes: list[Index]) -> list[Index]:
-    """Return indexes in the table's order, which SHOW INDEX tells and information_schema doesn't."""
+    """Return indexes in the table's order, which SHOW INDEX shows and information_schema doesn't."""
     if sum(index.unique for index in indexes) < 2:
         return indexes
-    shown = source.query(f"SHOW INDEX FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")
+    shown = source.query(f"SHOW INDEX FROM {name.quoted}")
     order = [row["Key_name"] for row in shown]
     return sorted(indexes, key=lambda index: order.index(index.name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import ipaddress
 import json
 import os
 import re
@@ -12,16 +14,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pymysql
-from pymysql.constants import CR
+from pymysql.connections import MAX_PACKET_LEN
+from pymysql.constants import CR, ER
 from pymysql.cursors import Cursor
 
-from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
-from binlake.source import error_numbers, session_settings
+from binlake.errors import (
+    AccessDenied,
+    ConfigurationError,
+    ConnectionFailed,
+    LockTimeout,
+    SourceError,
+    UsageError,
+)
+from binlake.source import authentication, error_numbers, session_settings
 from binlake.storage.connection_text import is_json, parsed, variable_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -74,7 +87,7 @@ class Tls:
             named = ", ".join(path for path in (self.ca, self.cert, self.key) if path and _PEM not in path)
             raise ConfigurationError(
                 f"can't read the certificates in {named}: {error.strerror or error}",
-                remedy="mend ssl.ca, ssl.cert and ssl.key of the connection",
+                remedy="fix ssl.ca, ssl.cert and ssl.key of the connection",
             ) from None
         return context
 
@@ -101,14 +114,36 @@ class Endpoint:
     password: str = field(repr=False)
     tls: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """pymysql's ssl settings from the connection's extras: ca, cert, key, verify_mode, check_hostname."""
+    allow_cleartext: bool = False
+    """Whether the password may be sent to a server that nothing proves."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Who unpickles it may stand on another machine: it carries the certificates, as it does the password.
-        return (Endpoint, (self.host, self.port, self.user, self.password, tuple(map(_carried, self.tls))))
+        # It may be unpickled on another machine, so it carries the certificates, as it does the password.
+        carried = tuple(map(_carried, self.tls))
+        return (Endpoint, (self.host, self.port, self.user, self.password, carried, self.allow_cleartext))
 
     @property
     def address(self) -> str:
+        """Return ``host:port``."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Return whether the host is a loopback address. Names aren't looked up, for answers can be forged."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_proved(self) -> bool:
+        """Return whether nobody else can pass for the server: it is this machine, or its certificate is verified."""
+        return self.is_this_machine or (self.encryption is not None and self.encryption.verified)
+
+    @property
+    def tells_password(self) -> bool:
+        """Return whether the password itself, not only a proof that it is known, may be sent to the server."""
+        return self.is_proved or self.allow_cleartext
 
     @property
     def encryption(self) -> Tls | None:
@@ -209,6 +244,11 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
             f"the connection's extra has TLS settings that aren't known: {', '.join(sorted(map(str, unknown)))}",
             remedy='write {"ssl": {"ca": "/path/to/ca.pem"}}; there are also cert, key, verify_mode and check_hostname',
         )
+    allowed = extra.get("allow_cleartext", False)
+    if str(allowed).lower() not in ("true", "false"):
+        raise ConfigurationError(
+            "allow_cleartext in the connection's extra is neither true nor false", remedy="write true, or leave it out"
+        )
     tls = {**tls, **{name: extra[field] for field, name in TLS_FIELDS.items() if extra.get(field) not in (None, "")}}
     return Endpoint(
         host=host or "127.0.0.1",
@@ -216,6 +256,7 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
         user=user or "",
         password=password or "",
         tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
+        allow_cleartext=str(allowed).lower() == "true",
     )
 
 
@@ -254,7 +295,7 @@ def write_file(where: Endpoint, path: str) -> None:
         "port": where.port,
         "login": where.user,
         "password": where.password,
-        "extra": {"ssl": dict(where.tls)},
+        "extra": {"ssl": dict(where.tls), "allow_cleartext": where.allow_cleartext},
     }
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(fields, file)
@@ -281,7 +322,54 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
+LARGEST_PACKET = (1 << 30) + (1 << 20)
+"""Bytes of a packet that is read, joined from parts of 16 MiB: the servers' own limit (max_allowed_packet), and room
+for the headers of an event."""
+
+
+_ANY_BYTES = "utf8_any_bytes"
+"""A codec: UTF-8, of which bytes that aren't text are read as ``\\xNN``.
+
+SHOW CREATE TABLE has such bytes in the default of a BINARY column on MariaDB, and SHOW PROCESSLIST in the statements of
+others on both servers. pymysql would stop in the middle of the result."""
+
+
+def _decoded(data: Buffer, errors: str = "strict") -> tuple[str, int]:
+    return codecs.utf_8_decode(data, "backslashreplace", True)
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    return codecs.CodecInfo(codecs.utf_8_encode, _decoded, name=name) if name == _ANY_BYTES else None
+
+
+codecs.register(_codec)
+
+
 class _Connection(pymysql.Connection):
+    _joined = 0
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        """Read a packet's header or part. Raises OperationalError where its parts are more than a server sends."""
+        if num_bytes == MAX_PACKET_LEN:
+            self._joined += num_bytes
+            if self._joined > LARGEST_PACKET:
+                self._force_close()  # type: ignore[attr-defined]
+                text = f"a packet of more than {LARGEST_PACKET:,} bytes, which no server sends"
+                raise pymysql.err.OperationalError(CR.CR_NET_PACKET_TOO_LARGE, text)
+        elif num_bytes != 4:  # a header's
+            self._joined = 0
+        part: bytes = super()._read_bytes(num_bytes)  # type: ignore[misc]
+        return part
+
+    def _get_server_information(self) -> None:
+        """Read the greeting. A plugin that would be answered with the password at once is taken for another: the server
+        then asks for the account's own, which is refused by its name."""
+        super()._get_server_information()  # type: ignore[misc]
+        greeted: str = self._auth_plugin_name  # type: ignore[has-type]
+        guarded = self._auth_plugin_map  # type: ignore[attr-defined]
+        if guarded and greeted in authentication.ALWAYS_TELLING:
+            self._auth_plugin_name = authentication.HASHED
+
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
         """Return the given context, or an unverified one without the system's authorities, which pymysql would load."""
         return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
@@ -291,8 +379,10 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
     """Open a connection in utf8mb4, whose session depends on no default of the server (see ``session_settings``).
 
     It has no open transaction, and a deadline for everything it waits for. Raises ConnectionFailed, AccessDenied, and
-    SourceError if TLS is demanded and can't be trusted.
+    SourceError if TLS is demanded and can't be trusted, or the password itself is asked for and nothing proves the
+    server.
     """
+    guarded = where.password and not where.tells_password
     try:
         connection = _Connection(
             host=where.host,
@@ -305,6 +395,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
             read_timeout=CONNECT_TIMEOUT,
             write_timeout=CONNECT_TIMEOUT,  # TLS is agreed upon under it
             ssl=where.encryption.context() if where.encryption else None,
+            auth_plugin_map=authentication.WITHHOLDING if guarded else None,
             init_command=session_settings.statement(),
             **options,
         )
@@ -314,6 +405,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
     # pymysql has the same timeouts for the handshake and for queries, which may take longer.
     connection._read_timeout = read_timeout  # type: ignore[attr-defined]
     connection._write_timeout = WRITE_TIMEOUT  # type: ignore[attr-defined]
+    connection.encoding = _ANY_BYTES
     return connection
 
 
@@ -324,8 +416,8 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     if untrusted := _untrusted(error, code, text):
         return SourceError(
             f"{where.address}: no TLS that can be trusted: {untrusted}",
-            remedy="mend the server's certificate, or ssl in the connection: ca is to name the authority that signed"
-            " it, and host a name that stands in it",
+            remedy="fix the server's certificate, or ssl in the connection: ca is to name the authority that signed"
+            " it, and host a name that is in it",
         )
     if code in error_numbers.FULL:
         return ConnectionFailed(
@@ -335,7 +427,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     if code in error_numbers.DENIED:
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
-            remedy="check the password, and the account's grants: binlake help servers lists them",
+            remedy=_grant_lacking(text) or "check the password, and the account's grants: " + _GRANTS_LISTED,
         )
     if code in error_numbers.LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
         text = text or "the connection is lost"
@@ -343,10 +435,30 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
             f"{where.address}: {text}",
             remedy="check that the server runs and that host and port in the connection are right, then run again",
         )
+    if code == ER.LOCK_WAIT_TIMEOUT:
+        return LockTimeout(
+            f"{where.address}: another session locks a table that binlake reads: {text}",
+            remedy="run again when that session has ended its LOCK TABLES, DDL or backup (SHOW PROCESSLIST shows it)",
+        )
     return SourceError(
         f"{where.address}: error {code}: {text}",
-        remedy="run binlake doctor; where it says the same, raise the limit or mend the setting that the server names",
+        remedy="run binlake doctor; where it says the same, raise the limit or fix the setting that the server names",
     )
+
+
+_LACKING = re.compile(r"you need \(at least one of\) the ([A-Z_, ]+) privilege")
+_GRANTS_LISTED = "binlake help servers lists them"
+
+
+def _grant_lacking(text: str) -> str:
+    """Return the remedy where a server names the privileges of which an account needs one; empty where it names none.
+
+    SUPER, which it names first, gives far more than is needed.
+    """
+    if not (match := _LACKING.search(text)):
+        return ""
+    least = sorted(match[1].split(", "), key="SUPER".__eq__)[0]
+    return f"GRANT {least} ON *.* to the account; see all grants that it needs: {_GRANTS_LISTED}"
 
 
 def _untrusted(error: pymysql.err.MySQLError, code: int, text: str) -> str:

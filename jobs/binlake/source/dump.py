@@ -21,6 +21,7 @@ from binlake.kernels.layouts import MORE, ROOM, SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint
+from binlake.source.file_sizes import size_of
 
 _RECEIVE = 4 << 20
 """Size in bytes of the buffer between socket and chunks."""
@@ -48,6 +49,7 @@ class ServerTransport:
     name: str = "binlake"
 
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        """Yield the slice's events in chunks, by a dump of its own. Raises SourceError."""
         with self.failing(part), self.dump(part) as dump:
             yield from dump.chunks(part)
 
@@ -77,10 +79,10 @@ class ServerTransport:
             ) from None
 
     def ended(self, part: Slice, offset: int) -> SourceError:
-        """Return why a dump ended before the slice's end; MariaDB ends it alike at a shutdown and at the file's end."""
+        """Return why a dump ended before the slice's end. On MariaDB a shutdown looks like the file's end."""
         with connection.connect(self.endpoint, read_timeout=STALLED) as session, session.cursor() as cursor:
             cursor.execute("SHOW BINARY LOGS")
-            sizes = {row[0]: int(row[1]) for row in cursor.fetchall()}
+            sizes = {name: size_of(int(size), *encrypted[:1]) for name, size, *encrypted in cursor.fetchall()}
         if sizes.get(part.file, 0) < part.stop:
             return ends_early(part.file, offset, part.stop)
         return ConnectionFailed(
@@ -89,6 +91,7 @@ class ServerTransport:
         )
 
 
+_OTHER_SERVER = "check that the connection leads to the MySQL or MariaDB server itself, and then the server"
 _FREE_IDS = "give this source a free range of server ids (source.server_id in the YAML), then run again"
 
 
@@ -113,7 +116,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> So
 class Dump:
     """One running COM_BINLOG_DUMP. It ends by hanging up.
 
-    file, offset: where it stands, in bytes; None for a file whose name isn't known.
+    file, offset: the place that it has reached, in bytes; None for a file whose name isn't known.
     """
 
     def __init__(self, session: Any, transport: ServerTransport, part: Slice, *, blocks: bool) -> None:
@@ -125,7 +128,7 @@ class Dump:
         self._described = b""  # the format description event of the file
         mariadb = transport.flavour == "mariadb"
         with session.cursor() as cursor:
-            # The server may only send checksums to who has said to know them.
+            # The server may only send checksums to a replica that has said to know them.
             cursor.execute("SET @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'")
             period = HEARTBEAT * 1_000_000_000
             cursor.execute(f"SET @master_heartbeat_period={period}, @source_heartbeat_period={period}")
@@ -147,8 +150,8 @@ class Dump:
         head = struct.pack("<BIHI", 0x12, self.offset, flags, transport.server_id)
         self._command(session, head + part.file.encode())
         self._buffer = np.empty(_RECEIVE, np.uint8)
-        self._at = self._end = 0  # what was received and not yet taken
-        self._counts = np.zeros(2, np.int64)  # what framing took and gave
+        self._at = self._end = 0  # the bytes received and not yet taken
+        self._counts = np.zeros(2, np.int64)  # the bytes that framing took and gave
 
     def __enter__(self) -> Self:
         return self
@@ -157,6 +160,7 @@ class Dump:
         self.close()
 
     def close(self) -> None:
+        """Hang up, which ends the dump on the server."""
         self._session._force_close()
 
     def _register(self, session: Any, server_id: int, name: bytes) -> None:
@@ -189,9 +193,12 @@ class Dump:
         self._end += got
 
     def _packet(self) -> bytes:
-        """Return the next packet, joined from parts of 16 MiB. Raises ConnectionFailed."""
+        """Return the next packet, joined from parts of 16 MiB. Raises ConnectionFailed and CorruptEvent."""
         pieces: list[bytes] = []
         while True:
+            if sum(map(len, pieces)) > connection.LARGEST_PACKET:
+                what = f"an event of more than {connection.LARGEST_PACKET:,} bytes, which no server sends"
+                raise CorruptEvent(what, file=self.file or "", offset=self.offset, remedy=_OTHER_SERVER)
             while self._end - self._at < 4:
                 self._more()
             size = int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")
@@ -215,7 +222,7 @@ class Dump:
 
     # events --------------------------------------------------------------------------------------------------------
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
-        """Yield what a transport yields of a slice, which begins where the dump stands or behind that."""
+        """Yield the chunks of a slice, as a transport does. The slice begins at the dump's place or behind it."""
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
         held = 0  # bytes in target
         if self._described:
@@ -237,23 +244,22 @@ class Dump:
                     self._more(int(self._size_ahead()))
                     continue
                 # everything else goes the slow way
+            # An error may come behind it, which a reader of a part needn't see. One that continues a kept dump begins
+            # another where the first thing that it gets is the error.
+            if held and not self._blocks:
+                yield LogChunk(self.offset - held, target, held)
+                held = 0
             event = self._event()
             if event is None:
-                if self.offset < part.stop:
-                    raise self._transport.ended(part, self.offset)
+                self._refuse_early_end(part)
                 break
             kind, size, made_up = self._header(event, part)
             if kind == EventType.FORMAT_DESCRIPTION and not self._described:
-                self._described = event
+                self._describe(event, size)
                 yield LogChunk.of(FIRST_OFFSET, event)
-                if self.offset == FIRST_OFFSET:
-                    self.offset += size
                 continue
             if made_up:
-                if kind == EventType.ROTATE and self._described:  # on to the next file
-                    self.file = None
-                    if self.offset < part.stop:
-                        raise ends_early(part.file, self.offset, part.stop)
+                if self._leaves_file(kind, part):
                     break
                 self._refuse_silence(kind, heard)
                 continue
@@ -268,8 +274,30 @@ class Dump:
         if held:
             yield LogChunk(self.offset - held, target, held)
 
+    def _describe(self, event: bytes, size: int) -> None:
+        """Keep the file's format description event, of ``size`` bytes in the file, and step over it at its place."""
+        self._described = event
+        if self.offset == FIRST_OFFSET:
+            self.offset += size
+
+    def _refuse_early_end(self, part: Slice) -> None:
+        """Raise SourceError where the dump ended in front of the slice's stop."""
+        if self.offset < part.stop:
+            raise self._transport.ended(part, self.offset)
+
+    def _leaves_file(self, kind: int, part: Slice) -> bool:
+        """Return whether an event without a place announces the next file. Raises SourceError in front of the slice's
+        stop."""
+        if kind != EventType.ROTATE or not self._described:
+            return False
+        self.file = None
+        if self.offset < part.stop:
+            raise ends_early(part.file, self.offset, part.stop)
+        return True
+
     def _refuse_silence(self, kind: int, heard: float) -> None:
-        """Raise ConnectionFailed where a dump that blocks gave only heartbeats for a while: its end isn't told."""
+        """Raise ConnectionFailed where a blocking dump gave only heartbeats for a while: it doesn't report the log's
+        end."""
         if self._blocks and kind in _HEARTBEATS and time.monotonic() - heard > 2 * HEARTBEAT:
             raise ConnectionFailed(f"{self._where}: the log ends before what was planned", remedy="run again")
 

@@ -49,7 +49,10 @@ LOST: Final = frozenset(
 """Errors that mean that the connection is lost."""
 LOG_REFUSED: Final = frozenset({ER.MASTER_FATAL_ERROR_READING_BINLOG, SOURCE_HAS_PURGED_REQUIRED_GTIDS})
 """Errors for a replica that asked for what the log lacks, or whose server id another one has."""
-SHAPE_CHANGED: Final = frozenset({ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.KEY_DOES_NOT_EXITS})
+UNKNOWN_PARTITION: Final = 1735
+SHAPE_CHANGED: Final = frozenset(
+    {ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.KEY_DOES_NOT_EXITS, UNKNOWN_PARTITION}
+)
 UNREADABLE: Final = frozenset(
     {
         ER.FILE_NOT_FOUND,

@@ -18,4 +18,5 @@ class Folder:
 
     @property
     def address(self) -> str:
+        """Return the path, as messages name the source."""
         return str(self.path)

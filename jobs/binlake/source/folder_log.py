@@ -37,6 +37,7 @@ class FolderLog:
 
     @property
     def flavour(self) -> Flavour:
+        """Return the flavour of the server that wrote the first file."""
         return "mariadb" if self._description.mariadb else "mysql"
 
     @property
@@ -46,15 +47,16 @@ class FolderLog:
 
     @property
     def lower_case_names(self) -> bool:
-        """Tell whether databases and tables are stored in lower case, however statements write them."""
+        """Return whether databases and tables are stored in lower case, however statements write them."""
         return self._folder.lower_case_names
 
     @property
     def version_text(self) -> str:
+        """Return the version of the server that wrote the first file."""
         return self._description.server_version
 
     def is_of(self, server: str) -> bool:
-        """Tell whether this may be the log of that server."""
+        """Return whether this may be the log of that server."""
         return server.startswith("mariadb-") == (self.flavour == "mariadb")
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
@@ -82,6 +84,7 @@ class FolderLog:
         return time.time_ns() // 1000
 
     def transport(self, server_id: int = 0, name: str = "") -> FileTransport:
+        """Return a reader of the files. The arguments, which are a replica's, aren't used."""
         return FileTransport(self._folder.path)
 
     def close(self) -> None:

@@ -31,8 +31,8 @@ _PORTION = 16 << 20
 class FollowedLog:
     """A log whose readers wait for what comes next.
 
-    One thread reads. Another may call ``close``, which ends the waiting. What fails (a server that is away) is raised;
-    reading again goes on where it stood.
+    One thread reads. Another may call ``close``, which ends the waiting. Failures (a server that is away) are raised;
+    reading again continues at the same place.
     """
 
     def __init__(
@@ -68,12 +68,13 @@ class FollowedLog:
         self._closed.set()
 
     def position(self) -> str:
-        """Return ``FILE:OFFSET``, the end of the last transaction that was given whole: whoever begins there again
-        misses nothing."""
+        """Return ``FILE:OFFSET``, the end of the last transaction that was given whole: a reader that begins there
+        again misses nothing."""
         return f"{self._place[0]}:{self._place[1]}"
 
     def set_position(self, position: str) -> None:
-        """Go on from ``FILE:OFFSET``, which lies between two transactions. Raises UsageError if it names no place."""
+        """Continue from ``FILE:OFFSET``, which lies between two transactions. Raises UsageError if it names no
+        place."""
         place = place_named(position)
         if place is None:
             raise UsageError(f"{position!r} is no place in a log", remedy="write what position() returned")
@@ -94,7 +95,7 @@ class FollowedLog:
         return events_through(self._handlers, self._listed())
 
     def portions(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP_DATES) -> Iterator[list[Item]]:
-        """Yield what ``mutations`` of a log tells, as it comes, in portions of whole transactions.
+        """Yield the items of a log's ``mutations`` as they come, in portions of whole transactions.
 
         ``position`` then is where the portion ends. Portions without content aren't given. Raises SourceError and
         BinlogError.
@@ -125,11 +126,11 @@ class FollowedLog:
                     break
 
     def _ends(self) -> bool:
-        """Tell whether what follows isn't to be read."""
+        """Return whether what follows isn't to be read."""
         return self._moved or self._closed.is_set()
 
     def _next(self) -> tuple[Slice, ...]:
-        """Wait until the log goes on behind the present place, and return its slices; none once it is closed."""
+        """Wait until the log continues behind the present place, and return its slices; none once it is closed."""
         self._moved = False
         while not self._closed.is_set():
             try:
@@ -155,7 +156,7 @@ class FollowedLog:
         head, here = (file_number(file), offset), (file_number(self._place[0]), self._place[1])
         if head < here:
             raise PositionLost(
-                f"the log ends at {file}:{offset}, before {self.position()}: it began anew, or is another server's",
+                f"the log ends at {file}:{offset}, before {self.position()}: it began again, or is another server's",
                 remedy="begin at a place that it has, or after a GTID set",
             )
         parts = between(self._transport, log.binary_logs(), self._place, (file, offset)) if head > here else ()

@@ -1,9 +1,9 @@
 """A server's log for a follower: its connections stay open from one batch to the next.
 
 A batch opens six connections otherwise: to ask for the log's end and its files, to read the files' format descriptions,
-and to read the slice. Here one connection asks, a file is described once, and one dump goes on behind each slice. Where
-another server takes over the name meanwhile, open connections stay with the former one, and a dump that is begun then
-meets a file with another description, which is refused. The follower opens all anew each minute.
+and to read the slice. Here one connection asks, a file is described once, and one dump continues behind each slice.
+Where another server takes over the name meanwhile, open connections stay with the former one, and a dump that is begun
+then meets a file with another description, which is refused. The follower opens all of them again each minute.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class DescribingTransport(ServerTransport):
     descriptions: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        """Yield the slice's events in chunks. A slice that holds only the format description is read once a file."""
         known = self.descriptions.get(part.file)
         if known and part.stop == FIRST_OFFSET:
             yield LogChunk.of(FIRST_OFFSET, known)
@@ -53,7 +54,7 @@ class DescribingTransport(ServerTransport):
 
 @dataclass(frozen=True)
 class KeptTransport(DescribingTransport):
-    """Transport whose dump goes on with the slice that begins where the last one ended. One thread reads at a time.
+    """Transport whose dump continues with the slice that begins where the last one ended. One thread reads at a time.
 
     kept: the dump, while nobody reads.
     """
@@ -80,9 +81,9 @@ class KeptTransport(DescribingTransport):
                     dump.close()
 
     def _going_on(self, part: Slice) -> tuple[Dump, Iterator[LogChunk]] | None:
-        """Return the kept dump with the slice's chunks; None, and hang up, where it stands elsewhere or has ended.
+        """Return the kept dump with the slice's chunks; None, and hang up, where it is at another place or has ended.
 
-        Servers end a dump when a replica with the same id comes, as another run's; or somebody kills it.
+        A server ends a dump when a replica with the same id connects, such as another run's, or when somebody kills it.
         """
         if not self.kept:
             return None
@@ -101,8 +102,8 @@ class KeptTransport(DescribingTransport):
 
 
 class KeptSource(Source):
-    """A control connection whose transports share what they read of files, and of which the first replica's dump goes
-    on until all is closed."""
+    """A control connection whose transports share the files' format descriptions. The dump of the first replica stays
+    open until all is closed."""
 
     def __init__(self, endpoint: Endpoint, connection: pymysql.Connection[Cursor]) -> None:
         super().__init__(endpoint, connection)
@@ -110,6 +111,7 @@ class KeptSource(Source):
         self._kept: KeptTransport | None = None
 
     def transport(self, server_id: int = 0, name: str = "binlake") -> ServerTransport:
+        """Return the kept transport where it has that server_id; else a new one. The first with a server_id is kept."""
         plain = super().transport(server_id, name)
         if self._kept and self._kept.server_id == server_id:
             return self._kept
@@ -120,6 +122,7 @@ class KeptSource(Source):
         return DescribingTransport(*what)
 
     def close(self) -> None:
+        """Close the kept transport and the control connection."""
         if self._kept:
             self._kept.close()
         super().close()

@@ -9,15 +9,16 @@ or a backup). Its order of commits may differ, so the transactions outside the l
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from binlake import gtid
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.integrity import format_description
-from binlake.binlog.locate import between, executed_before, outside
+from binlake.binlog.locate import between, executed_before, listed_before, outside
 from binlake.binlog.transport import Transport
 from binlake.errors import RESNAPSHOT, PositionLost
-from binlake.gtid import Executed, GtidPosition
+from binlake.gtid import Executed, GtidPosition, domain_server_number
 from binlake.position import FIRST_OFFSET, Position, Range, Slice
 from binlake.source.log import Log
 
@@ -30,7 +31,7 @@ longer if it waits for a replica's acknowledgement."""
 def check_position(log: Log, transport: Transport, position: Position, who: str = "the lake") -> None:
     """Check that the server is the position's, and still has its log from there on. Raises PositionLost, NoBinlog.
 
-    who: stands at the position, for messages.
+    who: a name in messages for what is at the position.
     """
     if not log.is_of(position.server):
         raise PositionLost(
@@ -42,7 +43,7 @@ def check_position(log: Log, transport: Transport, position: Position, who: str 
         log.head()  # raises NoBinlog for a server without a log
     if position.file not in sizes:
         raise PositionLost(
-            f"{position.file} is purged or missing; {who} stands at {position.short}",
+            f"{position.file} is purged or missing; {who} is at {position.short}",
             remedy=f"{RESNAPSHOT}; and keep logs longer (binlog_expire_logs_seconds)",
         )
     if position.offset > sizes[position.file]:
@@ -56,11 +57,23 @@ def check_position(log: Log, transport: Transport, position: Position, who: str 
             f"{position.file} isn't the file the lake has read: its numbering was restarted",
             remedy=RESNAPSHOT,
         )
-    _check_executed(log, position)
+    _check_executed(log, position, lambda: _ends_there(log, transport, position))
+
+
+def _ends_there(log: Log, transport: Transport, position: Position) -> bool:
+    """Return whether a MariaDB server's own log has, at a position, what the lake read last: it has executed all that
+    the lake holds, though its numbers are lower by now, as gtid_strict_mode=OFF lets them be."""
+    lake = gtid.parse(position.gtid_set, log.flavour)
+    if not isinstance(lake, GtidPosition):
+        return False
+    part = Slice(position.file, FIRST_OFFSET, position.offset, position.created, whole=False)
+    before = executed_before(transport, position.file, position.offset)
+    gtids = (boundary.gtid for boundary in transaction_boundaries(transport, part))
+    return before.adding(filter(None, gtids)) == lake
 
 
 def is_lost(log: Log, transport: Transport, position: Position) -> bool:
-    """Tell whether the log can't be read on from a position: the server is another, or doesn't have it any more."""
+    """Return whether the log can't be read on from a position: the server is another, or doesn't have it any more."""
     try:
         check_position(log, transport, position)
     except PositionLost:
@@ -86,11 +99,16 @@ def _without_gtids(log: Log, position: Position) -> PositionLost:
     )
 
 
-def _check_executed(log: Log, position: Position) -> Executed:
-    """Check that the server has executed what the lake holds. Returns the lake's GTID set. Raises PositionLost."""
+def _check_executed(log: Log, position: Position, is_proved: Callable[[], bool] = lambda: False) -> Executed:
+    """Check that the server has executed what the lake holds. Returns the lake's GTID set. Raises PositionLost.
+
+    is_proved: returns whether something else than GTIDs proves it; called where they don't.
+    """
     lake = gtid.parse(position.gtid_set, log.flavour)
     deadline = time.monotonic() + _PATIENCE
     while not (there := gtid.parse(log.head()[2], log.flavour)).contains(lake):  # type: ignore[arg-type]  # one flavour
+        if is_proved():
+            break
         if time.monotonic() < deadline:
             time.sleep(_PAUSE)
             continue
@@ -107,12 +125,19 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
 
     Its start is a position of that server with the lake's GTID set. Raises PositionLost.
     """
+    if start.flavour != log.flavour:
+        raise PositionLost(
+            f"the lake belongs to another server: it follows {start.server}, of {start.flavour}, and this one is "
+            f"{log.server_identity}, of {log.flavour}",
+            remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
+        )
     if not start.gtid_set:
         raise _without_gtids(log, start)
     executed = _check_executed(log, start)
     file, offset, gtid_set = stop
     unlogged = gtid.parse(log.executed_unlogged(), log.flavour)
     if isinstance(executed, GtidPosition):
+        _refuse_numbers_that_go_back(log, transport)
         slices = outside(transport, log.binary_logs(), executed, (file, offset))
         assert isinstance(unlogged, GtidPosition)
         _check_last(log, transport, _last(executed) | _last(unlogged, beyond=executed))
@@ -128,7 +153,7 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
 
 
 def has_read_between(log: Log, transport: Transport, lake: Position, first: Position, last: Position) -> bool:
-    """Tell whether a part of another server's log has transactions that the lake holds.
+    """Return whether a part of another server's log has transactions that the lake holds.
 
     lake: its position on the former server. first, last: the ends of the part.
     """
@@ -143,9 +168,9 @@ def has_read_between(log: Log, transport: Transport, lake: Position, first: Posi
 def with_all_gtids(transport: Transport, position: Position) -> Position:
     """Return a position with the GTIDs of all transactions that the log has before it; as it is without GTIDs.
 
-    What a server reports beside its log's end may lack transactions that are in the log and still commit, be it the
-    first one of all. Another server's log would be read with them once more, and old values put in the place of newer
-    ones.
+    The GTID set that a server reports with its log's end may lack transactions that are in the log and still commit,
+    even the first one of all. Without them, another server's log would be read from too early, and old values would
+    replace newer ones.
     """
     known = gtid.parse(position.gtid_set, position.flavour)
     earlier = executed_before(transport, position.file, position.offset)
@@ -168,6 +193,42 @@ def _check_purged(log: Log, executed: Executed, purged: Executed) -> None:
         f"only {executed}: it was made from a dump or a backup, or purged them",
         remedy=f"find a server that still has their log, or {RESNAPSHOT}",
     )
+
+
+def _refuse_numbers_that_go_back(log: Log, transport: Transport) -> None:
+    """Raise PositionLost where the numbers of a domain go back in the log of a MariaDB server.
+
+    With gtid_strict_mode=OFF, its default, a replica may have transactions of its own between those of its primary.
+    Numbers then don't show whether the lake holds them. A file in which the server that committed last before it is the
+    only one to commit is known by what the files list; the others are read.
+    """
+    file, offset, _ = log.head()
+    files = [(name, offset if name == file else size) for name, size in log.binary_logs()]
+    listed = [listed_before(transport, name, size) for name, size in files]
+    for (name, size), before, after in zip(files, listed, [*listed[1:], None], strict=True):
+        if after is not None and _goes_on(before, after):
+            continue
+        last = dict(GtidPosition().adding(before).domains)
+        for boundary in transaction_boundaries(transport, Slice(name, FIRST_OFFSET, size, 0, whole=False)):
+            if boundary.gtid is None:
+                continue
+            domain, server, number = domain_server_number(boundary.gtid)
+            if domain in last and number <= last[domain][1]:
+                raise PositionLost(
+                    f"{log.server_identity}: at {name}:{boundary.start_offset} {boundary.gtid} comes after "
+                    f"{domain}-{last[domain][0]}-{last[domain][1]} (gtid_strict_mode=OFF): it has transactions of its "
+                    "own among those of the server that the lake follows",
+                    remedy=f"find a server without them, or {RESNAPSHOT}",
+                )
+            last[domain] = server, number
+
+
+def _goes_on(before: list[str], after: list[str]) -> bool:
+    """Return whether only those servers committed in a file that were each domain's last before it. before, after: what
+    it and the next file list."""
+    last = {(domain, server) for domain, (server, _) in GtidPosition().adding(before).domains.items()}
+    committed = {domain_server_number(text)[:2] for text in set(after) - set(before)}
+    return committed <= last
 
 
 def _last(executed: GtidPosition, beyond: GtidPosition | None = None) -> set[str]:

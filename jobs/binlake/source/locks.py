@@ -3,11 +3,11 @@
 Each connection of a wave stops at a gate of its own, a user-level lock that the control connection holds:
 
     1  connections       announce themselves (lock ``ready``) and wait at their gates
-    2  control           stops writes: FLUSH TABLES WITH READ LOCK, or LOCK TABLES … READ
+    2  another           stops writes: FLUSH TABLES WITH READ LOCK, or LOCK TABLES … READ (binlake.source.read_lock)
     3  control           no transaction is prepared (XA RECOVER): its rows lie before the position, outside the view
     4  control           opens the gates
     5  connections       open their views, touch their tables (no DDL from here on), announce it (lock ``open``)
-    6  control           reads schema and position, lets writes go on
+    6  control           reads schema and position; then writes continue
 
 Steps 2 to 6 take a few milliseconds, however slowly connections are made. The name of the lock ``open`` carries the
 isolation level: under READ COMMITTED no server gives a stable view. ``IS_USED_LOCK`` needs no grant and is exact,
@@ -22,20 +22,19 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from pymysql.constants import ER
 
-from binlake.errors import AccessDenied, ServerSettingError, SourceError
-from binlake.names import mysql_quote
+from binlake.errors import ServerSettingError, SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.source import prepared_xa
-from binlake.source.server import Source, error_code
+from binlake.source import lock_waits, prepared_xa
+from binlake.source.server import Source
 
 LockMode = Literal["flush", "tables", "none"]
 """How a wave stops writes: globally (without the grant: as ``tables``), for its tables only, or not at all."""
@@ -49,13 +48,14 @@ CreatedOf = Callable[[str], int]
 _ISOLATION = "REPEATABLE-READ"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _POLL = 0.002
+_LONGEST_POLL = 0.5
 _GATE_SECONDS = 86_400
-_LOCK_WAIT = 20
-"""Seconds for which a lock request may block the writers behind it."""
-_LOCK_TRIES = 6
-_PAUSE = 2.0
+_OPEN_SECONDS = 20.0
+"""Seconds within which the views open once the gates are, where no writer waits for it."""
 _PATIENCE = 120.0
 """Seconds to wait for prepared transactions, and for transactions that are being committed."""
+_SAID_AFTER = 5.0
+"""Seconds of waiting after which it is said for what."""
 
 
 class Busy(SourceError):
@@ -77,18 +77,25 @@ class Gate:
 
     @property
     def ready(self) -> str:
+        """Return the name of the lock that the connection takes when it comes to its gate."""
         return f"binlake:ready:{self.id}"
 
     @property
     def closed(self) -> str:
+        """Return the name of the gate's lock, which the control connection holds until the gate opens."""
         return f"binlake:gate:{self.id}"
 
     @property
     def open(self) -> str:
+        """Return the name of the lock that the connection takes once its view is open.
+
+        It ends with the isolation level.
+        """
         return f"binlake:open:{_ISOLATION}:{self.id}"
 
     @property
     def spent(self) -> str:
+        """Return the name of the lock that turns away all connections that come once the gate was used."""
         return f"binlake:spent:{self.id}"
 
     def statements(self, *, mariadb: bool) -> list[tuple[TableName | None, str]]:
@@ -105,17 +112,13 @@ class Gate:
             (None, not_spent),
             (None, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"),
             # The metadata locks keep DDL (and swaps of names) away until the copy is done.
-            *((name, f"SELECT 1 FROM {_quoted(name)} LIMIT 0") for name in self.tables),
+            *((name, f"SELECT 1 FROM {name.quoted} LIMIT 0") for name in self.tables),
             (None, f"SELECT GET_LOCK(CONCAT('binlake:open:', {isolation}, ':{self.id}'), 0)"),
         ]
 
     def init_statements(self, *, mariadb: bool) -> str:
         """Return the same as one text, for a driver that sends several statements at once."""
         return "; ".join(statement for _, statement in self.statements(mariadb=mariadb))
-
-
-def _quoted(name: TableName) -> str:
-    return f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
 
 
 class Gates:
@@ -155,17 +158,24 @@ class Gates:
                 return holders
             self._check()
             if time.monotonic() > deadline:
-                raise Busy(
-                    f"connections of the snapshot aren't {what} after {seconds:.0f} s",
-                    remedy="check that Spark's executors reach the server and have free cores, then run again",
-                )
+                raise self._late(what, seconds)
             time.sleep(poll)
+
+    def _late(self, what: str, seconds: float) -> Busy:
+        tables = {name for gate in self._gates for name in gate.tables}
+        holders = lock_waits.table_holders(self._source, tables) if what == "open" else []
+        why = f": they wait for {lock_waits.named(holders)}" if holders else ""
+        return Busy(
+            f"connections of the snapshot aren't {what} after {seconds:.0f} s{why}",
+            remedy="check that Spark's executors reach the server and have free cores, and that no other session locks"
+            " the tables (SHOW PROCESSLIST), then run again",
+        )
 
     def wait_until_ready(self, seconds: float = 600) -> None:
         """Wait until all connections are at their gates."""
         self._wait("ready", seconds, 0.02)
 
-    def open(self, seconds: float = _LOCK_WAIT) -> list[int]:
+    def open(self, seconds: float = _OPEN_SECONDS) -> list[int]:
         """Let the connections open their views, and wait until all have. Each gate can be passed once only.
 
         Returns the server's numbers of these connections.
@@ -178,7 +188,7 @@ class Gates:
         return opened
 
     def are_spent(self) -> bool:
-        """Tell whether nobody else can have passed a gate by now. Raises SourceError where the control connection is
+        """Return whether nobody else can have passed a gate by now. Raises SourceError where the control connection is
         gone, and with it what keeps others away."""
         return None not in self._holders("spent")
 
@@ -189,85 +199,19 @@ class Gates:
     def abort(self) -> None:
         """End the connections of this wave that still wait: nothing may be copied at an unknown position."""
         with suppress(SourceError):
-            self._take("spent")  # who comes to the gate from now on is turned away
+            self._take("spent")  # connections that come to the gate from now on are turned away
             for connection in {*self._holders("ready"), *self._holders("open")} - {None}:
                 with suppress(SourceError):
                     self._source.execute(f"KILL {int(connection or 0)}")
             self._release("closed")
 
 
-@dataclass
-class Held:
-    """A lock while it is held. mode: the mode that was possible. ms: how long writes were stopped, once released."""
-
-    mode: LockMode
-    ms: float = 0.0
-
-
-@contextmanager
-def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Iterator[Held]:
-    """Stop writes (to ``names`` only, in mode ``tables``) with no prepared transaction around; then let them go on.
-
-    Prepared ones are waited for without the lock, and looked for again under it. Raises AccessDenied, or Busy when long
-    transactions or prepared ones don't end.
-    """
-    deadline = time.monotonic() + _PATIENCE
-    source.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT}")
-    while True:
-        if xids := prepared_xa.wait_until_ended(source, max(0.0, deadline - time.monotonic())):
-            raise _stay_prepared(source, xids)
-        mode = _acquire(source, mode, names)
-        since = time.monotonic()
-        held = Held(mode)
-        try:
-            xids = prepared_xa.prepared_xids(source)
-            if not xids:
-                yield held
-                return
-        finally:
-            source.execute("UNLOCK TABLES")
-            held.ms = (time.monotonic() - since) * 1000
-        if time.monotonic() > deadline:
-            raise _stay_prepared(source, xids)
-
-
-def _stay_prepared(source: Source, xids: Sequence[str]) -> StaysPrepared:
+def stay_prepared(source: Source, xids: Sequence[str]) -> StaysPrepared:
+    """Return the error for XA transactions that don't end, with their ids and possible owners."""
     return StaysPrepared(
         f"{len(xids)} prepared XA transactions don't end, on whatever tables: their rows would be lost to the snapshot:"
         f" {prepared_xa.describe(source, xids)}",
         remedy="let their application end them, or XA COMMIT or XA ROLLBACK them by these names; then run again",
-    )
-
-
-def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> LockMode:
-    """Acquire the lock. Returns the mode that was possible, for the account may lack the grant to flush."""
-    for attempt in range(_LOCK_TRIES):
-        try:
-            if mode == "flush":
-                source.execute("FLUSH TABLES WITH READ LOCK")
-            else:
-                listed = ", ".join(f"{_quoted(name)} READ" for name in names)
-                source.execute(f"LOCK TABLES {listed}")
-            return mode
-        except AccessDenied as error:
-            if mode == "flush":
-                mode = "tables"
-                continue
-            raise AccessDenied(
-                f"the snapshot may lock neither the server nor its tables: {error.message}",
-                remedy="GRANT RELOAD ON *.*, or LOCK TABLES and SELECT on the databases, to the account",
-            ) from error
-        except SourceError as error:
-            if mode == "flush" and error_code(error) == ER.OPTION_PREVENTS_STATEMENT:
-                mode = "tables"  # as a service's server says that it allows nobody to flush
-                continue
-            if error_code(error) != ER.LOCK_WAIT_TIMEOUT:
-                raise
-            if attempt + 1 < _LOCK_TRIES:
-                time.sleep(_PAUSE)  # the writers that queued behind us go first
-    raise Busy(
-        f"the read lock wasn't granted in {_LOCK_TRIES} tries of {_LOCK_WAIT} s: a long statement is in its way",
-        remedy="SHOW PROCESSLIST shows it; run the snapshot when it is done, or without a lock",
     )
 
 
@@ -277,24 +221,31 @@ def head_position(source: Source, created: CreatedOf) -> Position:
     return Position(source.server_identity, file, offset, created(file), gtid_set)
 
 
-def position_before_views(source: Source, created: CreatedOf) -> Position:
+def position_before_views(
+    source: Source, created: CreatedOf, say: Callable[[str], None] = lambda text: None
+) -> Position:
     """Return a position such that views opened from now on, without a lock, see every transaction before it.
 
     The head of the log may be ahead of what the engine shows, for a transaction is logged first. The position's
-    ``gtid_set`` may lack transactions that are being committed; it has none too many. Raises ServerSettingError on
-    MySQL without GTID, AccessDenied, Busy if a transaction doesn't end.
+    ``gtid_set`` may lack transactions that are being committed; it has none too many. say: is called with a text while
+    this waits. Raises ServerSettingError on MySQL without GTID, AccessDenied, Busy if a transaction doesn't end.
     """
-    position = (_mariadb_snapshot if source.is_mariadb else _mysql_head)(source, created)
+    position = _mariadb_snapshot(source, created) if source.is_mariadb else _mysql_head(source, created, say)
     # The rows of those that are prepared lie before the position, and no view shows them.
     prepared = prepared_xa.prepared_xids(source)
-    if prepared and (xids := prepared_xa.wait_until_ended(source, _PATIENCE, of=prepared)):
-        raise _stay_prepared(source, xids)
+    if prepared and (xids := prepared_xa.wait_until_ended(source, _PATIENCE, prepared, say)):
+        raise stay_prepared(source, xids)
     return position
 
 
-def _mysql_head(source: Source, created: CreatedOf) -> Position:
+def allows_no_lock(source: Source) -> bool:
+    """Return whether a position can be read without a lock: on MySQL it needs GTIDs."""
+    return source.is_mariadb or source.variables(["gtid_mode"]).get("gtid_mode", "OFF").upper() == "ON"
+
+
+def _mysql_head(source: Source, created: CreatedOf, say: Callable[[str], None]) -> Position:
     """Return the end of the log, once all that is committed before it can be seen."""
-    if source.variables(["gtid_mode"]).get("gtid_mode", "OFF").upper() != "ON":
+    if not allows_no_lock(source):
         raise ServerSettingError(
             "a snapshot without a lock needs GTID on MySQL",
             remedy="SET GLOBAL gtid_mode step by step to ON (manual 19.1.4.2), or snapshot with a lock",
@@ -302,11 +253,19 @@ def _mysql_head(source: Source, created: CreatedOf) -> Position:
     position = head_position(source, created)
     # A transaction owns its GTID from before it is written to the log until the engine shows it.
     pending = owned_gtids(source)
-    deadline = time.monotonic() + _PATIENCE
-    while pending & owned_gtids(source):
-        if time.monotonic() > deadline:
-            raise Busy("a transaction in the log doesn't become visible", remedy="snapshot with a lock, or run again")
-        time.sleep(_POLL)
+    began, said = time.monotonic(), False
+    while waited := pending & owned_gtids(source):
+        seconds = time.monotonic() - began
+        if seconds > _PATIENCE:
+            raise Busy(
+                f"{len(waited)} transactions in the log don't become visible, {min(waited)} among them",
+                remedy="see whether another session holds the server's read lock or its disk is full"
+                " (SHOW PROCESSLIST), and run again",
+            )
+        if not said and seconds > _SAID_AFTER:
+            say(f"the snapshot waits until {len(waited)} transactions that are being committed can be seen")
+            said = True
+        time.sleep(min(_LONGEST_POLL, _POLL + seconds / 10))
     return position
 
 

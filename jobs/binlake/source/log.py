@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from binlake.config import SourceConfig
+from binlake.config import PipelineConfig, SourceConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour
 from binlake.source.connection import REPLICA_FILE, Endpoint, from_environment
@@ -23,10 +24,12 @@ Origin = Endpoint | Folder
 
 
 class Log(Protocol):
-    """What planning needs of a log. ``Source`` and ``FolderLog`` implement it."""
+    """A log, as planning needs it. ``Source`` and ``FolderLog`` implement it."""
 
     @property
-    def flavour(self) -> Flavour: ...
+    def flavour(self) -> Flavour:
+        """Return the flavour of the server that wrote the log."""
+        ...
 
     @property
     def server_identity(self) -> str:
@@ -35,11 +38,11 @@ class Log(Protocol):
 
     @property
     def lower_case_names(self) -> bool:
-        """Tell whether databases and tables are stored in lower case, however statements write them."""
+        """Return whether databases and tables are stored in lower case, however statements write them."""
         ...
 
     def is_of(self, server: str) -> bool:
-        """Tell whether positions of that server may be looked up here."""
+        """Return whether positions of that server may be looked up here."""
         ...
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
@@ -62,13 +65,15 @@ class Log(Protocol):
         """Return a new reader. On a server it is a replica with that server_id and name; with server_id 0, none."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close its connections."""
+        ...
 
 
 def open_log(origin: Origin) -> Log:
     """Open a log, which the caller closes. Raises SourceError and ConfigurationError."""
     if isinstance(origin, Folder):
-        from binlake.source.folder_log import FolderLog  # who asks a server reads no event
+        from binlake.source.folder_log import FolderLog  # not needed for a server
 
         return FolderLog(origin)
     return Source.open(origin)
@@ -111,17 +116,23 @@ def server_of(origin: Origin, what: str) -> Endpoint:
     return origin
 
 
-def origin(connection: str) -> Origin:
+def origin(source: SourceConfig) -> Origin:
     """Return what ``source.connection`` of the YAML names: files by their URI, a server by its connection's id.
 
     Raises ConfigurationError.
     """
-    return folder_of(connection) or from_environment(connection)
+    return folder_of(source.connection) or allowed(from_environment(source.connection), source)
 
 
-def replica(connection: str | None) -> Endpoint | None:
+def replica(config: PipelineConfig) -> Endpoint | None:
     """Return the server that ``verify.connection`` of the YAML names; None without one. Raises ConfigurationError."""
-    return from_environment(connection, REPLICA_FILE) if connection else None
+    connection = config.verify.connection
+    return allowed(from_environment(connection, REPLICA_FILE), config.source) if connection else None
+
+
+def allowed(where: Endpoint, source: SourceConfig) -> Endpoint:
+    """Return the endpoint with what the YAML allows of its password."""
+    return replace(where, allow_cleartext=True) if source.allow_cleartext else where
 
 
 def folder_of(connection: str) -> Folder | None:

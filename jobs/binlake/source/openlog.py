@@ -2,7 +2,7 @@
 
 log = binlake.binlog.open("mysql://replica:secret@db.example:3306/", start="binlog.000042:4")
 for batch in log.batches("shop", "orders"):
-    ...                                     # a pyarrow.RecordBatch, columns as binlake.binlog.border tells
+    ...                                     # a pyarrow.RecordBatch; columns: see binlake.binlog.border
 
 for event in binlake.binlog.open("file:///archive").events():
     print(event.file, event.offset, event.name, event.detail)
@@ -57,9 +57,11 @@ class OpenLog:
         return events_through(self.handlers, listed)
 
     def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP_DATES) -> Iterator[Item]:
-        """Yield mutations as record batches, statements, stopped tables and XA events, in the order that border tells.
+        """Yield mutations as record batches, statements, stopped tables and XA events, in the order that border
+        describes.
 
-        wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
+        wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and
+        BinlogError.
         """
         return items_through(self.handlers, self._items(wanted or _all, invalid))
 
@@ -75,7 +77,7 @@ class OpenLog:
         Raises TableError if its events can't be decoded or were rolled back, SourceError and BinlogError.
         """
         given = (-1, -1, -1)
-        back: list[RolledBack] = []  # it may be told of before the rows that it concerns
+        back: list[RolledBack] = []  # it may come before the rows that it concerns
         for item in self.mutations(lambda schema, name: (schema, name) == (database, table)):
             if isinstance(item, Stopped):
                 raise TableError(f"{database}.{table}: {item.file}:{item.offset}: {item.reason}", remedy=item.remedy)
@@ -94,7 +96,7 @@ class OpenLog:
 
 
 def _are_among(batch: pa.RecordBatch, rows: RolledBack) -> bool:
-    """Tell whether rows of a batch were rolled back."""
+    """Return whether rows of a batch were rolled back."""
     file, offset, row = (batch.column(name).to_numpy() for name in ("file", "offset", "row"))
     begun = (offset > rows.first[0]) | ((offset == rows.first[0]) & (row >= rows.first[1]))
     behind = (offset > rows.last[0]) | ((offset == rows.last[0]) & (row >= rows.last[1]))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
 from pymysql.constants import ER
 
 from binlake.errors import AccessDenied, SourceError
+from binlake.source.processes import processes
 from binlake.source.server import Source, error_code
 
 _LOOK_AGAIN = 1.0
+_SAID_AFTER = 5.0
+"""Seconds of waiting after which it is said for which transactions."""
 _MOST_NAMED = 5
 
 
@@ -37,13 +40,21 @@ def _xid(row: dict[str, Any]) -> str:
     return f"X'{digits[:cut]}',X'{digits[cut:]}',{row['formatID']}"
 
 
-def wait_until_ended(source: Source, seconds: float, of: Collection[str] | None = None) -> list[str]:
+def wait_until_ended(
+    source: Source,
+    seconds: float,
+    of: Collection[str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[str]:
     """Wait until no XA transaction is prepared, or so many seconds. Returns the remaining ids. Holds no lock.
 
-    of: only these are waited for.
+    of: only these are waited for. say: is called once with a text that names the transactions.
     """
-    deadline = time.monotonic() + seconds
-    while (xids := _prepared(source, of)) and time.monotonic() < deadline:
+    began, said = time.monotonic(), False
+    while (xids := _prepared(source, of)) and time.monotonic() < began + seconds:
+        if not said and time.monotonic() > began + _SAID_AFTER:
+            say(f"the snapshot waits for prepared XA transactions: {describe(source, xids)}")
+            said = True
         time.sleep(_LOOK_AGAIN)
     return xids
 
@@ -60,21 +71,20 @@ def describe(source: Source, xids: Sequence[str]) -> str:
 
 
 def _owners(source: Source) -> str:
-    """Return a text with the owners of InnoDB's open transactions; no server tells who prepared which XA id."""
+    """Return a text with the owners of InnoDB's open transactions; no server shows who prepared which XA id."""
     with suppress(SourceError):  # without PROCESS
         rows = source.query(
-            "SELECT t.trx_started AS began, t.trx_mysql_thread_id AS connection, p.user AS user, p.host AS host"
-            " FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p"
-            " ON p.id = t.trx_mysql_thread_id WHERE t.trx_mysql_thread_id = 0 OR t.trx_rows_modified > 0"
-            " ORDER BY t.trx_started LIMIT %s",
+            "SELECT trx_started AS began, trx_mysql_thread_id AS connection FROM information_schema.innodb_trx"
+            " WHERE trx_mysql_thread_id = 0 OR trx_rows_modified > 0 ORDER BY trx_started LIMIT %s",
             [_MOST_NAMED],
         )
+        clients = {int(row["id"]): f"{row['user']}@{row['host']}" for row in processes(source)} if rows else {}
         if rows:
-            return "; open with changes: " + ", ".join(_owner(row) for row in rows)
+            return "; open with changes: " + ", ".join(_owner(row, clients.get(int(row["connection"]))) for row in rows)
     return ""
 
 
-def _owner(row: dict[str, Any]) -> str:
-    if row["user"] is None:
+def _owner(row: dict[str, Any], client: str | None) -> str:
+    if client is None:
         return f"one since {row['began']} whose client has left"
-    return f"one since {row['began']} of {row['user']}@{row['host']} (connection {row['connection']})"
+    return f"one since {row['began']} of {client} (connection {row['connection']})"

@@ -1,7 +1,7 @@
-"""A replica that is read in the place of its source, and where in the source's log it stands.
+"""A replica that is read in the place of its source, and its place in the source's log.
 
 A replica that executes the source's transactions in the order of the source's log (``replica_preserve_commit_order``;
-MariaDB's parallel replication of one domain commits in order) stands at one place of that log, whatever files it writes
+MariaDB's parallel replication of one domain commits in order) is at one place of that log, whatever files it writes
 itself.
 """
 
@@ -23,8 +23,8 @@ from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
 
 ReadPlace = Callable[[Source], Callable[[], Position]]
-"""A function that reads from a server, while it is locked, how far it is. What it returns is called afterwards, and
-gives the position in the log that the lake follows."""
+"""A function that reads from a server, while it is locked, how far it is. It returns a function, which is called
+afterwards and returns the position in the log that the lake follows."""
 PATIENCE = 300.0
 """Seconds for which a replica that is behind the lake is waited for."""
 
@@ -43,8 +43,8 @@ class ReadReplica:
     def wait_for(self, lake: Position, seconds: float) -> None:
         """Wait until the replica has executed what the lake holds.
 
-        Raises ConnectionFailed, which a later try may mend, where it hasn't after so many seconds; UsageError where
-        nothing tells.
+        Raises ConnectionFailed, which a later try may fix, where it hasn't after so many seconds; UsageError where
+        nothing shows it.
         """
         with Source.open(self.endpoint, read_timeout=seconds + 60) as replica:
             self._refuse_untold(replica, lake)
@@ -67,12 +67,12 @@ class ReadReplica:
             )
         if not lake.gtid_set:
             raise UsageError(
-                "without GTIDs nothing tells where in the source's log a replica stands",
+                "without GTIDs nothing shows where in the source's log a replica stands",
                 remedy=f"set gtid_mode=ON on the source and the replica, or {_INSTEAD}",
             )
 
     def place_behind(self, lake: Position) -> ReadPlace:
-        """Return what reads the place of the replica in the source's log.
+        """Return a function that reads the place of the replica in the source's log.
 
         lake: a position that the replica has reached. The place's position can't be given, with PositionLost or
         SourceError, where the replica left transactions out or has others.
@@ -90,8 +90,8 @@ class ReadReplica:
         with opened(self.origin) as log:
             if not log.is_of(lake.server):
                 raise PositionLost(
-                    f"the source is {log.server_identity}, and the lake stands in the log of {lake.server}",
-                    remedy="run binlake sync first: it goes on in the new source's log",
+                    f"the source is {log.server_identity}, and the lake is in the log of {lake.server}",
+                    remedy="run binlake sync first: it continues in the new source's log",
                 )
             return find(log, executed, lake, self.endpoint.address)
 
@@ -124,7 +124,7 @@ def _executed(replica: Source) -> Executed:
         text = str(replica.query("SELECT @@GLOBAL.gtid_executed AS gtids")[0]["gtids"] or "")
         return gtid.parse(text.replace("\n", ""), replica.flavour)
     row = replica.query("SELECT @@GLOBAL.gtid_slave_pos AS replicated, @@GLOBAL.gtid_binlog_pos AS logged")[0]
-    return GtidPosition.parse(row["replicated"] or "").union(GtidPosition.parse(row["logged"] or ""))
+    return GtidPosition.parse(row["replicated"] or "").highest(GtidPosition.parse(row["logged"] or ""))
 
 
 def find(log: Log, executed: Executed, lake: Position, address: str) -> Position:
@@ -137,7 +137,7 @@ def find(log: Log, executed: Executed, lake: Position, address: str) -> Position
     for part, boundary in _transactions(log, lake):
         if boundary.gtid is None:
             raise PositionLost(
-                f"the transaction at {part.file}:{boundary.start_offset} has no GTID: nothing tells whether the "
+                f"the transaction at {part.file}:{boundary.start_offset} has no GTID: nothing shows whether the "
                 "replica has executed it",
                 remedy=_INSTEAD,
             )
@@ -153,7 +153,7 @@ def find(log: Log, executed: Executed, lake: Position, address: str) -> Position
             stop = Position(lake.server, part.file, boundary.end_offset, part.created)
     if not _are_the_same(known, executed):
         raise SourceError(
-            f"the replica {address} has executed {executed}, and the source's log tells of {known}: it has "
+            f"the replica {address} has executed {executed}, and the source's log has {known}: it has "
             "transactions of its own, or its history is another",
             remedy=f"name a replica that nobody writes to (super_read_only=ON), or {_INSTEAD}",
         )

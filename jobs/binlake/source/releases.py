@@ -120,12 +120,12 @@ class Release:
 
     @property
     def hides_generated_keys(self) -> bool:
-        """Tell whether a session decides if information_schema shows generated invisible primary keys."""
+        """Return whether a session decides if information_schema shows generated invisible primary keys."""
         return self._is_mysql(8, 0, 30)
 
     @property
     def may_log_cascades(self) -> bool:
-        """Tell whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
+        """Return whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
         return self._is_mysql(9, 6)
 
     def without_setting(self, variable: str) -> str:

@@ -21,7 +21,7 @@ def retention_hours(variables: dict[str, str]) -> float | None:
 
 
 def service_hours(source: Source) -> float:
-    """Return the hours for which Amazon's services keep the log; 0 where they keep it no longer than they must.
+    """Return the hours for which Amazon's services keep the log; 0 where they purge it as soon as they can.
 
     Raises SourceError where the account may not read them.
     """
@@ -57,7 +57,7 @@ def headroom_seconds(source: Source, position: Position) -> float | None:
     following = [file for file in files if file > number]
     if not following:  # the file in use
         return kept * 3600
-    from binlake.binlog.integrity import format_description  # which brings numpy: others ask for the hours alone
+    from binlake.binlog.integrity import format_description  # imports numpy; others ask for the hours alone
 
     closed = format_description(source.transport(), files[min(following)])
     return max(0.0, closed + kept * 3600 - source.now() / 1e6)

@@ -7,6 +7,9 @@ computed under the settings of the session that reads it. Numbers are written ou
 
 from __future__ import annotations
 
+LOCK_WAIT = 30
+"""Seconds for which a statement waits for a table that another session locks; the servers' defaults are a day and a
+year."""
 IDLE = 7 * 86_400
 """Seconds for which the server keeps an idle connection: a snapshot's waits while rows are copied."""
 
@@ -14,14 +17,14 @@ _MOST = 2**64 - 1
 _BOTH = (
     "time_zone='+00:00'",
     "sql_mode=''",
-    # What a SELECT gives, all of it
+    # A SELECT returns all of its rows
     f"sql_select_limit={_MOST}",
     f"max_join_size={_MOST}",
     "sql_big_selects=1",  # max_join_size sets it, so it comes after
     "sql_auto_is_null=0",
     "sql_buffer_result=0",
     f"group_concat_max_len={1 << 20}",
-    # What expressions give
+    # The results of expressions
     "div_precision_increment=4",
     "default_week_format=0",
     "lc_time_names='en_US'",
@@ -31,6 +34,7 @@ _BOTH = (
     "autocommit=1",
     "completion_type=0",
     f"wait_timeout={IDLE}",
+    f"lock_wait_timeout={LOCK_WAIT}",
 )
 _MYSQL = (
     "transaction_isolation='REPEATABLE-READ'",

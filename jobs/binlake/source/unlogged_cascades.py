@@ -16,7 +16,7 @@ from binlake.source.server import Source
 
 
 def _logs_cascades(source: Source) -> bool:
-    """Tell whether the server logs the rows that its foreign keys change."""
+    """Return whether the server logs the rows that its foreign keys change."""
     if not source.release.may_log_cascades:
         return False
     native = source.variables(["innodb_native_foreign_keys"]).get("innodb_native_foreign_keys", "OFF")

@@ -1,10 +1,10 @@
-"""What the executors of a cluster need: shipped where it can be, and looked for where it can't.
+"""The things that the executors of a cluster need: shipped where they can be, and looked for where they can't.
 
-engine     this package as it stands here, with its compiled kernels: an archive, unpacked in each executor's folder
+engine     this package as it is here, with its compiled kernels: an archive, unpacked in each executor's folder
 jars       of share/binlake/jars
 trust      the authorities of SSL_CERT_FILE, where the lake is in an object store
-packages   numpy, pyarrow …: native code that belongs to a machine; what lacks is told before anything begins
-Spark      and Java: of each host; where they are others than the driver's, that is told
+packages   numpy, pyarrow …: native code that belongs to a machine; what lacks is reported before anything begins
+Spark      and Java: of each host; versions other than the driver's are reported
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any
 from pyspark import SparkContext
 
 import binlake
+from binlake.caches import once
 from binlake.errors import SetupFailed
 from binlake.kernels import native
-from binlake.once import once
 from binlake.spark import executors, settings, trust
 from binlake.spark.executors import LakeProbe
 from binlake.storage import files, java_errors, stores
@@ -59,7 +59,7 @@ _LOG = logging.getLogger("binlake")
 def ship(context: SparkContext, lake: str = "") -> None:
     """Give each executor, also those that come later, the engine, the jars and the lake's certificate authorities
     before its first task."""
-    # Unpacked by the package's name in the folder that stands first on the workers' path: before one installed there.
+    # Unpacked by the package's name in the folder that is first on the workers' path: before one installed there.
     context.addArchive(f"{_engine()}#{binlake.__name__}")
     java_context: Any = context._jsc
     for jar in sorted(settings.JARS.glob("*.jar")):
@@ -136,7 +136,7 @@ def _executors(context: SparkContext) -> Iterator[tuple[int, int]]:
 
 
 def _is_dynamic(context: SparkContext) -> bool:
-    """Tell whether executors come with the first job."""
+    """Return whether executors come with the first job."""
     return context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
 
 

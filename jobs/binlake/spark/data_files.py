@@ -1,6 +1,6 @@
 """Data files that lie in a table's folder before any commit of the table knows them.
 
-Delta's own transaction writes them, and tells the AddFile actions: it is that of a new table in a folder below the
+Delta's own transaction writes them, and returns the AddFile actions: it is that of a new table in a folder below the
 table's, never committed, so that the table itself isn't looked at. A VACUUM removes what no commit knows once it is
 older than its retention (7 days by default).
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from binlake.delta.attempts import DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.file_statistics import Statistics
 from binlake.delta.key_ranges import PHYSICAL_NAME

@@ -1,4 +1,4 @@
-"""What runs on an executor to tell what it lacks. Needs no more than the stdlib: the rest may be what is missing."""
+"""Code that runs on an executor to find what it lacks. It needs only the stdlib: all else may be missing there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOADED = ("pandas", "pyarrow")
 
 @dataclass(frozen=True)
 class LakeProbe:
-    """A small file that the driver has written into the lake, and what stands in it."""
+    """A small file that the driver has written into the lake, and its content."""
 
     path: str
     content: str
@@ -26,7 +26,7 @@ class LakeProbe:
 
 @dataclass(frozen=True)
 class Lack:
-    """What the executors of a host lack.
+    """The things that the executors of a host lack.
 
     python: their interpreter. problems: what is wrong with it. wanted: what pip is to install. lake: why the lake can't
     be read there, if nothing else is wrong. others: versions of Spark and Java that differ from the driver's.
@@ -64,7 +64,7 @@ def lack(
     others = [
         f"{name} {engines[name]}, not {of}" for name, of in (driver or {}).items() if engines[name] not in ("", of)
     ]
-    # As Spark calls the machine, where it was told.
+    # As Spark calls the machine, where Spark was given a name.
     host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
     result = Lack(host, sys.executable, tuple(problems), tuple(wanted), lake, tuple(others))
     return result if problems or lake or others else None

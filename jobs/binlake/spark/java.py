@@ -47,7 +47,7 @@ def _with(metadata: Any, fields: Mapping[int, Any]) -> Any:
 
 
 def overwriting(session: SparkSession) -> Any:
-    """Return Delta's operation of a commit that replaces rows, as history tells it."""
+    """Return Delta's operation of a commit that replaces rows, as Delta's history shows it."""
     jvm: Any = session.sparkContext._jvm
     nothing, some = jvm.scala.Option.apply(None), jvm.scala.Some
     return getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")(

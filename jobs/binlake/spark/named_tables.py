@@ -11,8 +11,8 @@ from pyspark.sql import Row, SparkSession
 
 from binlake.config import CatalogConfig
 from binlake.errors import LakeError
-from binlake.metadata.registrations import Registration
 from binlake.names import spark_quote, spark_string
+from binlake.records.registrations import Registration
 from binlake.storage import storage_errors, stores
 
 
@@ -55,7 +55,8 @@ class NamedTables:
         return None if _same(taken, table.path) else f"{table} is another's table, at {taken}"
 
     def drop(self, table: Registration) -> None:
-        """Drop the name alone, and only where it still stands for the table that it was given to. Raises LakeError."""
+        """Drop the name, not its table, and only if it still refers to the table that it was given to. Raises
+        LakeError."""
         try:
             if (location := self._location(table)) is not None and _same(location, table.path):
                 self._session.sql(f"DROP TABLE {self._quoted(table.database, table.name)}")

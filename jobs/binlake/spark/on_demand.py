@@ -36,6 +36,7 @@ class SessionOnDemand:
     _lock: Lock = field(default_factory=Lock, init=False)
 
     def __call__(self, why: str) -> SparkSession:
+        """Return the session; build it where there is none, or where it ended by itself. why: said in the run's log."""
         with self._lock:
             died = self._built is not None and not self._lives(self._built)
             if died:
@@ -47,8 +48,8 @@ class SessionOnDemand:
             return self._built
 
     def rest(self, seconds: float) -> None:
-        """Tell that nothing uses the session now: it ends, and its JVM, once it wasn't asked for through some seconds
-        of rest."""
+        """Note that nothing uses the session now. It ends, with its JVM, in a call that comes this many seconds after
+        the first one without a use between them."""
         with self._lock:
             if self._built is None:
                 return
@@ -63,7 +64,7 @@ class SessionOnDemand:
 
     @staticmethod
     def _lives(built: SparkSession) -> bool:
-        """Tell whether the session can be worked with; what is left of one that died is ended."""
+        """Return whether the session can be worked with; what is left of one that died is ended."""
         from binlake.spark import session
 
         if not (lives := session.lives(built)):

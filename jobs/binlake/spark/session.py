@@ -30,7 +30,7 @@ def build(
     lake: str = "",
 ) -> SparkSession:
     """Build a session with the project's settings, and what the executors of a cluster need. Under spark-submit its
-    master and settings stand.
+    master and settings are kept.
 
     spark: of the YAML; the variables SPARK_MASTER and PYSPARK_PYTHON go before it. short_lived: the JVM ends before
     optimised code would pay. tasks: how many must run at once, where no master is given; those that wait for a server
@@ -76,7 +76,7 @@ def build(
 
 
 def lives(built: SparkSession) -> bool:
-    """Tell whether a session can be worked with: its JVM runs, and nobody ended its application, as a cluster may.
+    """Return whether a session can be worked with: its JVM runs, and nobody ended its application, as a cluster may.
 
     Under spark-submit the process ends with its JVM.
     """
@@ -130,7 +130,7 @@ def of_this_thread(session: SparkSession) -> SparkSession:
     Delta and the parser of expressions ask for the thread's active session; PySpark makes none but the first active.
     """
     own: SparkSession = session.newSession()
-    for key in settings.sizes(1):  # which a new session has as the context was told them, before a cluster's were known
+    for key in settings.sizes(1):  # a new session has the context's values, set before the cluster was known
         own.conf.set(key, str(session.conf.get(key)))
     _activate(own)
     return own
@@ -154,6 +154,7 @@ class OwnSessions:
 
     @property
     def context(self) -> SparkContext:
+        """Return the context that all these sessions share."""
         return self._session.sparkContext
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""All Spark settings, in one place. Imports no pyspark: who submits a job reads them too."""
+"""All Spark settings, in one place. Imports no pyspark: a process that submits a job reads them too."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FIXED = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # What doesn't fit is an error.
+    # A value that doesn't fit is an error.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "ANSI",
     # Names and defaults of the source may read like ${env:…}, which Spark would put its environment into.
@@ -61,7 +61,7 @@ FIXED = {
     # The key ranges of files are asked for, and their rows counted before they are committed.
     "spark.databricks.delta.stats.collect": "true",
 }
-"""What keeps the mirror exact, and rows and passwords where they belong: nobody may set it otherwise."""
+"""Settings that keep the mirror exact, and rows and passwords where they belong: a user can't change them."""
 
 _FIXED_FAMILIES = (
     "spark.sql.legacy.", "spark.sql.ansi.", "spark.sql.files.ignore", "spark.files.ignore", "spark.redaction.",
@@ -73,7 +73,7 @@ _OTHER_ZONE = re.compile(r"-Duser\.timezone=(?!UTC(\s|$))")
 _ADDED_TO = {
     "spark.driver.extraClassPath": ":", "spark.driver.extraJavaOptions": " ", "spark.executor.extraJavaOptions": " ",
 }  # fmt: skip
-"""Settings of which ours and theirs hold together, by what stands between."""
+"""Settings in which the user's value is added to ours, each with the separator between the two."""
 
 
 PINNED_VERSIONS = {"spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false"}
@@ -82,12 +82,12 @@ are there."""
 
 
 def is_local(master: str) -> bool:
-    """Tell whether the driver's process does all the work."""
+    """Return whether the driver's process does all the work."""
     return master == "local" or master.startswith("local[")
 
 
 def works_here(spark: SparkConfig) -> bool:
-    """Tell whether Spark would be started by this process, and do all its work in it."""
+    """Return whether Spark would be started by this process, and do all its work in it."""
     return "PYSPARK_GATEWAY_PORT" not in os.environ and is_local(master_given(spark) or "local[*]")
 
 
@@ -121,7 +121,8 @@ _OPTIMISED_LATE = (
     "-XX:Tier4BackEdgeThreshold=100000",
 )
 """At the JVM's own thresholds most of what its second compiler optimises is code of Spark's start, which runs no more:
-a quarter of the CPU time of a snapshot of two million rows. What rows pass through reaches these within a second."""
+a quarter of the CPU time of a snapshot of two million rows. Code that rows pass through reaches these within a
+second."""
 
 
 def jvm_options(*, short_lived: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Spark's JVM is started: what each start says, whatever it is to do, doesn't stand between the lines of a run."""
+"""Start of Spark's JVM: the lines that every start prints are kept out of a run's log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class SessionFactory(Protocol):
     why: what needs Spark, in words for the run's log.
     """
 
-    def __call__(self, why: str, /) -> SparkSession: ...
+    def __call__(self, why: str, /) -> SparkSession:
+        """Return the session, which is started if needed."""
 
 
 @dataclass
@@ -39,6 +40,7 @@ class SessionAsked:
     why: str = ""
 
     def __call__(self, why: str, /) -> SparkSession:
+        """Return the session, and keep the first reason."""
         self.why = self.why or why
         return self.session(why)
 
@@ -56,7 +58,7 @@ _STARTING = re.compile(
 
 
 def is_worth_reading(line: str) -> bool:
-    """Tell whether a line isn't one that every start of Spark prints."""
+    """Return whether a line isn't one that every start of Spark prints."""
     return not _STARTING.search(line)
 
 

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from binlake import __version__
 from binlake.delta import delta_commits, opened_tables
-from binlake.delta.attempts import DataFile
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DataFile, DeltaAction
 from binlake.delta.delta_schema import FEATURES, DeltaSchema
 from binlake.spark.java import changed, open_transaction, overwriting, to_java_list, to_map, to_scala_map, to_seq
 from binlake.storage import files
@@ -25,7 +24,8 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @contextmanager
 def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
-    """Have commits in here tell the note; return it as JSON. session: no other table uses it meanwhile."""
+    """Write the note into the user metadata of commits in the block; yield it as JSON. session: no other table uses it
+    meanwhile."""
     text = json.dumps(note, ensure_ascii=False)
     session.conf.set(USER_METADATA, text)
     try:
@@ -37,8 +37,7 @@ def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
 class OptimisticTransaction:
     """Wraps Delta's class over py4j.
 
-    session: the thread's active one. note: what the commit tells of itself, which stands in the session's
-    configuration, too.
+    session: the thread's active one. note: the commit's user metadata, which is in the session's configuration, too.
     """
 
     def __init__(self, session: SparkSession, path: str, note: str = "") -> None:
@@ -51,7 +50,7 @@ class OptimisticTransaction:
 
     @property
     def is_new(self) -> bool:
-        """Tell whether there is no table yet."""
+        """Return whether there is no table yet."""
         return int(self._transaction.readVersion()) < 0
 
     def version(self, app: str) -> int:
@@ -81,9 +80,10 @@ class OptimisticTransaction:
         self._transaction.commit(to_seq(self._session, self._recorded(recorded)), operation)
 
     def replace(self, schema: DeltaSchema, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
-        """Replace the whole table by ``data``, or make it where there is none. History tells it as an overwrite.
+        """Replace the whole table by ``data``, or make it where there is none. Delta's history shows it as an
+        overwrite.
 
-        Of a file that the table has already, whole, Delta is told nothing: it must not come and go in one commit.
+        A file that the table has already, whole, isn't passed to Delta: it must not come and go in one commit.
         Raises CommitFailedError where it was new and somebody made it meanwhile, or what Delta raises.
         """
         if self.is_new:
@@ -108,7 +108,7 @@ class OptimisticTransaction:
         self._transaction.commit(actions, overwriting(self._session))
 
     def _starts_plainly(self) -> bool:
-        """Tell whether a new table's first commit is no more than its metadata, protocol and files.
+        """Return whether a new table's first commit is no more than its metadata, protocol and files.
 
         Spark's settings may ask for more, and in some stores only Delta commits safely.
         """
@@ -159,7 +159,7 @@ class OptimisticTransaction:
         )
 
     def _measure(self, data: Sequence[DataFile], gone: Sequence[Any]) -> None:
-        """Set the metrics that history tells of the commit, which Spark counts in a write."""
+        """Set the commit's metrics in Delta's history, which Spark would count itself in a write."""
         counted = {
             "numFiles": len(data),
             "numOutputRows": sum(file.rows for file in data),
@@ -180,7 +180,7 @@ class OptimisticTransaction:
 
 
 def _metrics(data: Sequence[DataFile]) -> dict[str, str]:
-    """Return the metrics of a table's first commit, as history tells them."""
+    """Return the metrics of a table's first commit, as Delta's history shows them."""
     counted = {
         "numFiles": len(data), "numRemovedFiles": 0, "numRemovedBytes": 0,
         "numOutputRows": sum(file.rows for file in data), "numOutputBytes": sum(file.bytes for file in data),

@@ -1,6 +1,6 @@
 """Authorities in a PEM file as Java reads them: PKCS12. Imports no pyspark, as settings.py.
 
-pyarrow, obstore and deltalake trust those of SSL_CERT_FILE, in the place of the system's; Java is told of them here.
+pyarrow, obstore and deltalake trust those of SSL_CERT_FILE, in the place of the system's; Java gets them from here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+from binlake.caches import once
 from binlake.errors import ConfigurationError
-from binlake.once import once
 from binlake.storage import stores
 
 VARIABLE = "SSL_CERT_FILE"
 _PASSWORD = "binlake"
-"""Nothing secret stands in the store, but Java reads none without a password."""
+"""Nothing in the store is secret, but Java reads none without a password."""
 
 
 def pkcs12(pem: str, password: str, remedy: str) -> bytes:
@@ -54,7 +54,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def _made(pem: str) -> Path:
     """Write the PEM file's authorities as PKCS12, and return the path: its name depends on the content alone, for the
     driver's JVM may be another process's child than the session."""
-    data = pkcs12(pem, _PASSWORD, f"mend {VARIABLE}")
+    data = pkcs12(pem, _PASSWORD, f"fix {VARIABLE}")
     made = Path(_folder().name) / f"trusted-{sha256(Path(pem).read_bytes()).hexdigest()[:16]}.p12"
     made.write_bytes(data)
     return made

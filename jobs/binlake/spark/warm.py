@@ -9,6 +9,7 @@ from binlake.spark import session
 
 
 def main() -> None:
+    """Write, merge and read a small Delta table in a session of its own."""
     from delta.tables import DeltaTable
 
     spark = session.build("warm", master="local[2]")

@@ -5,32 +5,32 @@ A short range is read by this process, a long one by Spark's executors: the same
 
 from __future__ import annotations
 
-import os
 import time
-import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, StagingError
+from binlake.errors import BinlakeError, LakeError, StagingError, unexpected
 from binlake.faults import fault
 from binlake.kernels.cores import available_cores
 from binlake.kernels.memory import pool
-from binlake.metadata.lease import OpenBatch
-from binlake.metadata.step_progress import shown_progress
-from binlake.position import Slice
-from binlake.readers import share_out
+from binlake.lease.lease import OpenBatch
+from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
+from binlake.position import Slice, file_number
+from binlake.records.step_progress import shown_progress
 from binlake.report import Report
-from binlake.staging.staged_files import stage_slice, write_manifest
+from binlake.staging.ghost_tables import NO_GHOSTS, GhostsWanted, GhostTables, differs
+from binlake.staging.staged_files import slice_folder, stage_slice, write_manifest
 from binlake.storage import files, java_errors
 
 if TYPE_CHECKING:
@@ -44,33 +44,34 @@ A merge of 190 MB (600,000 mutations) took three fifths of the CPU time that way
 Progress = Callable[[int], None]
 """Called with the bytes of a slice that are read by now."""
 ReadSlice = Callable[["SliceTask", Transport], StagedSlice]
+Piece = TypeVar("Piece")
+Reader = TypeVar("Reader")
+Result = TypeVar("Result")
 
 
 def is_short(plan: OpenBatch) -> bool:
-    """Tell whether the batch is staged without Spark, and merged by a JVM that lives shortly."""
+    """Return whether the batch is staged without Spark, and merged by a JVM that lives shortly."""
     return plan.range.size <= SHORT_RANGE
 
 
 @dataclass(frozen=True)
 class SliceTask:
-    """What reading one slice needs, besides the reader's connection."""
+    """The input for reading one slice, besides the reader's connection."""
 
     part: Slice
     number: int
     folder: str
     config: PipelineConfig
     skip: frozenset[int]
+    ghosts: tuple[GhostSpan, ...] = ()
 
     def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
-        items = read(
-            transport,
-            self.part,
-            self.config.tables.wanted,
-            invalid=self.config.invalid,
-            progress=progress,
-            skip=self.skip,
-        )
-        return stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
+        """Stage the slice. Rows of ghost tables are staged where these are followed."""
+        wanted = GhostsWanted(self.config.tables, self.ghosts)
+        items = read(transport, self.part, wanted, invalid=self.config.invalid, progress=progress, skip=self.skip)
+        followed = wanted.passing(items, (file_number(self.part.file), self.part.start))
+        staged = stage_slice(followed, self.part, self.number, self.folder, self.config.invalid)
+        return replace(staged, withheld=tuple(sorted(wanted.withheld)))
 
 
 def _read_here(reached: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
@@ -83,9 +84,7 @@ def _read_here(reached: Callable[[int, int], None], task: SliceTask, transport: 
     except BinlakeError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        raise RuntimeError(f"{type(error).__name__} at {where} while {task.part.file} was staged") from None
+        raise RuntimeError(f"{unexpected(error)} while {task.part.file} was staged") from None
 
 
 def _on_executors(session: SessionFactory, why: str) -> ReadSlice:
@@ -126,18 +125,28 @@ def stage_batch(
     plan: OpenBatch,
     report: Report,
     skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
+    ghosts: GhostTables = NO_GHOSTS,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
-    skip: offsets of a slice's events that somebody decided to step over.
+    skip: offsets of a slice's events that somebody decided to step over. ghosts: the ghost tables that are followed.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
-    tasks = [SliceTask(part, number, folder, config, skip(part)) for number, part in enumerate(plan.range.slices)]
+    tasks = [
+        SliceTask(part, number, folder, config, skip(part), ghosts.before)
+        for number, part in enumerate(plan.range.slices)
+    ]
     try:
-        slices = tuple(_staged(config, session, tasks, transports, plan, report))
-        manifest = Manifest(plan.batch, attempt, slices, config.tables, config.invalid)
+        slices = _staged(config, session, tasks, transports, plan, report)
+        spans = ghosts.spans(slices, plan.range.stop.flavour, lower_case_names=plan.lower_case_names)
+        if again := [replace(tasks[part.slice], ghosts=spans) for part in slices if differs(part, spans)]:
+            for task in again:
+                files.remove_folder(slice_folder(task.folder, task.number))
+            anew = {part.slice: part for part in _staged(config, session, again, transports, plan, report)}
+            slices = [anew.get(part.slice, part) for part in slices]
+        manifest = Manifest(plan.batch, attempt, tuple(slices), config.tables, config.invalid, spans)
         write_manifest(folder, manifest)
     except BaseException:
         # Attempts that nobody reads would fill the disk further with each retry.
@@ -169,15 +178,16 @@ def _staged(
     short = is_short(plan)
     readers = transports[: available_cores()] if short else transports
     with shown_progress(config, report, "staged") as show:
-        read, began = dict.fromkeys(range(len(tasks)), 0), time.monotonic()
+        sizes = {task.number: task.part.size for task in tasks}
+        read, total, began = dict.fromkeys(sizes, 0), sum(sizes.values()), time.monotonic()
 
         def reached(number: int, size: int) -> None:
             read[number] = size
             done = sum(read.values())
-            show(done, plan.range.size, pace(done / 1e6, plan.range.size / 1e6, time.monotonic() - began))
+            show(done, total, pace(done / 1e6, total / 1e6, time.monotonic() - began))
 
         def ended(result: StagedSlice) -> None:
-            reached(result.slice, tasks[result.slice].part.size)
+            reached(result.slice, sizes[result.slice])
             fault("slice staged")
 
         read_slice: ReadSlice = partial(_read_here, reached) if short else _on_executors(session, _too_long(plan))
@@ -194,3 +204,32 @@ def pace(done: float, total: float, seconds: float) -> str:
     rate = done / seconds if seconds else 0.0
     left = f", about {(total - done) / rate:,.0f} s left" if rate and done < total else ""
     return f"{done:,.1f} of {total:,.1f} MB of log, {rate:,.1f} MB/s{left}"
+
+
+def share_out(
+    pieces: Iterable[Piece],
+    readers: Sequence[Reader],
+    work: Callable[[Piece, Reader], Result],
+    ended: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Run ``work`` for each piece, in the pieces' order. Returns the results in that order, too.
+
+    A reader has one piece at a time. ended: called in this thread with each result when its piece ends. Raises what
+    ``work`` or ``ended`` raises, after all running pieces have ended; no further piece is begun.
+    """
+    waiting = deque(enumerate(pieces))
+    free = deque(readers)
+    running: dict[Future[Result], tuple[int, Reader]] = {}
+    results: dict[int, Result] = {}
+    with ThreadPoolExecutor(len(readers), thread_name_prefix="reader") as pool:
+        while waiting or running:
+            while waiting and free:
+                (number, piece), reader = waiting.popleft(), free.popleft()
+                running[pool.submit(work, piece, reader)] = number, reader
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda future: running[future][0]):
+                number, reader = running.pop(future)
+                results[number] = future.result()
+                free.append(reader)
+                ended(results[number])
+    return [results[number] for number in sorted(results)]

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from binlake.batch.manifest import Manifest, StagedFile, StagedSlice, without
 from binlake.binlog.border import (
     DELETE,
     INSERT,
@@ -32,10 +31,13 @@ from binlake.binlog.border import (
     XaEvent,
 )
 from binlake.binlog.staged_schema import staged_schema
-from binlake.errors import LakeError, StagingError
+from binlake.errors import OF_CODE, LakeError, StagingError, snapshot_again, unexpected
+from binlake.planner.manifest import Manifest, StagedFile, StagedSlice, without
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import InvalidValues
-from binlake.staging.staged_rows import MOST_OF_A_FILE, staged_rows
+from binlake.schema.table import TableName
+from binlake.staging import staged_rows
+from binlake.staging.staged_rows import MOST_OF_A_FILE
 from binlake.storage import files
 
 OPEN_FILES = 64
@@ -48,6 +50,9 @@ _SMALL_FORM: Mapping[str, Any] = {"compression": "snappy", "write_statistics": F
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Write the manifest into the staging's folder, as ``manifest.json``."""
+    if not manifest.slices:
+        files.make_private_folder(folder)  # no slice has made it
     files.write_text(f"{folder}/manifest.json", manifest.to_json())
 
 
@@ -60,7 +65,15 @@ def read_manifest(folder: str, batch: int, attempt: str) -> Manifest:
         raise StagingError(f"{path} is damaged: {error}", remedy=files.STAGED_ANEW) from error
     if (manifest.batch, manifest.attempt) != (batch, attempt):
         raise StagingError(f"{path} is of batch {manifest.batch}, attempt {manifest.attempt}", remedy=files.STAGED_ANEW)
-    return manifest
+    slices = (replace(part, files=tuple(_in_folder(file, folder) for file in part.files)) for part in manifest.slices)
+    return replace(manifest, slices=tuple(slices))
+
+
+def _in_folder(file: StagedFile, folder: str) -> StagedFile:
+    """Return a staged file with its path in the manifest's folder: a lake that is copied may have another place."""
+    if file.path.startswith(f"{folder}/"):
+        return file
+    return replace(file, path="/".join([folder, *file.path.split("/")[-2:]]))
 
 
 def check_file(file: StagedFile) -> None:
@@ -104,7 +117,7 @@ class _OpenFile:
             self._widen(name, batch)
 
     def _keep(self, batch: pa.RecordBatch) -> None:
-        """Hold the rows of a small file for who merges them."""
+        """Hold the rows of a small file for the merge."""
         self.size += batch.nbytes
         if self.size <= MOST_OF_A_FILE:
             self.rows.append(batch)
@@ -188,6 +201,7 @@ class SliceWriter:
         self._made = 0
 
     def write(self, mutations: Mutations) -> None:
+        """Append mutations to the file of their table, columns and epoch. Raises LakeError."""
         key = (mutations.name, mutations.columns, mutations.statements_before)
         if key not in self._open:
             if len(self._open) >= OPEN_FILES:
@@ -197,6 +211,15 @@ class SliceWriter:
             self._open[key] = self._start(mutations)
         self._open[key].write(mutations.batch)
         self._open[key].absent.update(mutations.absent)
+
+    def give_up(self, mutations: Mutations) -> int:
+        """Remove the open files of a table whose mutations can't be written; return the offset of their first row."""
+        first = _sequence(mutations.batch, 0)
+        for key in [key for key, file in self._open.items() if file.mutations.name == mutations.name]:
+            file = self._open.pop(key)
+            file.abandon()
+            first = min(first, file.first or first)
+        return first[1]
 
     def _start(self, mutations: Mutations) -> _OpenFile:
         path = f"{self._folder}/{self._made:05d}.parquet"
@@ -220,6 +243,7 @@ class SliceWriter:
         self._open.clear()
 
     def finish(self) -> tuple[StagedFile, ...]:
+        """Close all files, and return them."""
         self.end_epoch()
         return tuple(self._closed)
 
@@ -227,9 +251,14 @@ class SliceWriter:
 Items = Iterable[Item | SliceSummary]
 
 
+def slice_folder(folder: str, number: int) -> str:
+    """Return the folder of one slice's files in the folder of an attempt."""
+    return f"{folder}/{number:05d}"
+
+
 def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
-    """Write one slice's mutations below ``{folder}/{number}``; return what the manifest says of them."""
-    target = f"{folder}/{number:05d}"
+    """Write one slice's mutations below an attempt's folder; return what the manifest says of them."""
+    target = slice_folder(folder, number)
     files.make_private_folder(target)
     writer = SliceWriter(target, number, invalid)
     statements: list[Statement] = []
@@ -237,8 +266,24 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
     xa: list[XaEvent] = []
     rolled_back: list[RolledBack] = []
     executed: list[SliceSummary] = []
+    refused: dict[TableName, Stopped] = {}  # with the last mutation that wasn't staged
+
+    def write(mutations: Mutations) -> None:
+        """Write a table's mutations; an unexpected error stops the table there, and the others continue."""
+        name = mutations.name
+        if name not in refused:
+            try:
+                writer.write(mutations)
+                return
+            except OF_CODE as error:
+                why, remedy = f"its mutations can't be staged: {unexpected(error)}", snapshot_again(name)
+                refused[name] = Stopped(name, part.file, writer.give_up(mutations), why, remedy)
+                stopped.append(refused[name])
+        last = _sequence(mutations.batch, mutations.batch.num_rows - 1)[1]
+        refused[name] = replace(refused[name], offset=last)
+
     sort: dict[type, Callable[[Any], None]] = {
-        Mutations: writer.write,
+        Mutations: write,
         Stopped: stopped.append,
         XaEvent: xa.append,
         RolledBack: rolled_back.append,
@@ -257,6 +302,7 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
         raise
     assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
     staged = tuple(without(file, rolled_back) for file in written)
+    stopped += refused.values()
     whole = executed[0]
     return StagedSlice(
         number,
@@ -268,4 +314,5 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
         whole.unchecked,
         whole.servers,
         whole.committed_us,
+        ends_open=whole.ends_open,
     )

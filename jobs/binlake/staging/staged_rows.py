@@ -1,49 +1,31 @@
 """Rows of small staged files that this process wrote, until they are merged.
 
-Who follows a source stages and merges in one process: to read the files of a batch of one second again costs a tenth of
-its CPU. A staged file never changes, so its rows are those that were written. Nothing is lost with what is forgotten:
-the file has it.
+A follower stages and merges in one process: reading the files of a batch of one second again costs a tenth of its CPU.
+A staged file never changes, so its rows are those that were written. Forgetting rows loses nothing: the file has them.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
 
+from binlake.caches import Cache
+
 MOST_OF_A_FILE = 1 << 20
 """Bytes of memory."""
-_MOST = 16 << 20
-"""Bytes of memory of all files. Beyond them the oldest are forgotten."""
+_kept: Cache[str, tuple[Sequence[pa.RecordBatch], int]] = Cache("rows of staged files", lambda kept: kept[1])
 
 
-class StagedRows:
-    """Rows of staged files by their paths."""
+def keep(path: str, batches: Sequence[pa.RecordBatch], size: int) -> None:
+    """Remember all rows of a new file. size: their bytes of memory."""
+    _kept.put(path, (batches, size))
 
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[Sequence[pa.RecordBatch], int]] = {}
-        self._bytes = 0
-        self._keeping = threading.Lock()
 
-    def keep(self, path: str, batches: Sequence[pa.RecordBatch], size: int) -> None:
-        """Remember all rows of a new file. size: their bytes of memory."""
-        with self._keeping:
-            self._kept[path] = batches, size
-            self._bytes += size
-            while self._bytes > _MOST:
-                self._drop(next(iter(self._kept)))
-
-    def take(self, path: str) -> pa.Table | None:
-        """Return the rows of a file, which are forgotten then; None where they aren't known."""
-        with self._keeping:
-            batches = self._drop(path)
-        return pa.Table.from_batches(list(map(_as_read, batches))) if batches else None
-
-    def _drop(self, path: str) -> Sequence[pa.RecordBatch]:
-        batches, size = self._kept.pop(path, ((), 0))
-        self._bytes -= size
-        return batches
+def take(path: str) -> pa.Table | None:
+    """Return the rows of a file, which are forgotten then; None where they aren't known."""
+    batches, _ = _kept.take(path) or ((), 0)
+    return pa.Table.from_batches(list(map(_as_read, batches))) if batches else None
 
 
 def _as_read(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -57,6 +39,3 @@ def _as_read(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _without_images(images: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(images.flatten(), fields=list(images.type), mask=images.is_null())
-
-
-staged_rows = StagedRows()

@@ -1,6 +1,6 @@
 """Accounts of object stores that Airflow connections hold, for lakes whose YAML names one.
 
-Such a lake is reached with the variables that its connection stands for, in the place of the process's AWS_* variables:
+Such a lake is reached with the variables made of its connection, in the place of the process's AWS_* variables:
 one process, such as the page's, may work on lakes of several accounts. A connection is looked up again every minute.
 """
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from binlake.caches import Cache
 from binlake.errors import ConfigurationError
 from binlake.storage.connection_text import parsed, variable_of
 
@@ -37,9 +38,8 @@ ConnectionFields = Mapping[str, Any]
 
 _connections: dict[str, str | None] = {}
 """Roots of lakes → the connection that each is reached by; None: by the environment's account. ``use`` alone writes it,
-for whoever loads a YAML: a path says which lake it lies in, on its way through Delta, Spark and staged manifests, and
-tells no account."""
-_looked_up: dict[str, tuple[float, dict[str, str]]] = {}
+when a YAML is loaded: a path shows its lake, on its way through Delta, Spark and staged manifests, but no account."""
+_looked_up: Cache[str, tuple[float, dict[str, str]]] = Cache("accounts of connections")
 
 
 def use(root: str, connection: str | None) -> None:
@@ -48,7 +48,7 @@ def use(root: str, connection: str | None) -> None:
 
 
 def environment_of(path: str) -> Mapping[str, str]:
-    """Return the AWS_* variables for what lies at a path. Raises ConfigurationError."""
+    """Return the AWS_* variables with which a path is reached. Raises ConfigurationError."""
     connected = variables_by_connection(path)
     if connected is None:
         return os.environ
@@ -58,21 +58,21 @@ def environment_of(path: str) -> Mapping[str, str]:
 
 
 def variables_by_connection(path: str) -> Mapping[str, str] | None:
-    """Return the variables that the connection of the lake in which a path lies stands for; None where it has none.
+    """Return the variables made of the connection of the lake in which a path lies; None where it has none.
     Raises ConfigurationError."""
     around = (root for root in _connections if path == root or path.startswith(f"{root}/"))
     connection = _connections.get(max(around, key=len, default=""))  # the nearest: a lake may lie in another's folder
     if connection is None:
         return None
-    at, kept = _looked_up.get(connection, (0.0, {}))
+    at, kept = _looked_up.get(connection) or (0.0, {})
     if not at or time.monotonic() - at > _FRESH:
         kept = variables(look_up(connection), connection)
-        _looked_up[connection] = (time.monotonic(), kept)
+        _looked_up.put(connection, (time.monotonic(), kept))
     return kept
 
 
 def variables(fields: ConnectionFields, connection: str) -> dict[str, str]:
-    """Return the variables that an Airflow connection (type aws) stands for. Raises ConfigurationError, which repeats
+    """Return the variables made of an Airflow connection (type aws). Raises ConfigurationError, which repeats
     none of its values."""
     extra = fields.get("extra") or {}
     try:
@@ -119,7 +119,7 @@ def from_environment(connection: str) -> ConnectionFields:
 
 
 look_up: Callable[[str], ConnectionFields] = from_environment
-"""Looks up a connection by its id; in Airflow's processes, Airflow's own look-up stands here."""
+"""Looks up a connection by its id; in Airflow's processes it is Airflow's own look-up."""
 
 
 def hand_over(path: str, connection: str) -> None:

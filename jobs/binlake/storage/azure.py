@@ -69,7 +69,7 @@ class Azure:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Return how the variables say that what lies at a path is reached."""
+        """Return the account with which a path is reached, by the variables."""
         return cls.of(account_of(path))
 
     def spark_settings(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(azure.endpoint)
         if parts.scheme != "https" or parts.port is None or parts.path != f"/{account}":
             raise ConfigurationError(
-                f"AZURE_STORAGE_ENDPOINT is {parts.scheme}://{parts.hostname}…, which Spark can't be told of",
+                f"AZURE_STORAGE_ENDPOINT is {parts.scheme}://{parts.hostname}…, which Spark can't be given",
                 remedy=f"unset it for Microsoft's own, or write it as https://HOST:PORT/{account}",
             )
     shared_access = next((name for name in _SHARED_ACCESS if environment.get(name)), None)

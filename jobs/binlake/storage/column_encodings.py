@@ -1,7 +1,7 @@
 """How the columns of a data file are encoded: which are tried with a dictionary, and which are compressed.
 
 Both cost more than the rest of the writing, and spare nothing for values that seldom repeat: keys, times, digests,
-random numbers. A sample of the first rows tells.
+random numbers. A sample of the first rows shows which they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 COMMON: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
-"""What all columns have that aren't decided on."""
+"""The settings of columns for which nothing was decided."""
 _FEWEST_FOR_DICTIONARY = 10_000
 """Rows of a data file for which dictionaries are tried: with fewer they take three times as long, and spare nothing."""
 _FEWEST_BYTES = 1 << 20
@@ -25,7 +25,7 @@ _MOST_ROWS, _MOST_BYTES, _PART = 2048, 1 << 20, 16
 _FEWEST_OF_A_VALUE = 3
 """Bytes: a column of fewer, most of it NULL, costs little to compress, and may hold others further on."""
 _PLACES = (0.02, 0.11, 0.26, 0.38, 0.53, 0.61, 0.77, 0.94)
-"""Where the sample's rows stand in the whole: at no equal distance, which values that come in turns might have."""
+"""Places of the sample's rows in the whole, at unequal distances: values may come in turns."""
 _DICTIONARY = 2 << 20
 """Bytes of a dictionary above which most values don't get into it: the writer gives it up at half of them."""
 _SPARED = 1 / 12
@@ -89,7 +89,7 @@ def _sizes(sample: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _repeats(sample: pa.Table, name: str, size: int, rows: int) -> bool:
-    """Tell whether a column's values repeat so often that a dictionary holds them.
+    """Return whether a column's values repeat so often that a dictionary holds them.
 
     size: bytes of the sample's values. Of n values drawn from d different ones n² / 2d have been drawn before.
     """

@@ -24,7 +24,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether a connection is written as JSON, not as a URI."""
+    """Return whether a connection is written as JSON, not as a URI."""
     return text.lstrip().startswith("{")
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from binlake.errors import StagingError
 from binlake.storage import storage_errors
 from binlake.storage.kinds import storage_of
-from binlake.storage.protocol import StoredFile
+from binlake.storage.protocol import Storage, StoredFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STAGED_ANEW = "run again: the batch is staged anew"
+STAGED_ANEW = "run again: the batch is staged again"
 _CHUNK = 4 << 20
 
 
@@ -48,6 +48,7 @@ class HashingSink:
         self.closed = False
 
     def write(self, data: Any) -> int:
+        """Take bytes, and return how many; they are written once some have gathered. Raises LakeError."""
         before = len(self._waiting)
         self._waiting += data
         size = len(self._waiting) - before
@@ -63,11 +64,13 @@ class HashingSink:
             self._sink.write(waiting)
 
     def flush(self) -> None:
+        """Write the bytes that wait, and flush the file. Raises LakeError."""
         self._write_waiting()
         with _as_lake_error(f"write {self._path}"):
             self._sink.flush()
 
     def close(self) -> None:
+        """Write the bytes that wait, and close the file, also if that write fails. Raises LakeError."""
         self.closed = True
         try:
             self._write_waiting()
@@ -76,19 +79,24 @@ class HashingSink:
                 self._sink.close()
 
     def tell(self) -> int:
+        """Return the number of bytes taken."""
         return self.size
 
     def readable(self) -> bool:
+        """Return False."""
         return False
 
     def writable(self) -> bool:
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
+        """Return False: what is written is hashed at once."""
         return False
 
     @property
     def checksum(self) -> str:
+        """Return the hash of the bytes written so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 
@@ -132,6 +140,13 @@ def write_bytes(path: str, data: bytes) -> None:
         stream.write(data)
 
 
+def copy(source: str, target: str) -> None:
+    """Copy a file of a table to a path where none is, which nobody reads before this returns. Raises OSError."""
+    with opened(source) as content, storage_of(target).open_new(target) as stream:
+        while block := content.read(_CHUNK):
+            stream.write(block)
+
+
 def replace_bytes(path: str, data: bytes) -> None:
     """Write a file that others may read, and that appears complete or not at all, over one that is there. Raises
     OSError."""
@@ -139,7 +154,7 @@ def replace_bytes(path: str, data: bytes) -> None:
 
 
 def writes_if_absent(path: str) -> bool:
-    """Tell whether ``write_if_absent`` lets one alone of several writers of a file below this path succeed.
+    """Return whether ``write_if_absent`` lets one alone of several writers of a file below this path succeed.
 
     It isn't known of S3 by a profile's credentials.
     """
@@ -153,15 +168,15 @@ def write_if_absent(path: str, text: str) -> None:
 
 
 def has_folder(path: str) -> bool:
-    """Tell whether a folder, in which something is, exists by itself: object stores with real folders aren't
+    """Return whether a folder, in which something is, exists by itself: object stores with real folders aren't
     supported."""
     return storage_of(path).has_folder(path)
 
 
 @contextmanager
-def opened(path: str) -> Iterator[pa.NativeFile]:
-    """Open a file to be read at any offset. Raises OSError."""
-    with storage_of(path).open(path) as source:
+def opened(path: str, storage: Storage | None = None) -> Iterator[pa.NativeFile]:
+    """Open a file to be read at any offset. storage: that the path lies in, where the caller has it. Raises OSError."""
+    with (storage or storage_of(path)).open(path) as source:
         yield source
 
 
@@ -197,7 +212,7 @@ def _as_staging_error(path: str) -> Iterator[None]:
 
 
 def exists(path: str) -> bool:
-    """Tell whether a file or a folder is at a path."""
+    """Return whether a file or a folder is at a path."""
     with _as_lake_error(f"look for {path}"):
         return storage_of(path).exists(path)
 
@@ -216,7 +231,7 @@ def size(path: str) -> int | None:
 
 def list_files(path: str) -> list[StoredFile]:
     """Return the files of a folder and of the folders in it, except those whose names begin with ``_`` or ``.``; none
-    where the folder isn't there."""
+    where the folder isn't there. Symbolic links to folders aren't followed: what they lead to isn't the folder's."""
     with _as_lake_error(f"list {path}"):
         listing = storage_of(path).list(path)
     files = [file for file in listing.files if not file.name.startswith(("_", "."))]
@@ -228,7 +243,14 @@ def list_files(path: str) -> list[StoredFile]:
 
 
 def subfolders(path: str) -> list[str]:
-    """Return the names of the folders in a folder; none where it isn't there."""
+    """Return the names of the folders in a folder, also of linked ones; none where it isn't there."""
+    with _as_lake_error(f"list {path}"):
+        listing = storage_of(path).list(path)
+    return sorted([*listing.folders, *listing.links])
+
+
+def own_subfolders(path: str) -> list[str]:
+    """Return the names of the folders in a folder that are no symbolic links; none where it isn't there."""
     with _as_lake_error(f"list {path}"):
         return storage_of(path).list(path).folders
 
@@ -237,6 +259,15 @@ def remove_file(path: str) -> None:
     """Delete a file, unless somebody was quicker."""
     with _as_lake_error(f"remove {path}"), suppress(FileNotFoundError):
         storage_of(path).delete(path)
+
+
+def remove_below(folder: str, name: str) -> None:
+    """Delete a file of a folder or of the folders in it, unless somebody was quicker.
+
+    Raises LakeError where a symbolic link is on the way, for it may lead out of the lake.
+    """
+    with _as_lake_error(f"remove {folder}/{name}"), suppress(FileNotFoundError):
+        storage_of(folder).delete_below(folder, name)
 
 
 def remove_folder(path: str) -> None:

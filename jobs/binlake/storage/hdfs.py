@@ -11,13 +11,13 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import Any
 
 from hdfs_native import Client, FileStatus, WriteOptions
 from hdfs_native.fsspec import HdfsFileSystem
 from pyarrow import fs
 
+from binlake.caches import remembered
 from binlake.storage.arrow_storage import ArrowStorage
 
 PREFIX = "hdfs://"
@@ -26,7 +26,7 @@ _STREAMS = ("RawFileReader", "RawFileWriter")
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Raise hdfs-native's RuntimeError, by which it tells what a NameNode or DataNode refuses, as OSError."""
+    """Raise hdfs-native's RuntimeError, its error for a refusal by a NameNode or DataNode, as OSError."""
     try:
         yield
     except RuntimeError as error:
@@ -49,7 +49,7 @@ class _Raw:
 
 
 class _Named(HdfsFileSystem):
-    """hdfs-native's file system, which leaves ``#`` and ``?`` in paths, and tells times as pyarrow asks for them."""
+    """hdfs-native's file system, which leaves ``#`` and ``?`` in paths, and returns times as pyarrow wants them."""
 
     def __init__(self, authority: str) -> None:
         super().__init__(authority)
@@ -75,6 +75,7 @@ class HdfsStorage(ArrowStorage):
 
     @property
     def arrow(self) -> fs.FileSystem:
+        """Return the cluster's file system, of which each process has one."""
         return _file_system(self._authority, os.getpid())
 
     @property
@@ -82,21 +83,28 @@ class HdfsStorage(ArrowStorage):
         return _client(self._authority, os.getpid())
 
     def inner(self, path: str) -> str:
+        """Return the path in the cluster: an address without scheme and authority."""
         return f"/{path.removeprefix(PREFIX).partition('/')[2]}"
 
     def write(self, path: str, data: bytes) -> None:
+        """Write a temporary file, and rename it over the path."""
         self._write_and_rename(self.inner(path), data, overwrite=True)
 
     def replace(self, path: str, data: bytes) -> None:
+        """Write a temporary file, and rename it over the path, as ``write`` does."""
         self._write_and_rename(self.inner(path), data, overwrite=True)
 
     def write_if_absent(self, path: str, data: bytes) -> None:
+        """Write a temporary file, and rename it to the path. Raises FileExistsError where a file is there."""
         self._write_and_rename(self.inner(path), data, overwrite=False)
 
     def writes_if_absent(self, path: str) -> bool:
+        """Return True: the NameNode lets one rename alone succeed."""
         return True
 
     def make_private_folder(self, path: str) -> None:
+        """Make a folder, and those above it from the one named ``_…`` on, with mode 0700; those further above with
+        0755."""
         # A NameNode gives all folders that one call makes one mode.
         above = path
         while not above.rpartition("/")[2].startswith("_") and "/_" in above:
@@ -129,7 +137,7 @@ def _content(client: Client, path: str) -> bytes | None:
         return None
 
 
-@cache
+@remembered("clients of HDFS")
 def _client(authority: str, process: int) -> Client:
     """Return the client of a process, whose threads it needs; a fork has none of them."""
     client = Client(f"{PREFIX}{authority}")
@@ -137,7 +145,7 @@ def _client(authority: str, process: int) -> Client:
     return client
 
 
-@cache
+@remembered("file systems of HDFS")
 def _file_system(authority: str, process: int) -> fs.FileSystem:
     """Return pyarrow's file system of a process."""
     return fs.PyFileSystem(fs.FSSpecHandler(_Named(authority)))

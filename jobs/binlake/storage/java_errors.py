@@ -68,7 +68,7 @@ def root_cause(chain: list[JavaCause]) -> str:
 
 
 def executor_lost(error: BaseException) -> bool:
-    """Tell whether the process or machine in which a task ran has ended."""
+    """Return whether the process or machine in which a task ran has ended."""
     return any(
         (lost := _LOST_TASK.search(cause.message)) and _EXECUTOR_LOST.match(lost["reason"]) for cause in causes(error)
     )

@@ -1,14 +1,15 @@
-"""Which storage a path lies in."""
+"""Choice of the storage in which a path lies."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from binlake.caches import remembered
 from binlake.errors import LakeError, UsageError
 from binlake.storage import stores
 from binlake.storage.protocol import Storage
 
-# A kind is imported when a path of it is asked for: who reads metadata alone needs none.
+# A kind is imported when a path of it is asked for: reading metadata alone needs none.
 
 
 def storage_of(path: str) -> Storage:
@@ -30,7 +31,7 @@ def _disks() -> Storage:
     return Disks()
 
 
-@cache
+@remembered("containers of stores")
 def _object_storage(container: str, store: stores.Store) -> Storage:
     """Return the storage of a container, one for each account that reaches it."""
     from binlake.storage.object_storage import AzureStorage, S3Storage

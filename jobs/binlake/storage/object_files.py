@@ -1,7 +1,7 @@
 """Objects of a store as files, for pyarrow, by obstore: it takes the accounts and authorities that deltalake takes.
 
-``obstore.fsspec`` (0.12.1) below pyarrow's FSSpecHandler can't stand in its place: it refuses the buffers that pyarrow
-writes, tells no time of modification, raises errors that are no OSError, and has no conditional write.
+``obstore.fsspec`` (0.12.1) below pyarrow's FSSpecHandler can't replace it: it refuses the buffers that pyarrow writes,
+has no time of modification, raises errors that are no OSError, and has no conditional write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from obstore.store import ObjectStore
 from pyarrow import fs
 
 _FOLDER = "hdi_isfolder"
-"""Attribute that Hadoop gives to an empty object that stands for a folder."""
+"""Attribute that Hadoop gives to an empty object that represents a folder."""
 _AT_ONCE = 4 << 20
 """Bytes up to which an object is read by one request."""
 
@@ -34,12 +34,15 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
         self._store = store
 
     def get_type_name(self) -> str:
+        """Return pyarrow's name for this kind of file system."""
         return "objects"
 
     def normalize_path(self, path: str) -> str:
+        """Return the path as it is: names of objects have one form only."""
         return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[fs.FileInfo]:
+        """Return the kind, size and time of each path; of type NotFound where nothing is. Raises OSError."""
         with _as_os_error(f"looking for {', '.join(paths)}"):
             return [self._info(path) for path in paths]
 
@@ -58,6 +61,7 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
         return fs.FileInfo(name, type=fs.FileType.File, size=meta["size"], mtime=meta["last_modified"])
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        """Return the objects in a folder, or all below it; folders only where it isn't recursive. Raises OSError."""
         with _as_os_error(f"listing {selector.base_dir}"):
             if selector.recursive:
                 pages = obstore.list(self._store, selector.base_dir)
@@ -68,9 +72,14 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
             return [*files, *(fs.FileInfo(name, type=fs.FileType.Directory) for name in sorted(folders))]
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
+        """Open an object to be read at any offset. Raises OSError."""
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open an object to be read: a small one is read whole by one request, a large one piece by piece.
+
+        Raises OSError.
+        """
         with _as_os_error(f"reading {path}"):
             result = obstore.get(self._store, path)
             if result.meta["size"] <= _AT_ONCE:
@@ -78,14 +87,16 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(_Reader(self._store, path, result.meta["size"]), mode="r")
 
     def open_output_stream(self, path: str, metadata: object) -> pa.NativeFile:
+        """Open a new object, which appears when the stream is closed. metadata: ignored."""
         return pa.PythonFile(_Writer(self._store, path), mode="w")
 
     def delete_file(self, path: str) -> None:
+        """Delete an object. Raises OSError."""
         with _as_os_error(f"removing {path}"):
             obstore.delete(self._store, path)
 
     def delete_dir(self, path: str) -> None:
-        """Delete the empty object that stands for a folder; what is below it must have been deleted before."""
+        """Delete the empty object that represents a folder; what is below it must have been deleted before."""
         self.delete_file(path)
 
     def _unsupported(self, *arguments: object) -> None:
@@ -95,7 +106,7 @@ class ObjectFiles(fs.FileSystemHandler):  # type: ignore[misc]
 
 
 FAILURES = (BaseError, FileNotFoundError)
-"""What obstore raises; the latter, too, where there is no bucket to write to."""
+"""Errors of obstore; the latter is raised, too, where there is no bucket to write to."""
 
 
 def message(error: BaseException) -> str:

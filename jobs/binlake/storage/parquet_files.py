@@ -15,6 +15,7 @@ from binlake.errors import StagingError
 from binlake.storage import files
 from binlake.storage.column_encodings import settings_for
 from binlake.storage.kinds import storage_of
+from binlake.storage.protocol import Storage
 
 _ROWS = 1 << 20
 _FEW_ROWS = 4096
@@ -78,16 +79,18 @@ def read_within(
     *,
     narrow: bool = False,
     repeating: Sequence[str] = (),
+    storage: Storage | None = None,
 ) -> pa.Table | None:
     """Read a whole Parquet file, or those of some columns that it has, in this thread.
 
     Return None where the rows take more than ``max_bytes`` bytes of memory, which those of a small file with equal
     texts may. narrow: a row has a few bytes, so that many are read before they are counted. repeating: columns of texts
-    that are returned as dictionary arrays. Raises OSError and ArrowException.
+    that are returned as dictionary arrays. storage: that the path lies in, where the caller has it. Raises OSError and
+    ArrowException.
     """
     tables: list[pa.Table] = []
     room = max_bytes
-    for part in read_parts(path, columns, narrow=narrow, repeating=repeating):
+    for part in read_parts(path, columns, narrow=narrow, repeating=repeating, storage=storage):
         room -= part.nbytes
         if room < 0:
             return None
@@ -96,23 +99,30 @@ def read_within(
 
 
 def read_parts(
-    path: str, columns: Sequence[str] | None = None, *, narrow: bool = False, repeating: Sequence[str] = ()
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    narrow: bool = False,
+    repeating: Sequence[str] = (),
+    storage: Storage | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.Table]:
     """Read a Parquet file, or those of some columns that it has, in this thread, some 16 MiB of memory at a time.
 
-    Yields at least one table, which may have no row. narrow, repeating: see ``read_within``. Raises OSError and
-    ArrowException.
+    Yields at least one table, which may have no row. narrow, repeating, storage: see ``read_within``. share: the
+    number of a share, and of how many: each has other row groups. Raises OSError and ArrowException.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
-    with files.opened(path) as source:
+    with files.opened(path, storage) as source:
         file = pq.ParquetFile(source, read_dictionary=list(repeating))
         schema = file.schema_arrow
         chosen = [name for name in schema.names if columns is None or name in columns]
-        if file.metadata.num_rows <= _FEW_ROWS:
+        if file.metadata.num_rows <= _FEW_ROWS and share == (0, 1):
             yield without_views(file.read(chosen, use_threads=False))
             return
-        for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
+        groups = list(range(file.num_row_groups))[share[0] :: share[1]]
+        for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, groups, columns=chosen, use_threads=False):
             waiting.append(without_views(batch))
             size += waiting[-1].nbytes
             if size > _COMBINED:
@@ -122,11 +132,13 @@ def read_parts(
         yield pa.Table.from_batches(waiting, empty.schema)
 
 
-def read_rows(path: str, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-    """Read the rows of a Parquet file with these ascending numbers, those of the columns that it has. Raises OSError
-    and ArrowException."""
+def read_rows(
+    path: str, places: NDArray[np.int64], columns: Sequence[str], *, storage: Storage | None = None
+) -> pa.Table:
+    """Read the rows of a Parquet file with these ascending numbers, those of the columns that it has. storage: see
+    ``read_within``. Raises OSError and ArrowException."""
     parts: list[pa.Table] = []
-    with files.opened(path) as source:
+    with files.opened(path, storage) as source:
         file = pq.ParquetFile(source)
         chosen = [name for name in file.schema_arrow.names if name in columns]
         begins = 0
@@ -190,7 +202,7 @@ def _write_groups(path: str, rows: pa.Table) -> int:
 
 
 class DataFileSink:
-    """A data file of a table, written row group by row group, of which the first tells how it is encoded. Raises
+    """A data file of a table, written row group by row group; the first one decides how the columns are encoded. Raises
     OSError."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
@@ -202,6 +214,7 @@ class DataFileSink:
         self._size = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows; a row group is written once enough bytes have gathered. Raises OSError."""
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= _ROW_GROUP:

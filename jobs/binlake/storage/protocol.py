@@ -1,4 +1,4 @@
-"""What binlake asks of a storage, whether it is a disk, S3, Azure or HDFS."""
+"""The protocol of a storage, whether it is a disk, S3, Azure or HDFS."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ class StoredFile:
 
 
 class Listing(NamedTuple):
-    """What a folder holds itself: its files, by their names in it, and the names of its folders."""
+    """The content of one folder: its files, by their names in it, and the names of its folders.
+
+    links: names of symbolic links to folders, which may be anywhere.
+    """
 
     files: list[StoredFile]
     folders: list[str]
+    links: tuple[str, ...] = ()
 
 
 class Storage(Protocol):
@@ -51,13 +55,13 @@ class Storage(Protocol):
         """Write a file that appears complete or not at all. Raises FileExistsError where one is there."""
 
     def writes_if_absent(self, path: str) -> bool:
-        """Tell whether ``write_if_absent`` lets one alone of several writers of a path succeed."""
+        """Return whether ``write_if_absent`` lets one alone of several writers of a path succeed."""
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file at a path; None for a folder, and where nothing is."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or a folder is at a path."""
+        """Return whether a file or a folder is at a path."""
 
     def list(self, path: str) -> Listing:
         """Return what is in a folder; nothing where the folder isn't there."""
@@ -65,8 +69,11 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file."""
 
+    def delete_below(self, folder: str, name: str) -> None:
+        """Delete the file of this name below a folder. A symbolic link on the way to it is an OSError."""
+
     def delete_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it, if it is there."""
+        """Delete a folder with all that is in it, if it is there. Symbolic links in it aren't followed."""
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, where the storage has folders."""
@@ -79,4 +86,4 @@ class Storage(Protocol):
         """
 
     def has_folder(self, path: str) -> bool:
-        """Tell whether a folder exists by itself, and isn't just the beginning of the names of objects."""
+        """Return whether a folder exists by itself, and isn't just the beginning of the names of objects."""

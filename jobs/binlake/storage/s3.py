@@ -8,16 +8,25 @@ library's objects alone.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from binlake.errors import ConfigurationError
 from binlake.storage import accounts
-from binlake.storage.container_role import ContainerRole
 from binlake.storage.trusted import SYSTEMS_OWN, own_authorities
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+_EARLIER = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+"""Variables of accounts that AWS's chain takes first, or that obstore reads itself."""
+_TOKEN, _TOKEN_FILE = "AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+_PATIENCE = 5.0
 
 LOG_STORE = "binlake.ConditionalLogStore"
 """The class in spark/ConditionalLogStore.scala."""
@@ -67,7 +76,7 @@ class S3:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Return how what lies at a path is reached, by the lake's connection where it has one. Raises
+        """Return the account with which a path is reached, by the lake's connection where it has one. Raises
         ConfigurationError."""
         connected = accounts.variables_by_connection(path) or {}
         s3 = cls.of(accounts.environment_of(path))
@@ -77,7 +86,7 @@ class S3:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether requests aren't encrypted."""
+        """Return whether requests aren't encrypted."""
         return self.endpoint.startswith("http://")
 
     def spark_settings(self) -> dict[str, str]:
@@ -122,7 +131,7 @@ class S3:
         if self.account is not None:
             account = (self.account.key, self.account.secret, self.account.token)
             options |= dict(zip(accounts.SECRETS, account, strict=True))
-        # A host's own token mustn't stand beside this account.
+        # A host's own token mustn't be used with this account.
         return {key: value for key, value in options.items() if value or key in accounts.SECRETS}
 
     def storage_options(self) -> dict[str, str]:
@@ -159,7 +168,7 @@ class S3:
 
 
 def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
+    """Return whether the credentials may be in AWS's files, which obstore doesn't read."""
     if environment.get("AWS_ACCESS_KEY_ID"):
         return False
     named = any(environment.get(name) for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"))
@@ -201,3 +210,41 @@ def _refuse_other_token(path: str) -> None:
             "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",
             remedy="unset AWS_SESSION_TOKEN, or give the connection a key and its aws_session_token",
         )
+
+
+@dataclass(frozen=True)
+class ContainerRole:
+    """A container's role, whose address returns credentials (ECS, EKS and the like).
+
+    Java, pyarrow and deltalake ask there themselves. obstore does so only with the token in a file, and else gets this
+    to call. token: sent with each request as it is; empty for none.
+    """
+
+    address: str
+    token: str = field(repr=False)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Self | None:
+        """Return the role that the variables name; None where they mean another kind of account, or obstore finds the
+        role by itself."""
+        address = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
+        if not address.startswith(("http://", "https://")):
+            return None
+        if any(environment.get(name) for name in (*_EARLIER, _TOKEN_FILE)):
+            return None
+        return cls(address, environment.get(_TOKEN, ""))
+
+    def __call__(self) -> S3Credential:
+        """Ask for the role's credentials. Raises OSError, ValueError and KeyError, which obstore raises as its own
+        errors."""
+        headers = {"Authorization": self.token} if self.token else {}
+        import urllib.request  # costs a tenth of a command that reads no role
+
+        with urllib.request.urlopen(urllib.request.Request(self.address, headers=headers), timeout=_PATIENCE) as answer:
+            credentials = json.load(answer)
+        return {
+            "access_key_id": credentials["AccessKeyId"],
+            "secret_access_key": credentials["SecretAccessKey"],
+            "token": credentials.get("Token"),
+            "expires_at": datetime.fromisoformat(credentials["Expiration"]) if credentials.get("Expiration") else None,
+        }

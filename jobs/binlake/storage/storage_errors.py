@@ -27,7 +27,9 @@ MEMORY = (
     "give Spark more memory: spark.driver_memory in the YAML (executor_memory on a cluster), or BINLAKE_DRIVER_MEMORY; "
     "then run again: nothing is lost"
 )
-OTHER = "mend what the message names, then run again: nothing is lost"
+OTHER = "fix what the message names, then run again: nothing is lost"
+
+UNLINK = "put the folder itself in the symbolic link's place, then run again: nothing is lost"
 
 _FULL = ("no space left", "quota exceeded", "file too large")
 _FORBIDDEN = (
@@ -50,6 +52,7 @@ _UNREACHED = (
 _SPENT = ("outofmemoryerror", "java heap space", "gc overhead limit", "sparkoutofmemory")
 _EITHER = ("mkdirs failed", "cannot create")
 """Hadoop doesn't say why a folder can't be made."""
+_LINKED = ("is a symbolic link",)
 _OF_STORAGE = re.compile(r"java\.n?io\.|org\.apache\.hadoop\.|.*IOException$")
 _ANSWER = re.compile(r"<\?xml.*?<Code>(.*?)</Code>\s*<Message>(.*?)</Message>.*?(?:</Error>|\Z)", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -66,6 +69,7 @@ def remedy_of(cause: str) -> str:
     """Return what to do about a failure, by the words of its cause."""
     text = cause.lower()
     for signs, remedy in (
+        (_LINKED, UNLINK),
         (_NO_BUCKET, BUCKET),
         (_NO_ACCOUNT, ACCOUNT),
         (_UNREACHED, REACH),
@@ -91,13 +95,13 @@ def cause_of(error: BaseException) -> str:
 
 
 def is_cause(error: BaseException) -> bool:
-    """Tell whether Java's error says that the storage is full or can't be written."""
+    """Return whether Java's error says that the storage is full or can't be written."""
     text = messages(error).lower()
     return any(sign in text for sign in (*_FULL, *_FORBIDDEN, *_EITHER))
 
 
 def is_already_there(error: BaseException) -> bool:
-    """Tell whether Java refused to overwrite a file."""
+    """Return whether Java refused to overwrite a file."""
     return any(cause.kind.endswith(".FileAlreadyExistsException") for cause in java_errors.causes(error))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from binlake.retries import Retries, steady
 from binlake.storage.azure import ADDRESS as _AZURE_ADDRESS, Azure as Azure, check as _check_azure
 from binlake.storage.s3 import S3 as S3, Account as Account, check as _check_s3, has_profile as has_profile
 
@@ -21,8 +22,8 @@ _PLAIN_ON_HDFS = re.compile(r"hdfs://[A-Za-z0-9_.-]+(:\d+)?(/[A-Za-z0-9_.=~-]+)*
 _MISREAD = re.compile(r"[%\\?#*\[\]{}^|\x00-\x1f\x7f]")
 DISKS = "file://"
 """The beginning of an address on a disk of this host."""
-CONFLICTS, CONFLICT_SECONDS = 20, 0.1
-"""How often a write is tried again that S3 put off for another one under way, and after how long."""
+CONFLICTS = Retries(steady(0.1), attempts=20)
+"""A write that S3 put off for another one under way."""
 _CANONICAL = {"s3": "s3a", "abfs": "abfss"}
 
 
@@ -63,7 +64,7 @@ def store_of(path: str) -> str | None:
 
 
 def is_hdfs(path: str) -> bool:
-    """Tell whether a path lies in HDFS."""
+    """Return whether a path lies in HDFS."""
     return path.startswith("hdfs://")
 
 

@@ -39,15 +39,23 @@ class Budget:
 
     @property
     def left(self) -> float | None:
-        """The seconds that are left; None for any number."""
+        """Return the seconds that are left; None for any number."""
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     @property
     def is_over(self) -> bool:
+        """Return whether the time is over."""
         return self._ends is not None and time.monotonic() >= self._ends
 
+    def end(self) -> bool:
+        """Let no other part begin. Returns whether one might have."""
+        with self._lock:
+            might = not self.is_over
+            self._begun, self._ends = True, min(self._ends or float("inf"), time.monotonic())
+            return might
+
     def allows(self) -> bool:
-        """Tell whether another part may begin. The first may in any case, so that each run comes further."""
+        """Return whether another part may begin. The first may in any case, so that each run comes further."""
         with self._lock:
             is_allowed = not self._begun or not self.is_over
             self._begun = self._begun or is_allowed

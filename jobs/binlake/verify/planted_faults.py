@@ -1,6 +1,6 @@
-"""Faults planted in a copy of a table's rows: what a verification must find, each by itself.
+"""Faults planted in a copy of a table's rows: a verification must find each of them by itself.
 
-A fault changes few rows of the copy. What is to be found is known from how it was planted, not from a comparison.
+A fault changes few rows of the copy. The expected result follows from how the fault was planted, not from a comparison.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from binlake.verify.key_cells import ComparedColumns
-from binlake.verify.row_checksums import Checksums
+from binlake.verify.reading.key_cells import ComparedColumns
+from binlake.verify.reading.row_checksums import Checksums
 
 FaultKind = Literal[
     "flipped bit", "missing row", "twin", "swapped pair", "NULL for a value", "stale row", "wrong time zone",
@@ -79,8 +79,8 @@ def _in_column(compared: ComparedColumns, rows: pa.RecordBatch, place: int) -> I
 
 
 def _other_row(compared: ComparedColumns, rows: pa.RecordBatch, place: int, row: int) -> int | None:
-    """Return a row with which the values of a column can be swapped, so that both rows become others; None if there is
-    none. Rows that swap their keys, or all they differ in, are the same rows."""
+    """Return a row with which the values of a column can be swapped so that both rows change; None if there is none.
+    Rows that swap their keys, or all they differ in, are the same rows."""
     if compared.columns[place].source.name in compared.schema.key:
         return None
     values = rows.column(place).to_pylist()

@@ -1,6 +1,7 @@
 """The self-test of a verification: faults are planted in a copy of a table's rows, and each must be found.
 
-The lake's rows stand for the server's; the copy, with a fault, for the lake's. They are compared as by_read.py does.
+The lake's rows serve as the server's; the copy, with a fault, serves as the lake's. They are compared as by_read.py
+does.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.errors import CheckFailed, LakeError
-from binlake.metadata import watermarks
-from binlake.metadata.metadata import Metadata
+from binlake.planner.steps import Life
+from binlake.records import watermarks
 from binlake.schema.table import TableName
-from binlake.verify.key_cells import ComparedColumns, KeyCells, Measured
-from binlake.verify.lake_rows import LakeRows, Unreadable
+from binlake.store.metadata import Metadata
 from binlake.verify.planted_faults import PlantedFault, planted
-from binlake.verify.row_checksums import Sums
-from binlake.verify.row_pairs import Collected, RowDifference, changed_columns, differences
+from binlake.verify.reading.key_cells import ComparedColumns, KeyCells, Measured
+from binlake.verify.reading.lake_rows import LakeRows, Unreadable
+from binlake.verify.reading.row_checksums import Sums
+from binlake.verify.reading.row_pairs import Collected, RowDifference, changed_columns, differences
 
 MOST_ROWS = 200
 """The most rows of a table that faults are planted in."""
@@ -31,7 +32,7 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class SelfTested:
-    """What a table's self-test gave.
+    """The result of a table's self-test.
 
     rows: of the copy. planted: faults by kind. missed: a text for each fault that wasn't found, or not as what it is.
     reason: why no fault was planted.
@@ -44,12 +45,14 @@ class SelfTested:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values for JSON."""
         return {
             "name": str(self.name), "rows": self.rows, "planted": self.planted, "missed": list(self.missed),
             "reason": self.reason,
         }  # fmt: skip
 
     def to_text(self) -> str:
+        """Return a line for people, and a line for each fault that was missed."""
         if self.reason:
             return f"untested  {self.name}: {self.reason}"
         count = sum(self.planted.values())
@@ -62,14 +65,16 @@ class SelfTested:
 
 @dataclass(frozen=True)
 class SelfTestReport:
-    """What a self-test of several tables gave."""
+    """The result of a self-test of several tables."""
 
     tables: tuple[SelfTested, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the tables' results as plain values for JSON."""
         return {"tables": [table.to_json() for table in self.tables]}
 
     def to_text(self) -> str:
+        """Return the tables' results for people."""
         return "\n".join(table.to_text() for table in self.tables)
 
     def refuse_missed(self) -> None:
@@ -77,7 +82,7 @@ class SelfTestReport:
         if missed := [str(table.name) for table in self.tables if table.missed]:
             raise CheckFailed(
                 f"verify doesn't find every fault in {', '.join(missed)}",
-                remedy="report it with the table's CREATE TABLE statement; until it is mended use verify --by hash",
+                remedy="report it with the table's CREATE TABLE statement; until it is fixed use verify --by hash",
             )
         if not any(table.planted for table in self.tables):
             raise CheckFailed("no fault was planted", remedy="name tables that the lake has rows of")
@@ -133,7 +138,7 @@ def self_test(name: TableName, compared: ComparedColumns, rows: pa.RecordBatch) 
 
 
 def _is_noticed(compared: ComparedColumns, rows: pa.RecordBatch, fault: PlantedFault) -> bool:
-    """Tell whether a comparison finds exactly what was planted."""
+    """Return whether a comparison finds exactly what was planted."""
     cells = KeyCells(shares=2)
     sides = [compared.measured(side, cells) for side in (rows, fault.rows)]
     sums = [Sums.empty(cells.count) for _ in sides]
@@ -150,7 +155,7 @@ def _is_noticed(compared: ComparedColumns, rows: pa.RecordBatch, fault: PlantedF
 
 
 def _has_counts(listed: list[RowDifference], fault: PlantedFault) -> bool:
-    """Tell whether as many rows are missing and extra as were planted: rows without a key, or with another key."""
+    """Return whether as many rows are missing and extra as were planted: rows without a key, or with another key."""
     counts: Counter[str] = Counter()
     for difference in listed:
         if difference.kind == "changed":
@@ -170,7 +175,7 @@ def _has_rows(
     listed: list[RowDifference],
     fault: PlantedFault,
 ) -> bool:
-    """Tell whether exactly the rows that were planted are listed, with their columns."""
+    """Return whether exactly the rows that were planted are listed, with their columns."""
     ours, theirs = sides
     numbers = {pair: number for number, pair in enumerate(whole.keys.pairs().tolist())}
     changed = [difference for difference in listed if difference.kind == "changed"]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from binlake.source.connection import Endpoint
+from binlake.source.giving_way import WaitingDdl
 from binlake.source.server import Source
 from binlake.verify.pace import Budget
 
@@ -40,8 +41,8 @@ class TimeIsUp(Exception):
 class ServerLoad:
     """The server's running threads but those that read for this verification.
 
-    most: above so many nothing begins to be read; None for any. budget: how long it may take. say: tells of a pause.
-    Several threads may use it.
+    most: above so many nothing begins to be read; None for any. budget: how long it may take. say: is called with a
+    text on a pause. Several threads may use it.
     """
 
     def __init__(self, endpoint: Endpoint, most: int | None, budget: Budget, say: Callable[[str], None]) -> None:
@@ -50,20 +51,27 @@ class ServerLoad:
         self._budget = budget
         self._say = say
         self.others: OtherReaders | None = None
-        """What reads for this verification in other processes."""
+        """The connections that read for this verification in other processes."""
+        self.ddl: WaitingDdl | None = None
+        """Watches for DDL that waits for the tables."""
         self._source: Source | None = None
         self._reading = self._others = 0
         self._looked = float("-inf")
         self._lock = threading.Lock()
 
     def close(self) -> None:
+        """Close the connections by which it asks."""
         with self._lock:
             if self._source:
                 self._source.close()
+        if self.ddl:
+            self.ddl.close()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Wait until the server isn't too busy, then count as reading. Raises SourceError, and TimeIsUp."""
+        """Wait until the server isn't too busy, then count as reading. Raises SourceError, and TimeIsUp, also where
+        DDL waits for a table: on MariaDB a view keeps its locks until its transaction ends."""
+        self._give_way()
         paused = False
         while self._is_busy():
             if self._budget.is_over:
@@ -79,6 +87,12 @@ class ServerLoad:
         finally:
             with self._lock:
                 self._reading -= 1
+
+    def _give_way(self) -> None:
+        if self.ddl and (waiting := self.ddl.longest()):
+            if self._budget.end():
+                self._say(f"the verification gives way to {waiting}, which waits for a table: the next one continues")
+            raise TimeIsUp
 
     def _is_busy(self) -> bool:
         if self._most is None:

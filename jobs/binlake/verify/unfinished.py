@@ -1,4 +1,4 @@
-"""Verifications of everything that didn't come to their end: the next one goes on with what is left."""
+"""Verifications of everything that didn't come to their end: the next one continues with the rest."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 
 from binlake.config.units import DAY_US
-from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.run_rows import UnfinishedRow
 
-_TABLE = "unfinished_verifications"
 _FORGOTTEN_AFTER = 7 * DAY_US
-"""Microseconds after which an unfinished verification is begun anew."""
+"""Microseconds after which an unfinished verification is begun again."""
 
 
 def begin(metadata: Metadata, patterns: Sequence[str] | None) -> int | None:
@@ -20,20 +20,21 @@ def begin(metadata: Metadata, patterns: Sequence[str] | None) -> int | None:
     """
     since_us = begun(metadata, patterns)
     if since_us is None:
-        metadata.replace(_TABLE, _where(patterns), [{"tables": _text(patterns), "begun_us": now_us()}])
+        UnfinishedRow.replace(metadata, _where(patterns), [UnfinishedRow(tables=_text(patterns), begun_us=now_us())])
     return since_us
 
 
 def begun(metadata: Metadata, patterns: Sequence[str] | None) -> int | None:
-    """Return the same, None without one or with one that is too old, and note nothing. Raises LakeError."""
-    times = [row["begun_us"] for row in metadata.read(_TABLE, where=_where(patterns))]
-    return int(min(times)) if times and min(times) > now_us() - _FORGOTTEN_AFTER else None
+    """Return when it began, as ``begin`` does, and note nothing; None without one or with one that is too old. Raises
+    LakeError."""
+    times = [row.begun_us for row in UnfinishedRow.read(metadata, where=_where(patterns))]
+    return min(times) if times and min(times) > now_us() - _FORGOTTEN_AFTER else None
 
 
 def end(metadata: Metadata, patterns: Sequence[str] | None) -> None:
     """Note that the verification came to its end, if it was noted to begin. Raises LakeError."""
-    if metadata.count(_TABLE, _where(patterns)):
-        metadata.replace(_TABLE, _where(patterns), [])
+    if UnfinishedRow.count(metadata, _where(patterns)):
+        UnfinishedRow.replace(metadata, _where(patterns))
 
 
 def _where(patterns: Sequence[str] | None) -> str:

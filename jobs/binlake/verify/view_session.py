@@ -8,7 +8,7 @@ from binlake.source.server import Source
 STATEMENT_TIMEOUT = 24 * 3600
 """The most seconds that a statement over a large table may take."""
 SAVEPOINT = "binlake_view"
-"""What a view goes back to behind each query."""
+"""The savepoint to which a view goes back behind each query."""
 
 
 def set_session(source: Source) -> None:

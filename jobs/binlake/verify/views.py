@@ -6,17 +6,20 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
 from binlake.errors import SourceError
+from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
-from binlake.source.locks import read_lock
+from binlake.source.locks import LockMode
+from binlake.source.read_lock import MOST_SECONDS, Held, Say, flush_or_tables, read_lock
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source
-from binlake.verify.by_executors import ByExecutors
+from binlake.verify.cluster.by_executors import ByExecutors
 from binlake.verify.view_session import SAVEPOINT, STATEMENT_TIMEOUT, set_session
 
 LOOKING = 2
@@ -69,10 +72,34 @@ class ViewPool:
                 source.close()
 
 
+@dataclass(frozen=True)
+class LockedTables:
+    """Tables whose engines have no read views: they stay locked until they are read. read: reads them."""
+
+    names: Sequence[TableName] = ()
+    read: Callable[[Source], None] = lambda view: None
+
+
+@dataclass(frozen=True)
+class LockBounds:
+    """limit: seconds for which a writer may wait for the lock. say: is called with whom the lock waits for."""
+
+    limit: float = MOST_SECONDS
+    say: Say = lambda text: None
+
+
+def _sessions(stack: ExitStack, endpoint: Endpoint, count: int) -> list[Source]:
+    """Open connections to read rows by; the stack closes them."""
+    sources = [stack.enter_context(Source.open(endpoint, read_timeout=STATEMENT_TIMEOUT)) for _ in range(count)]
+    for source in sources:
+        set_session(source)
+    return sources
+
+
 class ReadViews:
     """Read-only transactions at ``position``: many for reading all rows, a few for looking at differing rows later.
 
-    lock_ms: how long the server was locked.
+    lock_ms: the longest that a writer may have waited for the lock.
     """
 
     def __init__(
@@ -82,35 +109,49 @@ class ReadViews:
         *,
         count: int,
         under_lock: Callable[[Source], None],
+        locked: LockedTables = LockedTables(),
         place: ReadPlace = own_place,
         elsewhere: ByExecutors | None = None,
+        bounds: LockBounds = LockBounds(),
     ) -> None:
         """Open the transactions, ``count`` of them for reading all rows. elsewhere: opens others under the same lock.
 
-        under_lock: called with a connection while the lock is held, for engines without read views. place: reads where
-        the server is. Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had, and
-        what ``place`` raises.
+        under_lock: reads with a connection, in a moment, what has no read view (sequences). locked: tables that are
+        locked for longer, alone. place: reads where the server is. Raises AccessDenied if the account may neither flush
+        nor lock, Busy if the lock can't be had, and what ``place`` raises.
         """
         self._endpoint = endpoint
         with ExitStack() as stack:
-            sources = [
-                stack.enter_context(Source.open(endpoint, read_timeout=STATEMENT_TIMEOUT))
-                for _ in range(count + LOOKING)
-            ]
+            sources = _sessions(stack, endpoint, count + LOOKING)
             self._ids = [source.connection_id for source in sources]
             control = stack.enter_context(Source.open(endpoint))
             if elsewhere:
                 stack.callback(elsewhere.close)
                 elsewhere.come(stack.enter_context(Source.open(endpoint)), self._ids)
-            with read_lock(control, "flush", tables) as held:
+
+            def open_views(kept: ExitStack) -> tuple[Callable[[], Position], Held]:
                 for source in sources:
-                    set_session(source)
                     source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                     source.execute(f"SAVEPOINT {SAVEPOINT}")
                 if elsewhere:
-                    elsewhere.open()
+                    elsewhere.open(bounds.limit / 2)
                 under_lock(sources[0])
-                position = place(control)
+                lock = read_lock(control, "tables", locked.names, limit=bounds.limit, patience=0, without_limit=True)
+                return place(control), kept.enter_context(lock) if locked.names else Held("none", 0)
+
+            with ExitStack() as kept:
+
+                def locked_while(mode: LockMode, patience: float) -> tuple[Held, tuple[Callable[[], Position], Held]]:
+                    with read_lock(
+                        control, mode, tables, limit=bounds.limit, patience=patience, say=bounds.say
+                    ) as held:
+                        opened = open_views(kept)
+                    return held, opened
+
+                held, (position, kept_lock) = flush_or_tables(tables, locked_while, bounds.say)
+                if locked.names:
+                    bounds.say(f"writes to {', '.join(map(str, locked.names))} wait until they are read: no read views")
+                    kept_lock.keep_alive_during(lambda: locked.read(sources[0]))
             self.lock_ms = round(held.ms)
             self.position = position()
             control.close()
@@ -135,7 +176,7 @@ class ReadViews:
         self.looking.close()
 
     def _kill(self) -> None:
-        """Kill the connections: the server would go on otherwise."""
+        """Kill the connections: the server would continue the queries otherwise."""
         with suppress(SourceError), Source.open(self._endpoint) as control:
             for connection in (*self._ids, *(self._elsewhere.connections if self._elsewhere else ())):
                 with suppress(SourceError):

@@ -1,4 +1,4 @@
-"""A DAG that runs when a mirrored table has changed: each event tells the batch, where it stands, and the counts."""
+"""A DAG that runs when a mirrored table has changed: each event has the batch, its position, and the counts."""
 
 from airflow.sdk import dag, task
 
@@ -9,6 +9,8 @@ ORDERS = table_asset("example_shop", "shop.orders")
 
 @dag(schedule=[ORDERS], tags={"example", "binlake"})
 def example_binlake_asset():
+    """Print what each asset event says about the mirrored table."""
+
     @task
     def tell(triggering_asset_events):
         for event in triggering_asset_events[ORDERS]:

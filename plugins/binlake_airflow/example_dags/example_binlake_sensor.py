@@ -1,4 +1,4 @@
-"""A sensor: a sync that begins once the source's log has gone on by a megabyte, and not before."""
+"""A sensor: a sync that begins once the source's log has grown by a megabyte, and not before."""
 
 from pathlib import Path
 

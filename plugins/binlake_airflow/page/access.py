@@ -34,6 +34,7 @@ DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume", "f
 
 
 def dag_id(source: str, what: Dag) -> str:
+    """Return the id of a source's DAG. what: the DAG's kind."""
     return f"binlake_{source}_{what}"
 
 
@@ -49,34 +50,44 @@ class Reader:
         return self._user.get_name()
 
     def readable(self, sources: Collection[str]) -> set[str]:
+        """Return those of the sources whose sync DAG the user may read."""
         dags = {dag_id(source, "sync"): source for source in sources}
         teams = DagModel.get_dag_id_to_team_name_mapping(list(dags)) if dags else {}
         return {source for dag, source in dags.items() if self._may_read(DagDetails(id=dag, team_name=teams.get(dag)))}
 
     def reads_dags(self) -> bool:
-        """Tell whether the user may read DAGs in general."""
+        """Return whether the user may read DAGs in general."""
         return self._may_read(None)
 
     def reads_import_errors(self) -> bool:
-        """Tell whether the user may see import errors, and thus what is wrong with a YAML."""
+        """Return whether the user may see import errors, and thus what is wrong with a YAML."""
         return bool(get_auth_manager().is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=self._user))
 
     def may_trigger(self, source: str, what: Dag) -> bool:
+        """Return whether the user may trigger runs of a source's DAG."""
         entity, details = DagAccessEntity.RUN, _details(source, what)
         manager = get_auth_manager()
         return bool(manager.is_authorized_dag(method="POST", access_entity=entity, details=details, user=self._user))
 
+    def may_read_logs(self, source: str, what: Dag) -> bool:
+        """Return whether the user may read the logs of a source's DAG."""
+        entity, details = DagAccessEntity.TASK_LOGS, _details(source, what)
+        manager = get_auth_manager()
+        return bool(manager.is_authorized_dag(method="GET", access_entity=entity, details=details, user=self._user))
+
     def may_cancel(self, source: str, what: Dag) -> bool:
+        """Return whether the user may change runs of a source's DAG, which cancelling does."""
         entity, details = DagAccessEntity.RUN, _details(source, what)
         manager = get_auth_manager()
         return bool(manager.is_authorized_dag(method="PUT", access_entity=entity, details=details, user=self._user))
 
     def may_edit(self, source: str, what: Dag = "sync") -> bool:
+        """Return whether the user may edit a source's DAG."""
         details = _details(source, what)
         return bool(get_auth_manager().is_authorized_dag(method="PUT", details=details, user=self._user))
 
     def may_add(self) -> bool:
-        """Tell whether the user may add a source: edit DAGs in general, and make connections."""
+        """Return whether the user may add a source: edit DAGs in general, and make connections."""
         manager = get_auth_manager()
         return bool(
             manager.is_authorized_dag(method="PUT", user=self._user)
@@ -84,7 +95,7 @@ class Reader:
         )
 
     def may_use(self, connection: str) -> bool:
-        """Tell whether the user may see a connection of Airflow's."""
+        """Return whether the user may see a connection of Airflow's."""
         details = ConnectionDetails(conn_id=connection, team_name=Connection.get_team_name(connection))
         manager = get_auth_manager()
         return bool(manager.is_authorized_connection(method="GET", details=details, user=self._user))
@@ -99,6 +110,7 @@ def _details(source: str, what: Dag) -> DagDetails:
 
 
 def reader(user: GetUserDep) -> Reader:
+    """Return the user of a request, for routes that depend on it."""
     return Reader(user)
 
 

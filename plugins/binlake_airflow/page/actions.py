@@ -18,21 +18,23 @@ from airflow.exceptions import ParamValidationError
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
 from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState
+from airflow.utils.state import DagRunState, State, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, Depends, HTTPException
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.metadata import decisions, watermarks
-from binlake.metadata.decisions import Reason
-from binlake.metadata.metadata import metadata_of
+from binlake.delta import opened_tables
+from binlake.records import decisions, watermarks
+from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
+from binlake.store.metadata import metadata_of
 from binlake_airflow.page.access import (
     Dag,
     Reader,
@@ -45,6 +47,7 @@ from binlake_airflow.page.access import (
     may_read,
     may_trigger,
 )
+from binlake_airflow.page.remedies import Answer
 
 _MOST_TABLES = 10_000
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
@@ -81,11 +84,15 @@ class BootstrapAsked(TablesAsked):
 
 
 class ResumeAsked(RunAsked):
+    """A request to resume tables. tables: ``database.table``. why: the reason to record."""
+
     tables: list[str] = Field(min_length=1, max_length=_MOST_TABLES)
     why: Why
 
 
 class DecisionAsked(_Asked):
+    """A request to decide about a table. why: the reason to record."""
+
     why: Why
 
 
@@ -111,7 +118,7 @@ router = APIRouter(prefix="/api/sources/{source}")
 
 
 @router.post("/sync", dependencies=_guarded(may_trigger("sync"), action_logging("binlake_sync")))
-def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse:
+def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> Answer:
     """Sync up to the log's head, or up to ``until``."""
     until = asked.until.replace(tzinfo=asked.until.tzinfo or UTC) if asked.until else None
     conf = {"until": until.isoformat()} if until else {}
@@ -119,12 +126,13 @@ def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse
 
 
 @router.post("/verify", dependencies=_guarded(may_trigger("verify"), action_logging("binlake_verify")))
-def verify(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
+def verify(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> Answer:
+    """Trigger a run of the verify DAG, for the tables asked for."""
     return _run(loaded[1], "verify", _conf_of_tables(loaded[1], asked), reader, asked)
 
 
 @router.post("/repair", dependencies=_guarded(may_edit, may_trigger("verify"), action_logging("binlake_repair")))
-def repair(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
+def repair(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> Answer:
     """Put differing rows right; the verify DAG does it, since the server must be read. Raises 409 where the YAML
     forbids it."""
     config = loaded[1]
@@ -138,7 +146,7 @@ def repair(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResp
 
 
 @router.post("/bootstrap", dependencies=_guarded(may_trigger("bootstrap"), action_logging("binlake_bootstrap")))
-def bootstrap(loaded: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
+def bootstrap(loaded: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> Answer:
     """Snapshot tables; those that are followed already are copied again."""
     conf: dict[str, Any] = {"lock": asked.lock, **_conf_of_tables(loaded[1], asked)}
     if asked.keys:
@@ -149,35 +157,38 @@ def bootstrap(loaded: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JS
 
 
 @router.post("/maintain", dependencies=_guarded(may_trigger("maintain"), action_logging("binlake_maintain")))
-def maintain(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
+def maintain(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> Answer:
+    """Trigger a run of the maintain DAG, for the tables asked for."""
     return _run(loaded[1], "maintain", _conf_of_tables(loaded[1], asked), reader, asked)
 
 
 @router.post("/feeds", dependencies=_guarded(may_trigger("feeds"), action_logging("binlake_feeds")))
-def feeds(loaded: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
+def feeds(loaded: SourceDep, reader: ReaderDep, asked: RunAsked) -> Answer:
     """Run all of the source's feeds, including stopped ones."""
     return _run(loaded[1], "feeds", {}, reader, asked)
 
 
 @router.post("/resume", dependencies=_guarded(may_trigger("resume"), action_logging("binlake_resume")))
-def resume(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
+def resume(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> Answer:
     """Resume paused and stopped tables; a DAG does it, since the log must be read."""
     _known(loaded[1], asked.tables)
     return _run(loaded[1], "resume", {"tables": asked.tables, "why": asked.why}, reader, asked)
 
 
 @router.post("/dags/{what}/unpause", dependencies=_guarded(action_logging("binlake_unpause")))
-def unpause(what: Dag, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
+def unpause(what: Dag, loaded: SourceDep, reader: ReaderDep) -> Answer:
+    """Unpause one of the source's DAGs."""
     dag = _dag(loaded[1].source.name, what)
     _unpause(dag, loaded[1].source.name, what, reader)
-    return JSONResponse({"message": f"{dag.dag_id} is unpaused"})
+    return Answer({"message": f"{dag.dag_id} is unpaused"})
 
 
 @router.post("/dags/{what}/cancel", dependencies=_guarded(may_cancel, action_logging("binlake_cancel")))
-def cancel(what: Dag, loaded: SourceDep, asked: CancelAsked) -> JSONResponse:
-    """Mark a run failed, so that its tasks are ended, as in Airflow's own UI; a task that announces what was recorded
-    still runs, and the run ends after it. Raises 409 if it isn't at work."""
-    dag = _dag(loaded[1].source.name, what)
+def cancel(what: Dag, loaded: SourceDep, reader: ReaderDep, asked: CancelAsked) -> Answer:
+    """Mark a run failed, so that its tasks are ended, as in Airflow's own UI, and record who did it; a task that
+    announces what was recorded still runs, and the run ends after it. Raises 409 if it isn't at work."""
+    config = loaded[1]
+    dag = _dag(config.source.name, what)
     with create_session() as session:
         run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == asked.run_id))
         if run is None or run.state not in (DagRunState.RUNNING, DagRunState.QUEUED):
@@ -185,28 +196,48 @@ def cancel(what: Dag, loaded: SourceDep, asked: CancelAsked) -> JSONResponse:
         serialized = DBDagBag().get_dag_for_run(run, session=session)
         if serialized is None:
             raise HTTPException(409, f"Airflow has no DAG {dag.dag_id} of that run any more")
+        left = [task for task in _tasks(run, session) if task.state not in State.finished]
         patch_dag_run_state(dag=serialized, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
-    return JSONResponse(
-        {"message": "its tasks are being ended; what is committed stays, and the next run goes on there"}
-    )
+        session.flush()
+        for task in left:
+            session.refresh(task)
+            if task.state == TaskInstanceState.SKIPPED:  # of such tasks alone Airflow would make a success
+                task.state = TaskInstanceState.UPSTREAM_FAILED
+    _note_cancelled(config, what, Reason(reader.name, f"run {asked.run_id}"))
+    return Answer({"message": "its tasks are being ended; what is committed stays, and the next run goes on there"})
+
+
+def _tasks(run: DagRun, session: Session) -> Sequence[TaskInstance]:
+    of_run = select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
+    return session.scalars(of_run).all()
+
+
+def _note_cancelled(config: PipelineConfig, what: Dag, reason: Reason) -> None:
+    """Record that a run was cancelled; nothing where no lake was begun."""
+    metadata = metadata_of(config)
+    if opened_tables.is_table(metadata.location("lease")):
+        decisions.note(metadata, f"{what} cancelled", reason)
 
 
 @router.post("/tables/{table:path}/pause", dependencies=_guarded(may_edit, action_logging("binlake_pause")))
-def pause(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+def pause(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> Answer:
+    """Pause a table, in the user's name."""
     (name,) = _known(loaded[1], [table])
-    return JSONResponse({"message": decisions.pause(loaded[1], name, Reason(reader.name, asked.why))})
+    return Answer({"message": decisions.pause(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/tables/{table:path}/resnapshot", dependencies=_guarded(may_edit, action_logging("binlake_resnapshot")))
-def resnapshot(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+def resnapshot(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> Answer:
+    """Ask for a snapshot of a table by the next sync, in the user's name."""
     (name,) = _known(loaded[1], [table])
-    return JSONResponse({"message": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
+    return Answer({"message": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/skip-event", dependencies=_guarded(may_edit, action_logging("binlake_skip_event")))
-def skip_event(loaded: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONResponse:
+def skip_event(loaded: SourceDep, reader: ReaderDep, asked: SkipAsked) -> Answer:
+    """Decide to skip an event, in the user's name."""
     place, reason = (asked.file, asked.offset), Reason(reader.name, asked.why)
-    return JSONResponse({"message": decisions.skip_event(loaded[1], place, reason)})
+    return Answer({"message": decisions.skip_event(loaded[1], place, reason)})
 
 
 def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
@@ -242,7 +273,7 @@ def _unpause(dag: DagModel, source: str, what: Dag, reader: Reader) -> None:
         session.merge(dag).is_paused = False
 
 
-def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader, asked: RunAsked) -> JSONResponse:
+def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader, asked: RunAsked) -> Answer:
     """Trigger the DAG. Raises 400 if Airflow refuses ``conf``, which it checks against the DAG's params."""
     dag = _dag(config.source.name, what)
     if asked.unpause and dag.is_paused:
@@ -255,4 +286,4 @@ def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader
         raise HTTPException(400, str(error)) from None
     waits = dag.is_paused and not asked.unpause
     message = f"{dag.dag_id} is paused: the run waits until it is unpaused" if waits else "the run is queued"
-    return JSONResponse({"message": message, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})
+    return Answer({"message": message, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import asdict
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from airflow.models.dag import DagModel
-from airflow.utils.session import create_session
-from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
+from binlake.caches import remembered
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
-from binlake.metadata import lease, runs
-from binlake.metadata.metadata import now_us
-from binlake.metadata.record import log_noted
-from binlake.metadata.status import SourceStatus, read_status
-from binlake_airflow.page.access import DAGS, dag_id
-from binlake_airflow.page.health import DagState, LogStanding, advise, carried_us, health
+from binlake.records import runs
+from binlake.records.evidence import AirflowState, evidence_of
+from binlake.records.health import health_of
+from binlake.records.status import SourceStatus, read_status
+from binlake.store.metadata import now_us
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.totals import Totals
 
@@ -41,7 +37,7 @@ _DATABASE_REMEDY = (
 )
 
 
-@lru_cache(maxsize=512)
+@remembered("metadata on the page")
 def _remembered(path: str) -> RememberedMetadata:
     return RememberedMetadata(path)
 
@@ -51,7 +47,7 @@ def metadata_of(config: PipelineConfig) -> RememberedMetadata:
     return _remembered(config.metadata_path("").rstrip("/"))
 
 
-@lru_cache(maxsize=512)
+@remembered("totals on the page")
 def totals_of(metadata: RememberedMetadata) -> Totals:
     """Return the totals of a source's runs, the same object for all requests."""
     return Totals(metadata)
@@ -65,7 +61,7 @@ def problem(error: Exception) -> dict[str, str]:
         log.warning("Airflow's database can't be used", exc_info=error)
         return {"detail": f"Airflow's own database can't be used: {error.orig}", "remedy": _DATABASE_REMEDY}
     log.error("the page met an unexpected error", exc_info=error)
-    return {"detail": f"unexpected {type(error).__name__}", "remedy": "the API server's log tells more"}
+    return {"detail": f"unexpected {type(error).__name__}", "remedy": "the API server's log says more"}
 
 
 def broken(file: Path, error: ConfigurationError) -> dict[str, Any]:
@@ -73,26 +69,14 @@ def broken(file: Path, error: ConfigurationError) -> dict[str, Any]:
     return {"source": file.stem, "file": file.name, "health": "bad", "error": problem(error)}
 
 
-def dag_states(sources: list[str]) -> dict[str, dict[str, DagState]]:
-    """Return the states of the sources' DAGs, by source and kind."""
-    wanted = {dag_id(source, what): (source, what) for source in sources for what in DAGS}
-    states: dict[str, dict[str, DagState]] = {source: {} for source in sources}
-    columns = (DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
-    with create_session() as session:
-        rows = session.execute(select(*columns).where(DagModel.dag_id.in_(wanted), ~DagModel.is_stale)).all()
-    for dag, is_paused, due in rows:
-        source, what = wanted[dag]
-        states[source][what] = DagState(dag, is_paused, int(due.timestamp() * 1e6) if due else None)
-    return states
-
-
-def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dict[str, Any]:
-    """Return the answer about one source. Raises BinlakeError if its metadata can't be read."""
+def source(file: Path, config: PipelineConfig, airflow: AirflowState, unreadable: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer about one source. unreadable: see Evidence. Raises BinlakeError if its metadata can't be
+    read."""
     metadata = metadata_of(config)
     now = now_us()
     status = read_status(config, metadata)
-    log = log_standing(metadata, status)
-    advice = advise(status, schedule=config.schedule, dags=dags, now=datetime.fromtimestamp(now / 1e6, UTC), log=log)
+    known = replace(evidence_of(config, metadata, status, now, airflow), unreadable=unreadable)
+    health = health_of(known)
     hours = runs.mutations_by(metadata, minute(now) - DAY, HOUR, 24)
     minutes = runs.mutations_by(metadata, minute(now) - HOUR, 5 * MINUTE, 12)
     return {
@@ -100,28 +84,17 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
         "file": file.name,
         "error": None,
         "schedule": config.schedule,
-        "health": health(advice),
-        "advice": [asdict(item) for item in advice],
+        "health": health.level,
+        "sentence": health.sentence,
+        "advice": [asdict(item) for item in health.advice],
+        "verified": asdict(health.compared),
+        "is_copied_first": known.is_copied_first,
+        "repair": config.verify.repair,
         "rows_changed": {"hour": sum(minutes), "day": sum(hours), "by_5_minutes": minutes, "by_hour": hours},
-        "log": asdict(log) if log else None,
-        "dags": {what: asdict(state) for what, state in dags.items()},
+        "log": asdict(known.log) if known.log else None,
+        "dags": {what: asdict(state) for what, state in known.dags.items()},
         "now_us": now,
     }
-
-
-def log_standing(metadata: RememberedMetadata, status: SourceStatus) -> LogStanding | None:
-    """Return what is known of the server's log; None before the first run that noted it."""
-    seen = log_noted(metadata)
-    if seen is None:
-        return None
-    del seen["batch"]
-    ahead = seen["bytes_ahead"]
-    if ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged there
-        ahead += opened.range.size
-    kept = seen["kept_hours"]
-    carried = carried_us(status, seen["at_us"], ahead)
-    until = int(carried + kept * HOUR) if kept and carried else None
-    return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
 
 
 def minute(us: int) -> int:
@@ -139,6 +112,10 @@ def _without_tables(status: SourceStatus) -> dict[str, Any]:
 
 
 def newest_runs(config: PipelineConfig, before_us: int | None, count: int) -> dict[str, Any]:
+    """Return the newest runs, at most ``count``.
+
+    before_us: only those before this time, µs since 1970 UTC; None for all.
+    """
     entries = runs.newest(metadata_of(config), count, before_us=before_us)
     return {"source": config.source.name, "runs": [asdict(entry) for entry in entries], "now_us": now_us()}
 

@@ -10,23 +10,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path as PathParameter, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, Response
 from sqlalchemy.exc import OperationalError
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
-from binlake.metadata.metadata import now_us
+from binlake.records import watermarks
+from binlake.records.evidence import AirflowState
+from binlake.records.metrics import CONTENT_TYPE
+from binlake.store.metadata import metadata_of, now_us
 from binlake_airflow.page import (
     actions,
     answers,
     events as events_of,
     feeds as feeds_of,
+    metrics_text as metrics_of,
     over_time as charts_of,
     source_form,
     tables as tables_of,
     work as work_of,
 )
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
+from binlake_airflow.page.airflow_state import airflow_states
+from binlake_airflow.page.bounded_body import BoundedBody
+from binlake_airflow.page.remedies import Answer
 from binlake_airflow.sources import pipelines_folder, sources_of
 
 STATIC = Path(__file__).parent / "static"
@@ -57,12 +64,15 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     return response
 
 
+app.add_middleware(BoundedBody)
+
+
 @app.exception_handler(BinlakeError)
 @app.exception_handler(OperationalError)
-def _error_answer(_: Request, error: Exception) -> JSONResponse:
+def _error_answer(_: Request, error: Exception) -> Answer:
     """Answer an error: 409 if the request can't be fulfilled now, 503 if the lake, or Airflow's database, can't be
     read or written."""
-    return JSONResponse(answers.problem(error), 409 if isinstance(error, (UsageError, LeaseHeld)) else 503)
+    return Answer(answers.problem(error), 409 if isinstance(error, (UsageError, LeaseHeld)) else 503)
 
 
 _OF_SOURCE = [Depends(may_read)]
@@ -70,42 +80,56 @@ _OF_SOURCE = [Depends(may_read)]
 
 @app.get("/")
 def page() -> FileResponse:
+    """Return the page's HTML."""
     return FileResponse(STATIC / "index.html")
+
+
+@app.get("/metrics")
+def metrics(reader: ReaderDep, by_table: bool = False) -> Response:
+    """Return the metrics of the sources that the user may read, in Prometheus' text form. by_table: also of each
+    table."""
+    return Response(metrics_of.text(reader, by_table=by_table), media_type=CONTENT_TYPE)
 
 
 @app.get("/{file}")
 def part(file: str) -> FileResponse:
+    """Return a script, style or image of the page. Raises 404 for other files."""
     if file not in _PARTS:
         raise HTTPException(404, f"the page has no file {file!r}")
     return FileResponse(STATIC / file, media_type=_PARTS[file])
 
 
 @app.get("/api/sources")
-def sources(reader: ReaderDep) -> JSONResponse:
+def sources(reader: ReaderDep) -> Answer:
     """Return the sources that the user may read, and broken files for users who may see import errors."""
     files = list(sources_of(pipelines_folder()))
     good = {config.source.name: (file, config) for file, config in files if isinstance(config, PipelineConfig)}
     readable = reader.readable(good)
-    dags = answers.dag_states(sorted(readable))
+    airflow = airflow_states(sorted(readable), reader.may_read_logs)
     entries: list[dict[str, Any]] = []
     for name in sorted(readable):
         try:
-            entries.append(answers.source(*good[name], dags[name]) | {"may": _may(name, reader)})
+            entries.append(_source(*good[name], airflow[name]) | {"may": _may(name, reader)})
         except Exception as error:  # an error of one source must not hide the others
             entries.append(
                 {"source": name, "file": good[name][0].name, "health": "bad", "error": answers.problem(error)}
             )
     if reader.reads_import_errors():
         entries += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
-    return JSONResponse(
+    return Answer(
         {"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us(), "may_add": reader.may_add()}
     )
 
 
+def _source(file: Path, config: PipelineConfig, airflow: AirflowState) -> dict[str, Any]:
+    return answers.source(file, config, airflow, tables_of.unreadable(config))
+
+
 @app.get("/api/sources/{source}", dependencies=_OF_SOURCE)
-def one_source(source: str, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
-    answer = answers.source(*loaded, answers.dag_states([source])[source])
-    return JSONResponse(answer | {"may": _may(source, reader)})
+def one_source(source: str, loaded: SourceDep, reader: ReaderDep) -> Answer:
+    """Return a source's state, with the actions that the user may do."""
+    answer = _source(*loaded, airflow_states([source], reader.may_read_logs)[source])
+    return Answer(answer | {"may": _may(source, reader)})
 
 
 def _may(source: str, reader: Reader) -> dict[str, bool]:
@@ -115,8 +139,9 @@ def _may(source: str, reader: Reader) -> dict[str, bool]:
 
 
 @app.get("/api/sources/{source}/tables", dependencies=_OF_SOURCE)
-def tables(loaded: SourceDep) -> JSONResponse:
-    return JSONResponse(tables_of.tables(loaded[1]))
+def tables(loaded: SourceDep) -> Answer:
+    """Return the state of the source's tables."""
+    return Answer(tables_of.tables(loaded[1]))
 
 
 @app.get("/api/sources/{source}/tables/{table:path}", dependencies=_OF_SOURCE)
@@ -126,7 +151,7 @@ def one_table(
     loaded: SourceDep,
     reader: ReaderDep,
     at: Annotated[str | None, Query(max_length=200)] = None,
-) -> JSONResponse:
+) -> Answer:
     """Return one table. at: ``FILE:POS`` or a time, for the table's columns then.
 
     Keys of rows are values, so only users who may edit get them.
@@ -134,21 +159,22 @@ def one_table(
     answer = tables_of.table(loaded[1], table, at, with_keys=reader.may_edit(source))
     if answer is None:
         raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
-    return JSONResponse(answer)
+    return Answer(answer)
 
 
 @app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
-def feeds(loaded: SourceDep) -> JSONResponse:
-    return JSONResponse(feeds_of.feeds(loaded[1]))
+def feeds(loaded: SourceDep) -> Answer:
+    """Return the state of the source's feeds."""
+    return Answer(feeds_of.feeds(loaded[1]))
 
 
 @app.get("/api/sources/{source}/work", dependencies=_OF_SOURCE)
-def work(loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
+def work(loaded: SourceDep, reader: ReaderDep) -> Answer:
     """Return what works on the source at the moment, and which of its runs the user may cancel."""
     answer = work_of.work(loaded[1])
     for run in answer["runs"]:
         run["may_cancel"] = reader.may_cancel(loaded[1].source.name, run["what"])
-    return JSONResponse(answer)
+    return Answer(answer)
 
 
 @app.get("/api/sources/{source}/charts", dependencies=_OF_SOURCE)
@@ -156,9 +182,9 @@ def charts(
     loaded: SourceDep,
     span: charts_of.Span = "day",
     width: Annotated[int, Query(ge=200, le=4000)] = 640,
-) -> JSONResponse:
+) -> Answer:
     """Return charts over an hour, a day, a week or a month, as SVG. width: of each, in pixels."""
-    return JSONResponse(charts_of.over_time(loaded[1], span, width))
+    return Answer(charts_of.over_time(loaded[1], span, width))
 
 
 @app.get("/api/sources/{source}/events", dependencies=_OF_SOURCE)
@@ -167,9 +193,14 @@ def events(
     kind: events_of.Kind | None = None,
     before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> JSONResponse:
-    """Return all that happened, or what is of one kind, the newest first."""
-    return JSONResponse(events_of.events(loaded[1], kind, before_us, count))
+    table: Annotated[str | None, Query(max_length=200)] = None,
+) -> Answer:
+    """Return all that happened, or what is of one kind, or concerns one table, the newest first. Raises 404 for a
+    table that isn't known."""
+    name = watermarks.names(metadata_of(loaded[1])).get(table) if table else None
+    if table and name is None:
+        raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
+    return Answer(events_of.events(loaded[1], kind, before_us, count, name))
 
 
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)
@@ -177,16 +208,18 @@ def newest_runs(
     loaded: SourceDep,
     before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> JSONResponse:
-    return JSONResponse(answers.newest_runs(loaded[1], before_us, count))
+) -> Answer:
+    """Return the newest runs, at most ``count``. before_us: only those before this time, µs since 1970 UTC."""
+    return Answer(answers.newest_runs(loaded[1], before_us, count))
 
 
 @app.get("/api/sources/{source}/runs/{batch}", dependencies=_OF_SOURCE)
-def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: SourceDep) -> JSONResponse:
+def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: SourceDep) -> Answer:
+    """Return what one batch did. Raises 404 for a batch that isn't known."""
     answer = answers.run(loaded[1], batch)
     if answer is None:
         raise HTTPException(404, f"the source {loaded[1].source.name} has no batch {batch}, or it is known no more")
-    return JSONResponse(answer)
+    return Answer(answer)
 
 
 app.include_router(actions.router)

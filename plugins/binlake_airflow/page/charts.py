@@ -41,6 +41,7 @@ class Periods:
 
     @property
     def until_us(self) -> int:
+        """Return the end of the last period."""
         return self.since_us + self.count * self.width_us
 
     def said(self, index: int) -> str:
@@ -86,6 +87,7 @@ class Series:
 
 
 def duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has at least two, with three digits."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -109,7 +111,7 @@ SECONDS = Unit(duration, _SECONDS)
 
 
 def columns(label: str, periods: Periods, series: Sequence[Series], unit: Unit, width: int) -> str:
-    """Return columns in which the series stand on each other."""
+    """Return columns in which the series are stacked."""
     sums = [sum(member.values[at] or 0 for member in series) for at in range(periods.count)]
     plot = _Plot(label, periods, width, unit, max(sums, default=0))
     for at in range(periods.count):

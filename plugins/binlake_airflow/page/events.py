@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from binlake.config import PipelineConfig
-from binlake.metadata import runs
-from binlake.metadata.failures import FAILED
-from binlake.metadata.metadata import Metadata, Newest, now_us
+from binlake.config.units import DAY_US
+from binlake.records import runs
+from binlake.records.failures import FAILED
+from binlake.records.runs import RunHead, tells_of
+from binlake.report import counted
+from binlake.schema.table import TableName
+from binlake.store.metadata import Metadata, Newest, now_us, rows_of
 from binlake_airflow.page.answers import metadata_of
+from binlake_airflow.page.folded_batches import SYNCS, Batches, are_dense, folded
 
-Kind = Literal["run", "failed", "verify", "ddl", "stop", "decision"]
-"""run: of batches, snapshots and the upkeep. verify: also repairs."""
+Kind = Literal["run", "batch", "failed", "verify", "ddl", "stop", "decision"]
+"""run: batches, snapshots and the upkeep. batch: each batch. verify: also repairs."""
+_WEEK_US = 7 * DAY_US
+_EVER = 2**63 - 1
+_MOST = 500
+"""The most comparisons among which those of one table are looked for."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened at a time.
+    """Something that happened at a time.
 
     title: in a few words. what: the run's message, the statement, or the reason. tables: those that it is about, as
     ``database.table``. place: ``file:offset`` of the log. run: Airflow's ``DAG/RUN``, or a number of its own. who, why:
-    of a decision.
+    of a decision. look: bad where a comparison found a difference, warn where a repair put it right; None for that of
+    the kind. since_us: of batches that are one line, when the first of them was recorded.
     """
 
     at_us: int
@@ -37,27 +47,90 @@ class Event:
     seconds: float | None = None
     who: str | None = None
     why: str | None = None
+    look: Literal["bad", "warn"] | None = None
+    since_us: int | None = None
 
 
-def events(config: PipelineConfig, kind: Kind | None, before_us: int | None, count: int) -> dict[str, Any]:
-    """Return the newest events. kind: only these. before_us: only those before that time."""
-    metadata = metadata_of(config)
-    read = [_READERS[kind]] if kind else list(_READERS.values())
-    happened = [event for reader in read for event in reader(metadata, before_us, count)]
+@dataclass(frozen=True)
+class _Asked:
+    """Which events are wanted: the newest ones, before a time, of a table."""
+
+    metadata: Metadata
+    count: int
+    before_us: int | None = None
+    table: TableName | None = None
+
+    def where(self, *predicates: str, time: str | None = None) -> str | None:
+        """Return a predicate of all of these, and of ``time``, a column, as wanted; None where all rows are."""
+        before = [f"{time} < {self.before_us}"] if time and self.before_us is not None else []
+        return " AND ".join([*before, *predicates]) or None
+
+    def runs(self, *predicates: str) -> list[RunHead]:
+        """Return the newest runs, of a table those that noted something of it."""
+        of_table = [tells_of(str(self.table))] if self.table else []
+        where = self.where(*predicates, *of_table)
+        return runs.newest(self.metadata, self.count, before_us=self.before_us, where=where)
+
+
+def events(
+    config: PipelineConfig, kind: Kind | None, before_us: int | None, count: int, table: TableName | None = None
+) -> dict[str, Any]:
+    """Return the newest events, and before which time earlier ones are, if there are some. kind, table: only of these.
+    before_us: only those before that time.
+
+    Where the source is followed, batches between other events are one.
+    """
+    asked, now = _Asked(metadata_of(config), count, before_us, table), now_us()
+    kinds = [kind] if kind else [name for name in _READERS if name != "batch"]
+    happened = [event for name in kinds for event in _READERS[name](asked)]
+    oldest = 0
+    if kind in (None, "run"):
+        batches = asked.runs(SYNCS)
+        if batches and (config.follow is not None or are_dense(batches, count)):
+            oldest = max(_oldest_of_a_page(happened, count), batches[0].ended_us - _WEEK_US)
+            cuts = [event.at_us for event in happened]
+            groups = folded(asked.metadata, oldest, before_us or _EVER, cuts, str(table) if table else None)
+            by_batch = {run.batch: run for run in batches}
+            happened += [_batches(group, by_batch) for group in groups]
+            happened = [event for event in happened if event.at_us >= oldest]
+        else:
+            happened += [_run("run", run) for run in batches]
     ordered = sorted(happened, key=lambda event: event.at_us, reverse=True)
-    oldest = ordered[:count][-1].at_us if ordered else 0  # a server may tell the seconds of its statements alone
-    newest = [event for event in ordered if event.at_us >= oldest]
-    return {"source": config.source.name, "events": [asdict(event) for event in newest], "now_us": now_us()}
+    shown = [event for event in ordered if event.at_us >= _oldest_of_a_page(ordered, count)]
+    earlier = min(event.since_us or event.at_us for event in shown) if len(ordered) >= count else None
+    if earlier is None and oldest:
+        before = replace(asked, count=1, before_us=oldest)
+        earlier = oldest if any(_READERS[name](before) for name in (*kinds, "batch")) else None
+    return {
+        "source": config.source.name, "events": [asdict(event) for event in shown], "earlier_us": earlier,
+        "now_us": now,
+    }  # fmt: skip
 
 
-_Reader = Callable[[Metadata, int | None, int], list[Event]]
+def _oldest_of_a_page(happened: Sequence[Event], count: int) -> int:
+    """Return the time of the oldest event that a page shows, with all that are as old: a server may log the seconds of
+    its statements alone. 0 where all are shown."""
+    ordered = sorted((event.at_us for event in happened), reverse=True)
+    return ordered[count - 1] if len(ordered) >= count else 0
+
+
+_Reader = Callable[[_Asked], list[Event]]
+
+
+def _batches(group: Batches, by_batch: Mapping[int | None, RunHead]) -> Event:
+    """Return batches as one event; one alone as it is told elsewhere."""
+    if group.first_us == group.last_us and group.batch in by_batch:
+        return _run("run", by_batch[group.batch])
+    title = "batches" if group.count is None else counted(group.count, "batch")
+    what = "" if group.rows is None else counted(group.rows, "row")
+    return Event(group.last_us, "run", title, what, since_us=group.first_us)
 
 
 def _runs_of(kind: Kind, where: str) -> _Reader:
     """Return a reader of runs."""
 
-    def read(metadata: Metadata, before_us: int | None, count: int) -> list[Event]:
-        return [_run(kind, run) for run in runs.newest(metadata, count, before_us=before_us, where=where)]
+    def read(asked: _Asked) -> list[Event]:
+        return [_run(kind, run) for run in asked.runs(where)]
 
     return read
 
@@ -73,12 +146,47 @@ def _run(kind: Kind, run: runs.RunHead) -> Event:
     )  # fmt: skip
 
 
-def _ddl(metadata: Metadata, before_us: int | None, count: int) -> list[Event]:
+def _comparisons(asked: _Asked) -> list[Event]:
+    """Return comparisons and repairs, each with the tables that it found to differ; of a table those that read it."""
+    predicates, times = [_VERIFIES], []
+    if asked.table:
+        rows = _newest(asked, "verifications", "at_us", ["at_us"])
+        if not rows:
+            return []
+        times = [row["at_us"] for row in rows]
+        predicates.append(f"ended_us >= {min(times)}")
+    count = _MOST if asked.table else asked.count
+    heads = runs.newest(asked.metadata, count, before_us=asked.before_us, where=asked.where(*predicates))
+    compared = [_run("verify", run) for run in heads]
+    if asked.table:
+        compared = [event for event in compared if any(_began_us(event) <= at <= event.at_us for at in times)]
+    if not compared:
+        return []
+    since, until = min(map(_began_us, compared)), compared[0].at_us
+    of_table = [rows_of(asked.table)] if asked.table else []
+    where = " AND ".join(["equal = false", f"at_us >= {since}", f"at_us <= {until}", *of_table])
+    found = asked.metadata.read("verifications", ["database", "table", "at_us"], where=where)
+    return [_with_differing(event, found) for event in compared]
+
+
+def _began_us(event: Event) -> int:
+    return event.at_us - round((event.seconds or 0) * 1e6)
+
+
+def _with_differing(event: Event, found: Sequence[dict[str, Any]]) -> Event:
+    """Return a comparison with the tables that it found to differ: noted while it ran, of which one does at a time."""
+    tables = tuple(sorted(_table(row) for row in found if _began_us(event) <= row["at_us"] <= event.at_us))
+    if not tables:
+        return event
+    return replace(event, tables=tables, look="warn" if event.title == "repair" else "bad")
+
+
+def _ddl(asked: _Asked) -> list[Event]:
     """Return statements; one that concerns several tables is one event."""
     columns = [
         "batch", "file", "offset", "committed_us", "database", "table", "statement", "kind", "action", "reason"
     ]  # fmt: skip
-    rows = _newest(metadata, "ddl_history", "committed_us", columns, before_us, count)
+    rows = _newest(asked, "ddl_history", "committed_us", columns)
     statements: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         statements.setdefault((row["batch"], row["file"], row["offset"], row["action"]), []).append(row)
@@ -98,7 +206,7 @@ def _ddl(metadata: Metadata, before_us: int | None, count: int) -> list[Event]:
     ]
 
 
-def _stops(metadata: Metadata, before_us: int | None, count: int) -> list[Event]:
+def _stops(asked: _Asked) -> list[Event]:
     """Return what stopped tables or runs, without the event's bytes, which hold values."""
     columns = ["batch", "database", "table", "file", "offset", "reason", "remedy", "at_us"]
     return [
@@ -112,11 +220,11 @@ def _stops(metadata: Metadata, before_us: int | None, count: int) -> list[Event]
             (_table(row),) if row["table"] else (),
             _place(row),
         )
-        for row in _newest(metadata, "quarantine", "at_us", columns, before_us, count)
+        for row in _newest(asked, "quarantine", "at_us", columns)
     ]
 
 
-def _decisions(metadata: Metadata, before_us: int | None, count: int) -> list[Event]:
+def _decisions(asked: _Asked) -> list[Event]:
     columns = ["at_us", "who", "why", "action", "database", "table", "batch", "file", "offset"]
     return [
         Event(
@@ -131,31 +239,31 @@ def _decisions(metadata: Metadata, before_us: int | None, count: int) -> list[Ev
             who=row["who"],
             why=row["why"],
         )
-        for row in _newest(metadata, "decisions", "at_us", columns, before_us, count)
+        for row in _newest(asked, "decisions", "at_us", columns)
     ]
 
 
 _VERIFIES = "kind IN ('verify', 'repair')"
 _READERS: dict[Kind, _Reader] = {
-    "run": _runs_of("run", f"kind <> '{FAILED}' AND NOT {_VERIFIES}"),
+    "run": _runs_of("run", f"kind <> '{FAILED}' AND NOT {_VERIFIES} AND NOT {SYNCS}"),
+    "batch": _runs_of("run", SYNCS),
     "failed": _runs_of("failed", f"kind = '{FAILED}'"),
-    "verify": _runs_of("verify", _VERIFIES),
+    "verify": _comparisons,
     "ddl": _ddl,
     "stop": _stops,
     "decision": _decisions,
 }
 
 
-def _newest(
-    metadata: Metadata, table: str, time: str, columns: Sequence[str], before_us: int | None, count: int
-) -> list[dict[str, Any]]:
+def _newest(asked: _Asked, table: str, time: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the newest rows, with all that are as old as the last of them: the next page begins before its time."""
-    where = None if before_us is None else f"{time} < {before_us}"
-    newest = metadata.read(table, columns, where=where, newest=Newest(time, count))
-    if len(newest) < count or newest[-1][time] is None:
+    of_table = [rows_of(asked.table)] if asked.table else []
+    where = asked.where(*of_table, time=time)
+    newest = asked.metadata.read(table, columns, where=where, newest=Newest(time, asked.count))
+    if len(newest) < asked.count or newest[-1][time] is None:
         return newest
     oldest = newest[-1][time]
-    as_old = metadata.read(table, columns, where=f"{time} = {oldest}")
+    as_old = asked.metadata.read(table, columns, where=" AND ".join([f"{time} = {oldest}", *of_table]))
     return [*(row for row in newest if row[time] > oldest), *as_old]
 
 

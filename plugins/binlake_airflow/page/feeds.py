@@ -7,10 +7,11 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import RELAY
-from binlake.metadata.metadata import now_us
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import RELAY
 from binlake.relay import core as relay
+from binlake.store.metadata import now_us
+from binlake.store.rows import BatchRow
 from binlake_airflow.page.answers import metadata_of, problem
 from binlake_airflow.page.remembered import RememberedMetadata
 
@@ -36,8 +37,8 @@ def _carried(metadata: RememberedMetadata, batches: set[int]) -> dict[int | None
     if not batches:
         return {}
     where = f"batch IN ({', '.join(map(str, sorted(batches)))})"
-    rows = metadata.read("batches", ["batch", "until_us", "planned_us"], where=where)
-    return {row["batch"]: row["until_us"] or row["planned_us"] for row in rows}
+    rows = BatchRow.read(metadata, "batch", "until_us", "planned_us", where=where)
+    return {row.batch: row.until_us or row.planned_us for row in rows}
 
 
 def _clients(config: PipelineConfig) -> dict[str, Any]:

@@ -11,24 +11,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.batch.manifest import StagedFile
-from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.border import DELETE, INSERT, OPERATIONS
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
-from binlake.metadata.metadata import Metadata, Newest
-from binlake.position import Range
+from binlake.planner.manifest import StagedFile
 from binlake.relay.client_events import text_in
+from binlake.schema.datatypes import made_late
 from binlake.schema.lake_columns import side_names
-from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.serialization import loads
 from binlake.staging import staged_files
 from binlake.storage import files, parquet_files
+from binlake.store.metadata import Metadata, Newest
+from binlake.store.rows import BatchRow
+from binlake.verify.result import MASK
 
 BATCHES = 24
 """How many batches are searched, the newest first."""
-_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
-_MASK = "***"
 _MOST_LETTERS = 300
 """The most letters shown of a value."""
 _COLUMNS = ["op", "offset", "row", "committed_us", "gtid", "xid"]
@@ -69,17 +67,17 @@ def newest_changes(
 ) -> NewestChanges:
     """Return at most ``count`` mutations of recorded batches, the newest first, without rows of XA transactions.
 
-    schema: the table's, which has what the log doesn't tell of types.
+    schema: the table's, which has facts about types that the log lacks.
     """
     changes: list[NewestChange] = []
     since: int | None = None
     shown = _Shown(with_key, with_values, config.page.masked(name), schema.columns if schema else ())
-    wanted = ["batch", "attempt", "range"]
-    for row in metadata.read("batches", wanted, where="state = 'recorded'", newest=Newest("batch", BATCHES)):
-        folder = config.staging_path(str(row["batch"]), row["attempt"] or "-")
+    newest = Newest("batch", BATCHES)
+    for row in BatchRow.read(metadata, "batch", "attempt", "range", where="state = 'recorded'", newest=newest):
+        folder = config.staging_path(str(row.batch), row.attempt or "-")
         if not files.exists(f"{folder}/manifest.json"):
             break
-        since = row["batch"]
+        since = row.batch
         changes += _of_batch(folder, row, name, count - len(changes), shown)
         if len(changes) >= count:
             break
@@ -88,8 +86,8 @@ def newest_changes(
 
 @dataclass(frozen=True)
 class _Shown:
-    """Which values are shown. masked: columns, in lower case, whose values aren't even read. recorded: the table's
-    columns."""
+    """Rules for the values that are shown. masked: columns, in lower case, whose values aren't even read. recorded: the
+    table's columns."""
 
     key: bool
     values: bool
@@ -117,27 +115,27 @@ class _Shown:
             return None
         sides, known = side_names(file.columns), {column.name: self._described(column) for column in file.columns}
         return {
-            column: _MASK if column.lower() in self.masked else _text_of(image or {}, known[column], sides[column])
+            column: MASK if column.lower() in self.masked else _text_of(image or {}, known[column], sides[column])
             for column in columns
         }
 
     def _described(self, staged: Column) -> Column:
         """Return a staged column as it is recorded, if that is the same column."""
         for column in self.recorded:
-            if column.name == staged.name and (column.type == staged.type or column.type in RENDERERS):
+            if column.name == staged.name and (column.type == staged.type or made_late(column)):
                 return column
         return staged
 
 
-def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, shown: _Shown) -> list[NewestChange]:
+def _of_batch(folder: str, row: BatchRow, name: TableName, count: int, shown: _Shown) -> list[NewestChange]:
     try:
-        manifest = staged_files.read_manifest(folder, row["batch"], row["attempt"])
-        log_files = {number: part.file for number, part in enumerate(loads(Range, row["range"]).slices)}
+        manifest = staged_files.read_manifest(folder, row.batch, row.attempt or "")
+        log_files = {number: part.file for number, part in enumerate(row.carried.slices)}
         staged = [file for part in manifest.slices for file in part.files if file.name == name]
         changes: list[NewestChange] = []
         for file in sorted(staged, key=lambda file: file.last, reverse=True):
             rows = _rows(file, count - len(changes), shown)
-            changes += [_change(mutation, file, row["batch"], log_files[file.slice], shown) for mutation in rows]
+            changes += [_change(mutation, file, row.batch, log_files[file.slice], shown) for mutation in rows]
             if len(changes) >= count:
                 break
     except (BinlakeError, OSError):  # it was removed while it was read
@@ -160,7 +158,7 @@ def _backwards(part: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _is_void(row: dict[str, Any], file: StagedFile) -> bool:
-    """Tell whether a row was rolled back."""
+    """Return whether a row was rolled back."""
     place = row["offset"], row["row"]
     return any((first, begun) <= place < (last, ended) for first, begun, last, ended in file.void)
 
@@ -173,14 +171,14 @@ def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, sh
         for image, without in ((before, INSERT), (after, DELETE))
     ]
     position = f"{log_file}:{row['offset']}"
-    return NewestChange(batch, _NAMES[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
+    return NewestChange(batch, OPERATIONS[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
 
 
 def _text_of(image: Mapping[str, Any], column: Column, sides: Sequence[str]) -> str | None:
     """Return a value as the server shows it; bytes that are no text, in hexadecimal. sides: see text_in."""
     value = image.get(column.name)
-    if isinstance(value, bytes) and column.type in RENDERERS:
-        return RENDERERS[column.type](value)
+    if isinstance(value, bytes) and (stored := made_late(column)) is not None:
+        return str(stored.values(pa.array([value], pa.binary()))[0].as_py())
     data = text_in({column.name: None, **image}, column, sides)
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""What happened to a source over an hour, a day, a week or a month, as charts, from metadata alone."""
+"""Charts of what happened to a source over an hour, a day, a week or a month, from metadata alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from binlake.config import PipelineConfig
 from binlake.config.units import DAY_US, HOUR_US
-from binlake.metadata.lake_sizes import sums_at
-from binlake.metadata.metadata import Metadata, Newest, now_us
-from binlake.metadata.status import SourceStatus, read_status
+from binlake.records.lake_sizes import sums_at
+from binlake.records.status import SourceStatus, read_status
+from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.rows import BatchRow, LogRow
+from binlake.store.run_rows import RunRow
 from binlake_airflow.page import charts
 from binlake_airflow.page.answers import VERIFIED_DAYS, metadata_of, totals_of
 from binlake_airflow.page.charts import COUNT, MINUTE_US, SECONDS, Periods, Series
@@ -27,7 +29,7 @@ SPANS: dict[Span, tuple[int, int]] = {
     "week": (2 * HOUR_US, 84),
     "month": (6 * HOUR_US, 124),
 }
-"""Of each span the microseconds of a period, and the number of periods."""
+"""The microseconds of a period, and the number of periods, by span."""
 _PHASES = ("plan", "stage", "merge")
 _LOOKS_OF_PHASES = {WAITING: "phase-0", **{phase: f"phase-{at}" for at, phase in enumerate(_PHASES, 1)}}
 _LOOKS = ["at_us", "kept_hours", "bytes_ahead", "batch"]
@@ -73,34 +75,33 @@ def lag_and_headroom(
 ) -> tuple[list[float | None], list[float | None]]:
     """Return the most seconds that the lake was behind in each period, and for how many seconds the server still kept
     the log."""
-    looks = metadata.read("source_log", _LOOKS, where=f"at_us >= {periods.since_us}")
-    before = metadata.read("source_log", _LOOKS, where=f"at_us < {periods.since_us}", newest=Newest("at_us", 1))
-    had_nothing = (row for row in (*before, *looks) if row["bytes_ahead"] == 0 and row["batch"] is not None)
-    nothing_new = [(row["at_us"], row["batch"]) for row in had_nothing]
+    looks = LogRow.read(metadata, *_LOOKS, where=f"at_us >= {periods.since_us}")
+    before = LogRow.read(metadata, *_LOOKS, where=f"at_us < {periods.since_us}", newest=Newest("at_us", 1))
+    had_nothing = (row for row in (*before, *looks) if row.bytes_ahead == 0)
+    nothing_new = [(row.at_us, row.batch) for row in had_nothing if row.batch is not None]
     carried = Carried.by(_batches(metadata, periods.since_us), nothing_new)
     if status.carried_us is not None:
         carried = carried.also(max(now, int(carried.at_us.max(initial=0))), status.carried_us)
         carried = carried.also(*_first_snapshot(metadata, status.carried_us))
     behind = most_behind(periods, carried, now)
-    return behind, headroom(periods, behind, [(row["at_us"], row["kept_hours"]) for row in (*before, *looks)])
+    return behind, headroom(periods, behind, [(row.at_us, row.kept_hours) for row in (*before, *looks)])
 
 
 def _batches(metadata: Metadata, since_us: int) -> Batches:
     """Return the batches recorded since a time, and the one before."""
     columns, recorded = ["batch", "updated_us", "planned_us", "until_us"], "state = 'recorded' AND updated_us"
-    last = metadata.read("batches", columns, where=f"{recorded} < {since_us}", newest=Newest("updated_us", 1))
+    last = BatchRow.read(metadata, *columns, where=f"{recorded} < {since_us}", newest=Newest("updated_us", 1))
     rows = metadata.read_columns("batches", columns, where=f"{recorded} >= {since_us}").to_pydict()
-    values = {name: np.array([*(row[name] or 0 for row in last), *(value or 0 for value in rows[name])], np.int64)
-              for name in columns}  # fmt: skip
+    earlier = {name: [getattr(row, name) or 0 for row in last] for name in columns}
+    values = {name: np.array([*earlier[name], *(value or 0 for value in rows[name])], np.int64) for name in columns}
     before = np.where(values["until_us"] > 0, values["until_us"], values["planned_us"])
     return Batches(values["batch"], values["updated_us"], before)
 
 
 def _first_snapshot(metadata: Metadata, carried_us: int) -> tuple[int, int]:
     """Return when the first snapshot ended, and when it began; ``carried_us`` for both if that isn't known any more."""
-    rows = metadata.read("runs", ["started_us", "ended_us"], where="kind = 'bootstrap'")
-    first = min(rows, key=lambda row: row["ended_us"], default={"started_us": carried_us, "ended_us": carried_us})
-    return first["ended_us"], first["started_us"]
+    rows = RunRow.read(metadata, "started_us", "ended_us", where="kind = 'bootstrap'")
+    return min(((row.ended_us, row.started_us) for row in rows), default=(carried_us, carried_us))
 
 
 def _lag(config: PipelineConfig, periods: Periods, behind: Sequence[float | None], width: int) -> Drawn:
@@ -163,10 +164,13 @@ _TIMES = {"DDL": ("ddl_history", "committed_us"), "stops": ("quarantine", "at_us
 
 def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     since = periods.since_us
-    runs = metadata.read("runs", ["kind", "ended_us"], where=f"kind <> 'sync' AND ended_us >= {since}")
-    lanes = {name: [row["ended_us"] for row in runs if row["kind"] == kind] for name, kind in _LANES.items()}
+    runs = RunRow.read(metadata, "kind", "ended_us", where=f"kind <> 'sync' AND ended_us >= {since}")
+    lanes = {name: [row.ended_us for row in runs if row.kind == kind] for name, kind in _LANES.items()}
     for name, (table, column) in _TIMES.items():
         lanes[name] = [row[column] for row in metadata.read(table, [column], where=f"{column} >= {since}")]
+    found = metadata.read("verifications", ["at_us"], where=f"at_us >= {since} AND equal = false")
+    if found:
+        lanes["differing"] = [row["at_us"] for row in found]
     series = [
         Series("syncs", "event-syncs", [period.runs for period in ran]),
         *(Series(name, f"event-{name.lower()}", _counted(periods, times)) for name, times in lanes.items()),

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from binlake.delta import opened_tables
-from binlake.metadata.metadata import Metadata, Newest
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
+from binlake.store.metadata import Metadata, Newest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +56,7 @@ class RememberedMetadata(Metadata):
         where: str | None = None,
         newest: Newest | None = None,
     ) -> list[dict[str, Any]]:
+        """Return rows as Metadata.read does, from memory while the table has no new commit."""
         question = (tuple(columns or ()), where, newest)
         with self._locks[name]:
             known = self._newest_known(name)
@@ -71,6 +72,7 @@ class RememberedMetadata(Metadata):
             return [dict(row) for row in known.answers[question]]
 
     def read_columns(self, name: str, columns: Sequence[str], *, where: str | None = None) -> pa.Table:
+        """Return columns as Metadata.read_columns does; they aren't kept."""
         with self._locks[name]:
             self._newest_known(name)
             return super().read_columns(name, columns, where=where)

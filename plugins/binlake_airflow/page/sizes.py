@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from binlake.delta import layout, opened_tables
 from binlake.errors import BinlakeError
@@ -32,14 +32,16 @@ class TableSize:
     rows: int | None
 
 
-def measure(path: str, whole: int) -> TableSize | None:
-    """Return a table's size; None if it doesn't exist or can't be read. whole: bytes of a full data file."""
+def measure(path: str, whole: int) -> TableSize | str | None:
+    """Return a table's size, or why it can't be read; None if it doesn't exist. whole: bytes of a full data file."""
     try:
         log = opened_tables.opened(path)
         added = pa.table(log.get_add_actions())
         hidden = layout.deleted_rows(log, path).total()
-    except (BinlakeError, DeltaError, OSError):
+    except TableNotFoundError:
         return None
+    except (BinlakeError, DeltaError, OSError) as error:
+        return str(error).strip().partition("\n")[0]
     sizes, rows = added["size_bytes"], added["num_records"]
     return TableSize(
         int(log.version()),
@@ -56,7 +58,7 @@ class Sizes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sizes")
-        self._known: dict[str, tuple[Hashable, TableSize | None]] = {}
+        self._known: dict[str, tuple[Hashable, TableSize | str | None]] = {}
         self._running: dict[str, Future[None]] = {}
 
     def of(self, wanted: Mapping[str, Hashable], whole: int, patience: float) -> dict[str, TableSize]:
@@ -66,13 +68,20 @@ class Sizes:
         """
         with self._lock:
             for path, stamp in wanted.items():
-                if path not in self._running and self._known.get(path, (None, None))[0] != (stamp, whole):
+                known, size = self._known.get(path, (None, None))
+                if path not in self._running and (known != (stamp, whole) or isinstance(size, str)):
                     self._running[path] = self._threads.submit(self._measure, path, (stamp, whole))
             running = [self._running[path] for path in wanted if path in self._running]
         wait(running, timeout=patience)
         with self._lock:
             sizes = {path: self._known[path][1] for path in wanted if path in self._known}
-        return {path: size for path, size in sizes.items() if size is not None}
+        return {path: size for path, size in sizes.items() if isinstance(size, TableSize)}
+
+    def unreadable(self, paths: Mapping[str, str]) -> dict[str, str]:
+        """Return why tables couldn't be read when they were to be measured last, by the keys of their paths."""
+        with self._lock:
+            known = {path: why for path, (_, why) in self._known.items() if isinstance(why, str)}
+        return {key: known[path] for key, path in paths.items() if path in known} if known else {}
 
     def _measure(self, path: str, stamp: tuple[Hashable, int]) -> None:
         try:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from airflow.api_fastapi.logging.decorators import action_logging
-from airflow.configuration import conf
+from airflow.configuration import conf, ensure_secrets_loaded, get_custom_secret_backend
 from airflow.models.connection import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.secrets.metastore import MetastoreBackend
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import JSONResponse
@@ -111,7 +112,7 @@ def preview(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
     """Return the YAML, the doctor's lines, and why the file can't be written from here, if so."""
     where = _endpoint(reader, asked)
     draft = _draft(asked, where)
-    checks = preflight(draft.config, where, spark_checks=False)
+    checks = preflight(draft.config, where, spark_checks=False, writes=False)
     lines = [{"name": check.name, "ok": check.ok, "found": check.found, "remedy": check.remedy} for check in checks]
     unwritable = None if _writable(draft.path.parent) else f"the API server may not write {draft.path.parent}"
     return JSONResponse({**_described(draft), "checks": lines, "unwritable": unwritable})
@@ -157,10 +158,32 @@ def _endpoint(reader: Reader, asked: ServerAsked) -> Endpoint:
 
 
 def _draft(asked: DraftAsked, where: Endpoint) -> Draft:
+    """Return the source's file. Raises 409 where a new connection's name is taken, 503 where that can't be found
+    out."""
     source = SourceAsked(
         asked.name, tuple(asked.include), asked.lake, asked.schedule, asked.connection, asked.server_id
     )
-    return new_source.draft(pipelines_folder() / f"{asked.name}.yaml", where, source)
+    draft = new_source.draft(pipelines_folder() / f"{asked.name}.yaml", where, source)
+    if asked.connection is None:
+        _refuse_taken(draft.config.source.connection)
+    return draft
+
+
+def _refuse_taken(name: str) -> None:
+    """Raise 409 if anything resolves the name of a new connection: what Airflow's database has comes last, so the
+    source would be read by an account that the user may not use. Raises 503 where a backend doesn't answer."""
+    backends = [*ensure_secrets_loaded(), *filter(None, [get_custom_secret_backend(worker_mode=True)])]
+    for backend in backends:
+        try:
+            taken = backend.get_connection(conn_id=name) is not None
+        except Exception as error:  # backends have no common error
+            place = type(backend).__name__
+            raise HTTPException(503, f"{place} can't tell whether it has a connection {name!r}") from error
+        if taken:
+            said = f"Airflow has a connection {name!r}"
+            if not isinstance(backend, MetastoreBackend):
+                said = f"the environment or a secrets backend has a connection {name!r}, which comes before a new one"
+            raise HTTPException(409, f"{said}: choose it, or give the source another name")
 
 
 def _add(session: Session, name: str, asked: ServerAsked) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from dataclasses import asdict
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
 from binlake.errors import LakeError, UnsupportedColumn
-from binlake.metadata import history, runs
-from binlake.metadata.history import Moment
-from binlake.metadata.metadata import Newest, now_us
-from binlake.metadata.runs import MutationCounts, Verified
-from binlake.metadata.status import SnapshotStatus, read_status
+from binlake.records import ddl_history, runs
+from binlake.records.ddl_history import Moment
+from binlake.records.evidence import comparisons
+from binlake.records.runs import MutationCounts, Verified
+from binlake.records.status import SnapshotStatus, read_status
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of, own_columns
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import Newest, literal, now_us
+from binlake.store.rows import WatermarkRow
+from binlake.store.run_rows import RepairRow, RunRow
+from binlake.verify.result import MASK
 from binlake_airflow.page.answers import DAY, HOUR, VERIFIED_DAYS, metadata_of, minute, problem, totals_of
 from binlake_airflow.page.newest_changes import newest_changes
 from binlake_airflow.page.remembered import RememberedMetadata
@@ -45,13 +50,13 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     day, hour = (runs.changes_since(metadata, minute(now - span)) for span in (DAY, HOUR))
     marks = _marks(metadata)
     sizes = _sizes_of(config, metadata, marks)
-    verified = runs.all_last_verified(metadata)
+    verified = comparisons(metadata, status)
     copying = {copy.table: _copied(copy) for copy in status.snapshots}
     first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in status.tables}]
     rows = [
         {
             **row,
-            "updated_us": marks[row["table"]]["updated_us"] if row["table"] in marks else None,
+            "updated_us": marks[row["table"]].updated_us if row["table"] in marks else None,
             "total": _changed(total.get(row["table"])),
             "day": _changed(day.get(row["table"])),
             "hour": _changed(hour.get(row["table"])),
@@ -75,25 +80,31 @@ def _bootstrapping(table: str) -> dict[str, Any]:
     )
 
 
-def _marks(metadata: RememberedMetadata) -> dict[str, dict[str, Any]]:
+def _marks(metadata: RememberedMetadata) -> dict[str, WatermarkRow]:
     """Return the watermark of each table, with the columns that the list needs."""
-    wanted = ["table_id", "database", "table", "status", "delta_version", "updated_us"]
-    rows = sorted(metadata.read("watermarks", wanted), key=lambda row: row["status"] != "dropped")
-    return {f"{row['database']}.{row['table']}": row for row in rows}
+    wanted = ("table_id", "database", "table", "status", "delta_version", "updated_us")
+    rows = sorted(WatermarkRow.read(metadata, *wanted), key=lambda row: row.status != "dropped")
+    return {str(row.name): row for row in rows}
 
 
 def _sizes_of(
-    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, dict[str, Any]]
+    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, WatermarkRow]
 ) -> dict[str, TableSize]:
     """Return the known sizes by name. A table is measured again after a batch changed it, or the upkeep ran."""
-    kept = metadata.read("runs", ["ended_us"], where="kind = 'maintain'", newest=Newest("ended_us", 1))
-    upkeep = kept[0]["ended_us"] if kept else None
-    paths = {name: config.table_path(TableName(row["database"], row["table"])) for name, row in marks.items()}
+    kept = RunRow.first(metadata, "ended_us", where="kind = 'maintain'", newest=Newest("ended_us", 1))
+    upkeep = kept.ended_us if kept else None
+    paths = {name: config.table_path(row.name) for name, row in marks.items()}
     stamps: dict[str, Hashable] = {
-        paths[name]: (row["table_id"], row["delta_version"], row["updated_us"], upkeep) for name, row in marks.items()
+        paths[name]: (row.table_id, row.delta_version, row.updated_us, upkeep) for name, row in marks.items()
     }
     known = _sizes.of(stamps, config.maintain.file_bytes, _PATIENCE)
     return {name: known[path] for name, path in paths.items() if path in known}
+
+
+def unreadable(config: PipelineConfig) -> dict[str, str]:
+    """Return why tables that follow the log can't be read, by ``database.table``, as far as they were measured."""
+    marks = _marks(metadata_of(config)).items()
+    return _sizes.unreadable({name: config.table_path(row.name) for name, row in marks if row.status == "following"})
 
 
 def _size(size: TableSize | None) -> dict[str, Any] | None:
@@ -123,7 +134,7 @@ def table(
     if row is None:
         return None
     table_name = _name_of(metadata, row["table_id"], name)
-    schema = history.schema_now(metadata, row["table_id"])
+    schema = ddl_history.schema_now(metadata, row["table_id"])
     mark = {name: watermark for name, watermark in _marks(metadata).items() if name == row["table"]}
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
     since, calendar = (minute(now - days * DAY) for days in (TABLE_DAYS, VERIFIED_DAYS))
@@ -135,10 +146,12 @@ def table(
         "size": _size(_sizes_of(config, metadata, mark).get(name)),
         "schema": _schema(schema, config.invalid) if schema else None,
         "shape": _shape(config, metadata, table_name, at) if at else None,
-        "verified": _verified(runs.last_verified(metadata, table_name)),
+        "verified": _verified(comparisons(metadata, status).get(name)),
         "repair": config.verify.repair,
         "verifications": [asdict(day) for day in runs.verified_days(metadata, table_name, since_us=calendar)],
-        "history": [{key: entry[key] for key in kept} for entry in history.statements(metadata, table_name)],
+        "history": [
+            {key: getattr(entry, key) for key in kept} for entry in ddl_history.statements(metadata, table_name)
+        ],
         "runs": [
             {"batch": run.batch, "ended_us": run.ended_us, "phases": run.phases, **asdict(run.did)}
             for run in runs.of_table(metadata, name, since_us=since)
@@ -154,8 +167,32 @@ def table(
             "with_keys": with_keys,
             "with_values": with_values,
         },
+        "repaired": _repaired(config, metadata, table_name, with_keys=with_keys),
         "now_us": now,
     }
+
+
+def _repaired(
+    config: PipelineConfig, metadata: RememberedMetadata, name: TableName, *, with_keys: bool
+) -> list[dict[str, Any]]:
+    """Return the newest rows that repairs put right, with what was noted of their keys, for users who may see keys."""
+    where = f"database = {literal(name.database)} AND table = {literal(name.table)}"
+    shown = ("at_us", "batch", "kind", "rows")
+    rows = RepairRow.read(metadata, *shown, "columns", "key", where=where)
+    masked = config.page.masked(name)
+    return [
+        {
+            **{column: getattr(row, column) for column in shown},
+            "columns": json.loads(row.columns),
+            "key": _unmasked(json.loads(row.key), masked) if with_keys else None,
+        }
+        for row in sorted(rows, key=lambda row: row.at_us, reverse=True)[:CHANGES]
+    ]
+
+
+def _unmasked(key: dict[str, Any], masked: frozenset[str]) -> dict[str, Any]:
+    """Return a key without values of columns that are masked now."""
+    return {name: MASK if name.lower() in masked else value for name, value in key.items()}
 
 
 def _commits(path: str) -> dict[str, Any]:
@@ -167,7 +204,7 @@ def _commits(path: str) -> dict[str, Any]:
 
 
 def _shape(config: PipelineConfig, metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, Any]:
-    shape = history.shape_at(metadata, name, Moment.parse(at, "at"))
+    shape = ddl_history.shape_at(metadata, name, Moment.parse(at, "at"))
     return {
         "at": at,
         "position": shape.position,
@@ -178,9 +215,9 @@ def _shape(config: PipelineConfig, metadata: RememberedMetadata, name: TableName
 
 def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableName:
     """Return a table's name in its two parts, either of which may contain a dot."""
-    for row in metadata.read("watermarks", ["table_id", "database", "table"]):
-        if row["table_id"] == table_id:
-            return TableName(row["database"], row["table"])
+    for row in WatermarkRow.read(metadata, "table_id", "database", "table"):
+        if row.table_id == table_id:
+            return row.name
     return TableName(*name.split(".", 1))
 
 
@@ -193,17 +230,17 @@ def _lake_types(column: Column, invalid: InvalidValues) -> dict[str, str]:
 
 
 def _schema(schema: TableSchema, invalid: InvalidValues) -> dict[str, Any]:
-    mirrored = set(schema.mirrored)
+    mirrored, logged = set(schema.mirrored), set(schema.logged)
     return {
         "columns": [
             {
                 "name": column.name,
                 "type": column.declared,
-                "values": list(column.values),
+                "values": list(column.values) if column in logged else [],
                 "lake": _lake_types(column, invalid) if column in mirrored else {},
                 "nullable": column.nullable,
                 "charset": column.charset,
-                "default": column.default,
+                "default": column.default if column in logged else None,
                 "in_lake": column in mirrored,
                 "comment": column.comment,
             }

@@ -5,7 +5,6 @@ A year of hourly runs is about 30 MB of metadata, so they are read once, and the
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,20 +12,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from binlake.config.units import DAY_US, HOUR_US
-from binlake.metadata.metadata import Metadata
-from binlake.metadata.runs import MutationCounts
+from binlake.records.runs import MutationCounts
+from binlake.store.metadata import Metadata
+from binlake.store.run_rows import RunRow
 from binlake_airflow.page.charts import MINUTE_US, Periods
 from binlake_airflow.page.remembered import RememberedMetadata
 
 _MINUTES_KEPT, _HOURS_KEPT = 25 * HOUR_US, 32 * DAY_US
 """For how long runs are known by the minute, and by the hour, in microseconds."""
 WAITING = "waiting"
-"""What a run took beyond its phases: in Airflow mostly the start of tasks."""
+"""The name for a run's time outside its phases: in Airflow mostly the start of tasks."""
 
 
 @dataclass
 class Ran:
-    """What the runs that ended in a period did: how many, rows by kind, and seconds by phase."""
+    """Sums over the runs that ended in a period: how many, rows by kind, and seconds by phase."""
 
     runs: int = 0
     inserted: int = 0
@@ -35,6 +35,7 @@ class Ran:
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: Ran) -> None:
+        """Add the counts and seconds of another period's runs."""
         self.runs += other.runs
         self.inserted += other.inserted
         self.updated += other.updated
@@ -87,42 +88,42 @@ class Totals:
         return ran
 
     def _catch_up(self) -> None:
-        columns = ["batch", "started_us", "ended_us", "tables", "phases"]
+        columns = ("batch", "started_us", "ended_us", "tables", "phases")
         if self._last is not None:
             batch, ended_us = self._last
-            rows = self._metadata.read("runs", columns, where=f"kind = 'sync' AND batch >= {batch}")
-            if (batch, ended_us) in {(row["batch"], row["ended_us"]) for row in rows}:
-                self._count([row for row in rows if row["batch"] > batch])
+            rows = RunRow.read(self._metadata, *columns, where=f"kind = 'sync' AND batch >= {batch}")
+            if (batch, ended_us) in {(row.batch, row.ended_us) for row in rows}:
+                self._count([row for row in rows if (row.batch or 0) > batch])
                 return
-            self._forget()  # the lake was begun anew, or the batch was recorded again
+            self._forget()  # the lake was begun again, or the batch was recorded again
         whole = Metadata(self._metadata.location("").rstrip("/"))  # too much for the cache
-        self._count(whole.read("runs", columns, where="kind = 'sync'"))
+        self._count(RunRow.read(whole, *columns, where="kind = 'sync'"))
 
-    def _count(self, rows: Sequence[dict[str, Any]]) -> None:
-        newest = max((row["ended_us"] for row in rows), default=0)
+    def _count(self, rows: Sequence[RunRow]) -> None:
+        newest = max((row.ended_us for row in rows), default=0)
         for row in rows:
-            tables = json.loads(row["tables"])
-            day = self._days[row["ended_us"] // DAY_US]
+            tables = row.noted
+            day = self._days[row.ended_us // DAY_US]
             for table in tables:
                 numbers = [table["inserted"], table["updated"], table["deleted"]]
                 if any(numbers):
-                    _add(day[table["table"]], [*numbers, row["ended_us"]])
-            if row["ended_us"] > newest - _HOURS_KEPT:
+                    _add(day[table["table"]], [*numbers, row.ended_us])
+            if row.ended_us > newest - _HOURS_KEPT:
                 ran = _ran(row, tables)
-                self._hours[row["ended_us"] // HOUR_US].add(ran)
-                if row["ended_us"] > newest - _MINUTES_KEPT:
-                    self._minutes[row["ended_us"] // MINUTE_US].add(ran)
-            self._last = max(self._last or (0, 0), (row["batch"], row["ended_us"]))
+                self._hours[row.ended_us // HOUR_US].add(ran)
+                if row.ended_us > newest - _MINUTES_KEPT:
+                    self._minutes[row.ended_us // MINUTE_US].add(ran)
+            self._last = max(self._last or (0, 0), (row.batch or 0, row.ended_us))
         for known, width, kept in ((self._minutes, MINUTE_US, _MINUTES_KEPT), (self._hours, HOUR_US, _HOURS_KEPT)):
             for number in [number for number in known if number * width < newest - kept - width]:
                 del known[number]
 
 
-def _ran(row: dict[str, Any], tables: Sequence[dict[str, Any]]) -> Ran:
+def _ran(row: RunRow, tables: Sequence[dict[str, Any]]) -> Ran:
     inserted, updated, deleted = (sum(table[kind] for table in tables) for kind in ("inserted", "updated", "deleted"))
     ran = Ran(1, inserted, updated, deleted)
-    ran.seconds.update(json.loads(row["phases"] or "{}"))
-    took = (row["ended_us"] - (row["started_us"] or row["ended_us"])) / 1e6
+    ran.seconds.update(row.seconds)
+    took = (row.ended_us - (row.started_us or row.ended_us)) / 1e6
     ran.seconds[WAITING] = max(0.0, took - sum(ran.seconds.values()))
     return ran
 

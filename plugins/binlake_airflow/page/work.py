@@ -1,4 +1,4 @@
-"""What works on a source at the moment: Airflow's runs and their tasks, and how far a step has come. It is asked every
+"""The work on a source at the moment: Airflow's runs and their tasks, and how far a step has come. It is asked every
 second or two, so it reads neither metadata tables nor Delta logs."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 
 from binlake.config import PipelineConfig
-from binlake.metadata import step_progress
-from binlake.metadata.metadata import now_us
+from binlake.records import step_progress
+from binlake.store.metadata import now_us
 from binlake_airflow.page.access import DAGS, Dag, dag_id
 
 
@@ -31,7 +31,7 @@ class RunAtWork:
 
 
 def work(config: PipelineConfig) -> dict[str, Any]:
-    """Return the runs at work, and the steps that told how far they are."""
+    """Return the runs at work, and the steps that reported how far they are."""
     source = config.source.name
     return {
         "source": source,

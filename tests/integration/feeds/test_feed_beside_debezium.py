@@ -192,7 +192,7 @@ IN_A_SNAPSHOT = (
     Listed(rf"samples {ROW}\.YEAR", "YEAR 0", are(2000, 0)),
 )
 """Fields that aren't the same, and why: the docstring of feeds/formats/debezium.py says it too. Whole messages: a
-tombstone without a key isn't told, nor what the connector's snapshot says of DDL."""
+tombstone without a key isn't known, nor what the connector's snapshot says of DDL."""
 
 
 def differences(theirs: Any, ours: Any, path: str, kind: Kind) -> Iterator[tuple[str, Any, Any]]:

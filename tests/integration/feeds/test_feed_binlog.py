@@ -14,13 +14,13 @@ from deltalake import write_deltalake
 
 import comparison
 from applied import AS_REPLICA, apply
-from binlake.batch.manifest import Manifest
-from binlake.batch.steps import TableOutcome
 from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import FeedError
 from binlake.feeds.shapes import shown, table_of
 from binlake.merge import merge
-from binlake.metadata.watermarks import read_lives
+from binlake.planner.manifest import Manifest
+from binlake.planner.steps import TableOutcome
+from binlake.records.watermarks import read_lives
 from feeding import carried, feed
 from mirror import Mirror, on_mysql
 from odd_values import SampleTable
@@ -54,7 +54,7 @@ def contents(server: Server, database: str, table: str) -> Counter[comparison.Ro
 
 
 def test_a_server_that_applies_the_files_equals_the_source(mirror: Mirror) -> None:
-    """All types, transactions over tables, DDL, renames, XA, and files that end while it goes on."""
+    """All types, transactions over tables, DDL, renames, XA, and files that end while it continues."""
     settings = {"url": f"binlog://{mirror.folder}/out", "settings": {"file_mb": 0.02}}
     config = feed(mirror, format="binlog", sink=settings)
     mirror.follow_from_here()
@@ -129,7 +129,7 @@ def test_an_empty_server_gets_the_tables_of_the_lake_and_what_follows(
     """All types, keys of texts that differ by case and blanks alone, a table without rows, and what the log does to
     them; cut off in between, too."""
 
-    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any) -> list[TableOutcome]:
+    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any, newest: Any) -> list[TableOutcome]:
         lives = [replace(table.life, delta_version=0) for table in steps.tables if table.steps]
         return [TableOutcome(life, 0, 0, 0, 0, 0.0) for life in lives]
 

@@ -22,7 +22,6 @@ import pytest
 from deltalake import write_deltalake
 
 from binlake import faults
-from binlake.batch.steps import TableOutcome
 from binlake.cli import command_line
 from binlake.config.feed_config import SinkConfig
 from binlake.delta import data_rows
@@ -32,8 +31,9 @@ from binlake.feeds import outlet as carrying
 from binlake.feeds.contract import Message
 from binlake.feeds.sinks.kafka import KafkaSink
 from binlake.merge import merge
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.planner.steps import TableOutcome
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedPosition
 from broker import Broker, payloads
 from fake_registry import FakeRegistry
 from feeding import carried, feed
@@ -228,7 +228,7 @@ def test_avro_of_both_kinds_and_the_lakes_rows_across_a_death_of_the_broker(
 ) -> None:
     """Each row of the lake is a portion; the broker is killed while the second is sent, and comes back."""
 
-    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any) -> list[TableOutcome]:
+    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any, newest: Any) -> list[TableOutcome]:
         lives = [replace(table.life, delta_version=0) for table in steps.tables if table.steps]
         return [TableOutcome(life, 0, 0, 0, 0, 0.0) for life in lives]
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlake.batch.steps import TableOutcome
 from binlake.delta import data_rows
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
 from binlake.merge import merge
-from binlake.metadata import feed_watermarks
+from binlake.planner.steps import TableOutcome
+from binlake.records import feed_watermarks
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def mirror(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Merged by nobody: the tables' rows are written by the test, as deltalake's version 0. No Spark starts."""
 
-    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any) -> list[TableOutcome]:
+    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any, newest: Any) -> list[TableOutcome]:
         lives = [replace(table.life, delta_version=0) for table in steps.tables if table.steps]
         return [TableOutcome(life, 0, 0, 0, 0, 0.0) for life in lives]
 
@@ -119,5 +119,5 @@ def test_a_table_that_stands_still_is_named(mirror: Mirror) -> None:
     mirror.sync()
     (row,) = mirror.metadata.read("watermarks")
     mirror.metadata.replace("watermarks", "batch = 1", [{**row, "status": "stopped", "reason": "why"}])
-    with pytest.raises(FeedError, match=r"\.t doesn't stand at batch 1: it is stopped"):
+    with pytest.raises(FeedError, match=r"\.t isn't at batch 1: it is stopped"):
         carried(mirror, feed(mirror, begin="lake"))

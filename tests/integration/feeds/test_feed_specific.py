@@ -118,7 +118,7 @@ def test_a_shape_is_a_version_and_what_the_registry_refuses_is_told(mirror: Mirr
 
 @on_mariadb
 def test_by_the_rules_of_a_real_registry(mirror: Mirror, tmp_path: Path) -> None:
-    """Both kinds of Avro: an ALTER is a version, one that readers can't follow is refused, and the mirror goes on."""
+    """Both kinds of Avro: an ALTER is a version, one that readers can't follow is refused, and the mirror continues."""
     try:
         running = ApicurioRegistry(tmp_path)
     except peers.PeerMissing as missing:

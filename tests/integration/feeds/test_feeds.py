@@ -22,9 +22,9 @@ from binlake.feeds.carry import Parts, carry
 from binlake.feeds.positions import TablePositions
 from binlake.feeds.registry import make_format
 from binlake.feeds.sinks.topic_files import FileSink
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
-from binlake.metadata.metadata import metadata_of
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLimits, FeedPosition
+from binlake.store.metadata import metadata_of
 from feeding import Kept, carried, feed, lines, plain_lines
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -307,7 +307,7 @@ def test_filters(mirror: Mirror) -> None:
 
 @on_mysql
 def test_until_a_time(mirror: Mirror) -> None:
-    """A feed stops before the first commit at or after a time, also of a statement, and goes on from there."""
+    """A feed stops before the first commit at or after a time, also of a statement, and continues from there."""
     config = feed(mirror)
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)", "DO SLEEP(0.01)")
@@ -380,7 +380,7 @@ class Places:
 
 @on_mysql
 def test_places_in_a_servers_table_and_in_a_class_of_ones_own(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sinks that don't keep it themselves; where the lake's metadata lost it, the feed goes on all the same."""
+    """Of sinks that don't keep it themselves; where the lake's metadata lost it, the feed continues all the same."""
     monkeypatch.setenv("AIRFLOW_CONN_PLACES", mirror.server.uri())
     monkeypatch.setattr(FileSink, "keeps_position", False)
     monkeypatch.setitem(sys.modules, "own_places", cast("ModuleType", SimpleNamespace(Places=Places)))

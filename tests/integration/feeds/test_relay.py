@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from binlake.lease import lease
 from binlake.merge import merge
-from binlake.metadata import lease
 from mirror import Mirror, on_mysql
 from relay_client import POLLV2, Event, RelayClient
 from servers import die_with_parent
@@ -27,7 +27,7 @@ from servers import die_with_parent
 if TYPE_CHECKING:
     pass
 
-SECRET, ADMIN = b"Freedelity", b"AdminPassword"
+SECRET, ADMIN = b"Freedelity of tests", b"AdminPassword of tests"
 OK, DISCONNECTED, NOTHING, FAILED = 0, 0xF0, 0xFC, 0xFF
 INSERT, UPDATE, DELETE = 1, 2, 4
 APPLY_STEPS = merge.apply_steps
@@ -98,8 +98,9 @@ class Running:
 @contextmanager
 def relay(mirror: Mirror, every: float = 0.1, options: Sequence[str] = ()) -> Iterator[Running]:
     secret, admin = mirror.folder / "secret", mirror.folder / "admin"
-    secret.write_bytes(SECRET + b"\n")
-    admin.write_bytes(ADMIN)
+    for path, text in ((secret, SECRET + b"\n"), (admin, ADMIN)):
+        path.touch(0o600)
+        path.write_bytes(text)
     command = [
         sys.executable,
         "-m",

@@ -12,15 +12,16 @@ import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from binlake import config, pipeline
-from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.config import PipelineConfig
-from binlake.metadata import lease
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.record import RunReport, TableRun
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
 from binlake.phases.bootstrap import note_bootstrap
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
 from binlake.position import Position, Range, Slice
+from binlake.records.record import RunReport
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot.commit import SnapshotResult
+from binlake.store.run_rows import TableRun
 from binlake_airflow import summaries
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import (

@@ -20,14 +20,14 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import pipeline
 from binlake.config import PipelineConfig, load
-from binlake.metadata import followers, lease
-from binlake.metadata.followers import Follower
-from binlake.metadata.holder import Watch
-from binlake.metadata.metadata import metadata_of, now_us
+from binlake.lease import followers, lease
+from binlake.lease.followers import Follower
+from binlake.lease.holder import Watch
 from binlake.phases import follow
 from binlake.report import Report
 from binlake.source import log
 from binlake.spark.starting import no_session
+from binlake.store.metadata import metadata_of, now_us
 from binlake_airflow import following
 from binlake_airflow.following import BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.pipelines import dags_of
@@ -79,7 +79,7 @@ def file(tmp_path: Path) -> Path:
 def config(file: Path) -> PipelineConfig:
     """Its configuration, once the log is followed from its beginning on."""
     config = load(file)
-    pipeline.bootstrap(config, log.origin(config.source.connection), no_session, Report(quiet=True))
+    pipeline.bootstrap(config, log.origin(config.source), no_session, Report(quiet=True))
     return config
 
 

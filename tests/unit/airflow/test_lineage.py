@@ -9,11 +9,12 @@ import pytest
 from openlineage.client.serde import Serde
 
 from binlake import config, pipeline
-from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.batch.steps import Life
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import OpenBatch, RecordedState
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
+from binlake.planner.steps import Life
 from binlake.position import Position, Range, Slice
+from binlake.records import watermarks
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake_airflow import lineage
 

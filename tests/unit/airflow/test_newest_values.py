@@ -11,9 +11,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import INSERT, Mutations
 from binlake.binlog.staged_schema import staged_schema
+from binlake.planner.manifest import Manifest, StagedSlice
 from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL, KEEP_ALL, InvalidValues
 from binlake.schema.table import Column, TableName, TableSchema

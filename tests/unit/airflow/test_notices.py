@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -15,22 +16,27 @@ import pytest
 from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
+from jinja2 import Environment
+from yaml import safe_load
 
 from binlake import config, pipeline
 from binlake.config import PipelineConfig
 from binlake.errors import CheckFailed, ConfigurationError, ConnectionFailed, SparkNeeded
-from binlake.metadata.metadata import metadata_of
-from binlake.metadata.record import RunReport, TableRun
 from binlake.phases import watch
 from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import Watched
 from binlake.position import Position
+from binlake.records.health import ComparedTables, Health
+from binlake.records.health_reasons import Advice
+from binlake.records.record import RunReport
 from binlake.schema.table import TableName
-from binlake.verify.result import TableRepair, TableResult, VerifyReport
-from binlake_airflow import notices, operators
+from binlake.store.metadata import metadata_of
+from binlake.store.run_rows import TableRun
+from binlake.verify.result import DifferingRow, TableRepair, TableResult, VerifyReport
+from binlake_airflow import notices
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import FeedStopped, TaskFailed
-from binlake_airflow.operators import BinlakeRecordOperator, BinlakeResnapshotOperator
+from binlake_airflow.operators import BinlakeRecordOperator, BinlakeResnapshotOperator, batches
 from binlake_airflow.pipelines import dags_of
 from binlake_airflow.upkeep import BinlakeVerifyOperator, BinlakeWatchOperator
 
@@ -89,7 +95,7 @@ def noted(*events: str) -> str:
 
 def test_a_notifiers_templates_have_what_happened(tmp_path: Path) -> None:
     config = loaded(tmp_path, f"notify: [{noted('stopped', 'lag')}]")
-    notices.tell(config, {}, "stopped", "shop.orders stopped: it is odd", "mend it")
+    notices.tell(config, {}, "stopped", "shop.orders stopped: it is odd", "fix it")
     notices.tell(config, {}, "retention", "nobody asked for it")
     assert messages == ["shop.orders stopped: it is odd (stopped)"]
 
@@ -122,6 +128,22 @@ def test_a_task_that_failed_for_good(tmp_path: Path) -> None:
     assert len(messages) == 1
 
 
+def test_one_thing_is_told_once_to_who_asked_for_it_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked for failures alone is told of it as one."""
+    file = yaml(tmp_path, f"notify: [{noted('verify_failed', 'failed')}, {noted('failed')}]")
+
+    def verify(*_: Any, **__: Any) -> None:
+        raise CheckFailed("3 rows differ")
+
+    monkeypatch.setattr(pipeline, "verify", verify)
+    run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r", run_type="manual")
+    with pytest.raises(AirflowFailException) as failed:
+        BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})
+    task = SimpleNamespace(dag_id="binlake_shop_verify", task_id="verify")
+    TaskFailed(str(file))({"ti": task, "exception": failed.value})
+    assert messages == ["3 rows differ (verify_failed)", "binlake_shop_verify, task verify: 3 rows differ (failed)"]
+
+
 def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
     file = yaml(tmp_path, f"notify: [{noted('feed_stopped')}]")
     with file.open("a") as more:
@@ -134,6 +156,12 @@ def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
     metadata_of(config.load(file)).append("feeds", [row])
     callback({})
     assert messages == ["feed orders is stopped: no such topic (feed_stopped)"]
+    file.write_text(file.read_text().replace("when: [feed_stopped]", "when: [feed_stopped, failed]"))
+    (task,) = dags_of(tmp_path)["binlake_shop_feeds"].tasks
+    failed: Any = {"ti": SimpleNamespace(dag_id="d", task_id="t"), "exception": ValueError("no such topic")}
+    for both in task.on_failure_callback:
+        both(failed)
+    assert messages == ["feed orders is stopped: no such topic (feed_stopped)"] * 2, "one thing is told once"
 
 
 def test_of_feeds_over_several_sources_those_are_told_whose_source_it_is(tmp_path: Path) -> None:
@@ -147,14 +175,26 @@ def test_of_feeds_over_several_sources_those_are_told_whose_source_it_is(tmp_pat
     assert [*tasks["all.bank"].on_failure_callback] == [TaskFailed(str(bank))]
 
 
+def health_of(*advice: Advice) -> Health:
+    return Health("bad", "The worst of it.", advice, ComparedTables(1, 1, 0, 1))
+
+
 @pytest.mark.parametrize(
     ("watched", "expected"),
     [
         (Watched(0, 0, 80 * 3600, ()), []),
-        (Watched(7200, 5_000_000, None, ()), ["the lake is behind: 120 minutes, 5.0 MB of log (lag)"]),
-        (Watched(None, None, 3600, ("shop.t",)), ["the log that is read next may be purged in 1.0 hours (retention)"]),
+        (Watched(0, 0, 80 * 3600, (), health=health_of(Advice("bad", "another thing", "mend it"))), []),
+        (
+            Watched(7200, 5_000_000, None, (), health=health_of(Advice("bad", "far behind", "go", occasion="lag"))),
+            ["far behind (lag)"],
+        ),
+        (
+            Watched(None, None, 3600, ("shop.t",), gaps=("no FULL",), health=health_of(
+                Advice("bad", "a purge is near", "go", occasion="retention"))),
+            ["a purge is near (retention)", "the log lacks changes: no FULL (lag)"],
+        ),
     ],
-)
+)  # fmt: skip
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: Watched, expected: list[str]) -> None:
     """A double in the place of the look at the server, which tests/integration/test_watch.py takes."""
     file = yaml(tmp_path, f"lag_minutes: 60, retention_hours: 24, notify: [{noted('lag', 'retention')}]")
@@ -162,8 +202,10 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: Watche
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     gauges: dict[str, float] = {}
     monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
-    BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
+    told = BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
     assert messages == expected
+    assert told["health"] == (watched.health and "bad")
+    assert told.get("sentence") == (watched.health and "The worst of it.")
     assert gauges["binlake.shop.tables_stopped"] == len(watched.stopped)
     assert gauges.get("binlake.shop.lag_seconds") == watched.lag_seconds
 
@@ -209,7 +251,7 @@ def test_without_a_limit_nobody_looks_but_for_who_asks_for_metrics(
 
 def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = yaml(tmp_path, f"notify: [{noted('stopped')}]")
-    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "mend it", newly_stopped=True)
+    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "fix it", newly_stopped=True)
     tables = (new, replace(new, table="shop.old", newly_stopped=False))
     report = RunReport(7, "b.1:9", "batch 7 recorded", 5, 90, tables, (("merge", 1.5),))
     monkeypatch.setattr(pipeline, "record", lambda *_: report)
@@ -230,14 +272,14 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
     [("retries: 1", "stopped", True), ("retries: 1", "following", False), ("fail_on_stopped: false", "stopped", False)],
 )
 def test_a_run_that_stopped_a_table_fails_at_its_end(tmp_path: Path, setting: str, status: str, *, fails: bool) -> None:
-    """Unless it is mended by then, or an earlier run stopped it."""
+    """Unless it is fixed by then, or an earlier run stopped it."""
     file = yaml(tmp_path, setting)
     metadata = metadata_of(config.load(file))
-    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "mend it", newly_stopped=True)
+    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "fix it", newly_stopped=True)
     tables = json.dumps([asdict(new), asdict(replace(new, table="shop.old", newly_stopped=False))])
     run = {"run": "binlake_shop_sync/r", "kind": "sync", "batch": 7, "tables": tables, "phases": "{}"}
     metadata.append("runs", [run])
-    why = {"database": "shop", "batch": 7, "reason": "it is odd", "remedy": "mend it"}
+    why = {"database": "shop", "batch": 7, "reason": "it is odd", "remedy": "fix it"}
     rows = [
         {**why, "table_id": "a", "table": "new", "status": status},
         {**why, "table_id": "b", "table": "old", "status": "stopped"},
@@ -250,7 +292,7 @@ def test_a_run_that_stopped_a_table_fails_at_its_end(tmp_path: Path, setting: st
         return
     with pytest.raises(AirflowFailException) as failure:
         operator.execute(context)
-    assert str(failure.value) == "shop.new stopped: it is odd\n  → mend it"
+    assert str(failure.value) == "shop.new stopped: it is odd\n  → fix it"
 
 
 def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
@@ -262,7 +304,7 @@ def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
     planned = PlanOutcome(7, True, "b.1:9", "nothing new", tables=(new, out))
     monkeypatch.setattr(pipeline, "plan", lambda *_: planned)
     for name in ("wait_for_earlier_backfill", "stop_of"):
-        monkeypatch.setattr(operators, name, lambda *_: None)
+        monkeypatch.setattr(batches, name, lambda *_: None)
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     pushed: dict[str, Any] = {}
     task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
@@ -296,11 +338,18 @@ def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
     [("ask", False, 0, True), ("ask", True, 1, False), ("auto", False, 1, False), ("never", True, 0, True)],
 )
 def test_differing_rows_are_put_right_where_that_is_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, asked: bool, repairs: int, fails: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+    asked: bool,
+    repairs: int,
+    fails: bool,
 ) -> None:
     file = yaml(tmp_path, f"notify: [{noted('verify_failed')}]")
     file.write_text(f"{file.read_text()}verify: {{repair: {policy}}}\n")
-    table = TableResult(TableName("shop", "t"), "compared", False, 9, 8, 1, 1)
+    rows = (DifferingRow("missing", (("email", "ann@example.org"),)),)
+    table = TableResult(TableName("shop", "t"), "compared", False, 9, 8, 1, 1, rows)
     differs = VerifyReport("v", Position("s", "b.000001", 4, 1), 1, 0.5, (table,))
     put_right = replace(differs, tables=(replace(table, repair=TableRepair("repaired", {"missing": 1}, 7)),))
     repaired: list[Any] = []
@@ -316,6 +365,9 @@ def test_differing_rows_are_put_right_where_that_is_wanted(
     with pytest.raises(AirflowFailException) if fails else nullcontext():
         operator.execute(context)
     assert repaired == [["shop.t"]] * repairs
+    logged = capsys.readouterr().out
+    assert ('missing: email="***"' in logged) is (policy != "never")
+    assert "example.org" not in logged + "".join(map(str, messages))
     assert len(messages) == (1 if fails or policy == "auto" else 0)
 
 
@@ -371,8 +423,8 @@ def test_what_no_notice_can_be_is_refused(tmp_path: Path, airflow: str) -> None:
 
 def test_before_the_first_snapshot_a_sync_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     yaml(tmp_path, "retries: 1")
-    monkeypatch.setattr(operators, "wait_for_earlier_backfill", lambda *_: None)
-    monkeypatch.setattr(operators, "stop_of", lambda *_: None)
+    monkeypatch.setattr(batches, "wait_for_earlier_backfill", lambda *_: None)
+    monkeypatch.setattr(batches, "stop_of", lambda *_: None)
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     sync = dags_of(tmp_path)["binlake_shop_sync"]
     with pytest.raises(AirflowSkipException, match="no table has a snapshot yet"):
@@ -381,3 +433,12 @@ def test_before_the_first_snapshot_a_sync_is_skipped(tmp_path: Path, monkeypatch
     record.plan = None  # what a skipped task passes on
     with pytest.raises(AirflowSkipException):
         record.execute({})
+
+
+def test_the_mail_of_the_page_s_example_shows_names_as_text() -> None:
+    page = (Path(__file__).parents[3] / "dags/pipelines/README.md").read_text()
+    (example,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "html_content" in block]
+    (notice,) = safe_load(example)["airflow"]["notify"]
+    hostile = {"message": "table <img src=https://evil.example/x>&", "source": "shop"}
+    mail = Environment().from_string(notice["arguments"]["html_content"]).render(binlake=hostile)
+    assert mail == "<pre>table &lt;img src=https://evil.example/x&gt;&amp;</pre>"

@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 
 from airflow_page import add
 from binlake import config
-from binlake.metadata import failures, lease
-from binlake.metadata.decisions import Reason, note
-from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.record import note_log
+from binlake.lease import lease
+from binlake.records import failures
+from binlake.records.decisions import Reason, note
+from binlake.records.record import note_log
 from binlake.source.ahead import LogSeen
+from binlake.store.metadata import Metadata, now_us
 from binlake_airflow.page.events import events
 from binlake_airflow.page.over_time import SPANS, over_time
 from drawn import drawn, said
@@ -145,7 +146,7 @@ def test_all_events_stand_in_one_list(past: Past) -> None:
     past.metadata.append("ddl_history", [{**statement, "table": table} for table in ("a", "b")])
     past.metadata.append("quarantine", [{
         "batch": 30, "database": "shop", "table": "table_0002", "file": "binlog.000001", "offset": 9,
-        "reason": "no such type", "remedy": "mend it", "raw": b"topsecret", "at_us": now + 2 * HOUR,
+        "reason": "no such type", "remedy": "fix it", "raw": b"topsecret", "at_us": now + 2 * HOUR,
     }])  # fmt: skip
     past.metadata.append("runs", [{
         "run": "v", "kind": "verify", "batch": 30, "started_us": now, "ended_us": now + 3 * HOUR, "tables": "[]",
@@ -158,9 +159,10 @@ def test_all_events_stand_in_one_list(past: Past) -> None:
         ("failed", "merge failed"), ("run", "sync"),
     ]  # fmt: skip
     assert (newest[1]["tables"], newest[1]["place"], newest[1]["remedy"]) == (
-        ("shop.table_0002",), "binlog.000001:9", "mend it"
+        ("shop.table_0002",), "binlog.000001:9", "fix it"
     )  # fmt: skip
     assert newest[2]["tables"] == ("shop.a", "shop.b")
+    assert [event["look"] for event in newest] == [None] * 6
     assert (newest[3]["who"], newest[3]["why"]) == ("ada", "its rows move")
     assert (newest[4]["what"], newest[4]["remedy"]) == ("no space is left", "make some")
     assert [event["batch"] for event in events(past.config, "run", None, 3)["events"]] == [30, 29, 28]
@@ -197,6 +199,32 @@ def test_a_comparison_is_seen_once_it_is_written(past: Past) -> None:
     DeltaTable(past.metadata.location("verifications")).vacuum(0, dry_run=False, enforce_retention_duration=False)
     (day,) = over_time(past.config, "day", 640)["compared"]
     assert day["equal"] == 2
+
+
+def test_a_comparison_that_found_a_difference_is_red_in_the_list_on_the_chart_and_on_the_calendar(past: Past) -> None:
+    now = now_us() - 10_000_000
+    run = {"batch": 3, "tables": "[]", "phases": "{}", "message": "1 of 2 tables equal"}
+    past.metadata.append("runs", [
+        {**run, "run": "v", "kind": "verify", "started_us": now - 9, "ended_us": now},
+        {**run, "run": "w", "kind": "verify", "started_us": now + 20, "ended_us": now + 30},
+        {**run, "run": "r", "kind": "repair", "started_us": now + 40, "ended_us": now + 50},
+    ])  # fmt: skip
+    row = {"database": "shop", "batch": 3, "chunks": 1, "source_rows": 1, "seconds": 1.0}
+    found = {**row, "table": "b", "equal": False, "differing": 1, "differing_rows": 6}
+    past.metadata.append("verifications", [
+        {**found, "at_us": now - 1}, {**row, "table": "a", "equal": True, "at_us": now - 1},
+        {**row, "table": "b", "equal": True, "at_us": now + 25},
+        {**found, "at_us": now + 45}, {**found, "at_us": now + 46, "equal": True},
+    ])  # fmt: skip
+    compared = events(past.config, "verify", None, 5)["events"]
+    assert [(event["title"], event["look"], event["tables"]) for event in compared] == [
+        ("repair", "warn", ("shop.b",)), ("verify", None, ()), ("verify", "bad", ("shop.b",))
+    ]  # fmt: skip
+    drawn = over_time(past.config, "hour", 640)
+    (lanes,) = [chart["svg"] for chart in drawn["charts"] if chart["name"] == "events"]
+    assert "mark event-differing" in lanes
+    (day,) = [day for day in drawn["compared"] if day["differing"]]
+    assert day["found"] == ({"table": "shop.b", "differing_rows": 6},)
 
 
 def test_the_days_on_which_tables_were_compared(past: Past) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,23 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from fastapi.testclient import TestClient
 
 from airflow_page import add, add_feeds, client, get, routes, viewer
-from binlake.batch.steps import Life
-from binlake.metadata import failures, lease, watermarks
-from binlake.metadata.feed_watermarks import FeedStatus
-from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.status import SnapshotStatus, SourceStatus
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch
+from binlake.planner.steps import Life
 from binlake.position import Range
+from binlake.records import failures, watermarks
+from binlake.records.metrics import counted_since
 from binlake.relay import core as relay
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps, loads
+from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import ShapeRow
 from binlake_airflow.page import answers, newest_changes
 from binlake_airflow.page.app import STATIC
-from binlake_airflow.page.health import DagState, LogStanding, advise, health
 from binlake_airflow.page.remembered import RememberedMetadata
 from binlake_airflow.page.totals import Totals
 from past import HOUR, SCHEMA
+from prometheus_text import parse
 
 
 def test_each_route_is_for_those_alone_who_may_use_it(server: Any, folder: Path) -> None:
@@ -82,6 +82,29 @@ def test_of_several_sources_each_sees_his_own(server: Any, folder: Path) -> None
     assert seen(client(server, "bank", "USER")) == ["bank"]
     get(client(server, "bank", "USER"), "sources/shop", 403)
     get(client(server, "bank", "USER"), "sources/unknown", 403)
+
+
+def test_metrics_are_of_the_sources_that_a_user_may_read(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    add(folder, "bank")
+    damaged = add(folder, "damaged")
+    Path(damaged.config.root).write_text("a file in the folder's place")
+    (folder / "broken.yaml").write_text("source: {name: broken}\n")
+    answer = viewer(server).get("/binlake/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found = parse(answer.text)
+    readable = found["binlake_source_readable"]
+    assert [readable.value(source=name) for name in ("shop", "bank", "damaged")] == [1, 1, 0]
+    assert len(readable.values) == 3
+    assert found["binlake_health"].value(source="shop", level=get(viewer(server), "sources/shop")["health"]) == 1
+    assert found["binlake_batches_total"].value(source="shop") == past.batches
+    today = [batch for batch in range(1, past.batches + 1) if past.ended_us(batch) >= counted_since(now_us())]
+    inserted = sum(did.inserted for batch in today for did in past.did(batch))
+    assert found["binlake_rows_total"].value(source="shop", kind="inserted") == inserted
+    own = client(server, "bank", "USER").get("/binlake/metrics?by_table=true").text
+    assert {dict(labels)["source"] for family in parse(own).values() for labels in family.values} == {"bank"}
+    by_table = parse(client(server, "shop", "USER").get("/binlake/metrics?by_table=true").text)
+    assert by_table["binlake_table_status"].value(table="shop.table_0001", status="following") == 1
 
 
 def test_what_isnt_there_is_told(server: Any, folder: Path) -> None:
@@ -150,92 +173,27 @@ def test_a_paused_dag_is_named(server: Any, folder: Path, bootstrap_dag: DagMode
     assert source["advice"][0]["remedy"] == "unpause the DAG binlake_shop_bootstrap and trigger it"
 
 
-NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
-
-
-def standing(**changes: Any) -> SourceStatus:
-    """A source that the noon's run carried to its start."""
-    carried = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1e6)
-    return replace(SourceStatus("shop", 7, "s/b.000001:4@1", None, None, (), None, carried_us=carried), **changes)
-
-
-@pytest.mark.parametrize(
-    ("status", "after", "paused", "said"),
-    [
-        (standing(), timedelta(0), False, []),
-        (standing(), timedelta(hours=2), False, []),
-        (standing(), timedelta(hours=2, minutes=6), False, ["bad: it is more than a run behind its schedule"]),
-        (standing(), timedelta(0), True, ["warn: nothing carries it forward: its sync is paused"]),
-        (standing(position=None), timedelta(9), False, ["new: no table has a snapshot yet"]),
-        (
-            standing(tables=({"status": "stopped"}, {"status": "paused"}, {"status": "paused"})),
-            timedelta(0),
-            False,
-            ["bad: 1 table is stopped", "warn: 2 tables are paused"],
-        ),
-        (
-            standing(poison=({"file": "b.000001", "offset": 4, "reason": "an unknown event", "remedy": "skip it"},)),
-            timedelta(0),
-            False,
-            ["bad: the run is stopped at b.000001:4 by an unknown event"],
-        ),
-        (
-            standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),)),
-            timedelta(0),
-            False,
-            ["warn: the snapshot of shop.a isn't finished, 1 of 3 chunks, 9 rows"],
-        ),
-        (
-            standing(snapshots=tuple(SnapshotStatus(f"shop.{n}", 4, 1, 9) for n in range(300)), position=None),
-            timedelta(0),
-            False,
-            [
-                "new: no table has a snapshot yet",
-                "warn: the snapshot of shop.0 and 299 others aren't finished, 300 of 1,200 chunks, 2,700 rows",
-            ],
-        ),
-        (
-            standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),), position=None, holder="a bootstrap"),
-            timedelta(0),
-            False,
-            ["new: the first snapshot is being taken, 1 of 3 chunks, 9 rows"],
-        ),
-        (
-            standing(feeds=(FeedStatus("orders", "stopped", 5, 2, 9, "no such topic", "make it"),)),
-            timedelta(0),
-            False,
-            ["bad: feed orders is stopped: no such topic"],
-        ),
-    ],
-)
-def test_what_is_said_of_a_source(status: SourceStatus, after: timedelta, paused: bool, said: list[str]) -> None:
-    dags = {"sync": DagState("binlake_shop_sync", paused, None)}
-    advice = advise(status, schedule="0 * * * *", dags=dags, now=NOW + after)
-    assert [f"{line.health}: {line.what}" for line in advice] == said
-    assert all(line.remedy for line in advice)
-    assert health(advice) == (said[0].partition(":")[0] if said else "good")
-
-
 def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> None:
     past = replace(add(folder), batches=30).write()
-    stopped = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0002")
+    stopped = next(row for row in watermarks.read(past.metadata) if row.table == "table_0002")
     stop = {"status": "stopped", "reason": "no such type", "remedy": "snapshot it again"}
-    watermarks.write(past.metadata, [{**stopped, **stop}])
+    watermarks.write(past.metadata, [replace(stopped, **stop)])  # type: ignore[arg-type]
     past.metadata.append("ddl_history", [{
         "batch": 4, "file": "binlog.000001", "offset": 9, "position": str(past.position(4)), "database": "shop",
         "table": "table_0001", "statement": "ALTER TABLE <b>x</b>", "kind": "ALTER TABLE", "action": "followed",
         "committed_us": past.ended_us(4),
     }])  # fmt: skip
     compared = {"verification": "v", "database": "shop", "table": "table_0001", "source_rows": 9, "lake_rows": 8}
+    looked = now_us()
     past.metadata.append("verifications", [
-        {**compared, "at_us": at, "batch": at, "differing": at - 1, "equal": at == 1} for at in (1, 2)
+        {**compared, "at_us": looked + at, "batch": at, "differing": at - 1, "equal": at == 1} for at in (1, 2)
     ])  # fmt: skip
+    past.metadata.append("verifications", [{**compared, "table": "table_0000", "at_us": 1, "equal": False}])
     grown = replace(SCHEMA, columns=(*SCHEMA.columns, Column("price", "decimal", precision=9, scale=2)))
     life = Life("life-shop.table_0001", past.names[1], grown, past.position(0), past.position(0))
     # Numbers of files start again where a replica takes over.
-    past.metadata.append("schemas", [
-        {**watermarks.schema_row(life, batch=4, where=past.position(0), why="followed"), "file_number": 0}
-    ])  # fmt: skip
+    row = watermarks.schema_row(life, batch=4, where=past.position(0), why="followed")
+    ShapeRow.append(past.metadata, [replace(row, file_number=0)])
     user = viewer(server)
 
     source = get(user, "sources/shop")
@@ -243,6 +201,8 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert source["carried_us"] == past.batch(30)["planned_us"]
     assert (source["last_run"]["batch"], source["table_counts"]) == (30, {"following": 2, "stopped": 1})
     assert source["health"] == "bad"
+    assert source["sentence"] == "shop.table_0001 differs from the server, compared 0 s ago."
+    assert source["verified"] == {"tables": 2, "equal": 0, "differing": 1, "at_us": looked + 2}, "of its present life"
     mutations = [past.run(batch)["mutations"] for batch in range(7, 31)]
     assert source["rows_changed"] == {
         "hour": mutations[-1], "day": sum(mutations), "by_hour": mutations,
@@ -268,7 +228,9 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     table = get(user, "sources/shop/tables/shop.table_0001")
     assert [column["type"] for column in table["schema"]["columns"]] == ["int", "varchar(40)", "decimal(9,2)"]
     assert table["verified"] == {
-        "at_us": 2, "batch": 2, "position": None, "equal": False, "differing": 1, "source_rows": 9, "lake_rows": 8
+        "at_us": looked + 2, "batch": 2, "position": None, "equal": False, "differing": 1, "source_rows": 9,
+        "lake_rows": 8,
+        "differing_rows": None,
     }  # fmt: skip
     assert [statement["statement"] for statement in table["history"]] == ["ALTER TABLE <b>x</b>"]
     did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {run.table for run in past.did(batch)}]
@@ -284,7 +246,7 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     failures.note(past.metadata, "merge", "no space is left\n  → make some", now_us())
     failures_shown = [line for line in get(user, "sources/shop")["advice"] if "failed" in line["what"]]
     assert [(failure["what"], failure["remedy"]) for failure in failures_shown] == [
-        ("the last run failed in merge, 0 minutes ago: no space is left", "make some")
+        ("the last run failed in merge, 0 s ago: no space is left", "make some")
     ]  # fmt: skip
     assert get(user, "sources/shop/runs?count=1")["runs"][0]["outcome"] == "failed"
 
@@ -306,7 +268,7 @@ def test_columns_tell_their_types_in_the_lake_the_values_of_an_enum_and_comments
     commented = replace(SCHEMA, columns=columns, row_metadata=("batch",), comment="of the table")
     life = Life("life-shop.table_0001", past.names[1], commented, past.position(0), past.position(0))
     row = watermarks.schema_row(life, batch=3, where=past.position(3), why="followed")
-    past.metadata.append("schemas", [row])
+    ShapeRow.append(past.metadata, [row])
     schema = get(viewer(server), "sources/shop/tables/shop.table_0001")["schema"]
     by_name = {column["name"]: (column["lake"], column["values"]) for column in schema["columns"]}
     assert by_name["id"] == ({"id": "BIGINT"}, [])
@@ -325,10 +287,10 @@ def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder
     past.metadata.append("source_log", [{**seen, "bytes": 9, "kept_hours": 2.0}])
     source = get(user, "sources/shop")
     assert source["log"] == {
-        **seen, "bytes": 9, "kept_hours": 2.0, "kept_until_us": source["carried_us"] + 2 * 3600 * 10**6
+        **seen, "bytes": 9, "kept_hours": 2.0, "server": None, "kept_until_us": source["carried_us"] + 2 * 3600 * 10**6
     }  # fmt: skip
     assert [line["what"].partition(" ago")[2] for line in source["advice"]] == [
-        ": its log may have grown by more than is told here"
+        ": its log may have grown by more than is shown here"
     ]  # fmt: skip
     past.metadata.replace("source_log", "true", [{**seen, "at_us": now_us(), "bytes": 9, "kept_hours": 2.0}])
     assert get(user, "sources/shop")["advice"] == []
@@ -354,21 +316,6 @@ def test_a_server_with_nothing_new_leaves_the_lake_neither_late_nor_without_log(
     ]
 
 
-@pytest.mark.parametrize(
-    ("hours_left", "said"),
-    [
-        (9, []),
-        (5, ["warn: the log that is needed next may be purged in 5.0 hours"]),
-        (-1, ["bad: the log that is needed next is older than the 24 hours for which the server keeps it"]),
-    ],
-)
-def test_a_log_that_may_be_purged_is_warned_of(hours_left: float, said: list[str]) -> None:
-    until = int((NOW + timedelta(hours=hours_left)).timestamp() * 1e6)
-    log = LogStanding(1, "binlog.000001:9", 0, "binlog.000001", 1, 9, 24.0, until)
-    advice = advise(standing(), schedule=None, dags={}, now=NOW, log=log)
-    assert [f"{line.health}: {line.what}" for line in advice] == said
-
-
 def test_the_size_of_a_table_is_that_of_its_delta_log(
     server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,14 +339,35 @@ def test_the_size_of_a_table_is_that_of_its_delta_log(
     # It is measured again once a batch changed the table, or the upkeep ran, and not before.
     write_deltalake(path, pa.table({"id": [99]}), mode="append")
     assert size() == measured
-    row = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0001")
-    watermarks.write(past.metadata, [{**row, "delta_version": 3, "updated_us": now_us()}])
+    row = next(row for row in watermarks.read(past.metadata) if row.table == "table_0001")
+    watermarks.write(past.metadata, [replace(row, delta_version=3, updated_us=now_us())])
     assert (size()["rows"], size()["delta_version"]) == (7, 3)
     DeltaTable(path).optimize.compact()
     past.metadata.append(
         "runs", [{"kind": "maintain", "run": "m", "ended_us": now_us(), "tables": "[]", "phases": "{}"}]
     )
     assert (size()["files"], size()["rows"]) == (1, 7)
+
+
+def test_a_table_whose_log_cannot_be_read_is_told_until_it_can(
+    server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlake_airflow.page.tables._PATIENCE", 60)
+    past = add(folder).write()
+    path = Path(past.config.table_path(past.names[1]))
+    write_deltalake(path, pa.table({"id": [1]}))
+    commit = path / "_delta_log" / f"{0:020}.json"
+    text = commit.read_text()
+    commit.write_text("no JSON")
+    user = viewer(server)
+    get(user, "sources/shop/tables")
+    source = get(user, "sources/shop")
+    assert source["health"] == "bad"
+    assert source["sentence"].startswith("shop.table_0001 can't be read in the lake: ")
+    assert source["advice"][0]["button"]["tables"] == ["shop.table_0001"]
+    commit.write_text(text)
+    get(user, "sources/shop/tables")
+    assert get(user, "sources/shop")["health"] == "good"
 
 
 def test_the_delta_history_tells_no_values(server: Any, folder: Path) -> None:
@@ -441,6 +409,32 @@ def test_keys_and_values_of_the_newest_mutations_are_for_who_may_edit(server: An
     assert (updated["before"], updated["after"]) == ({"id": "***", "note": "topsecret"}, {"id": "***", "note": None})
     assert (inserted["before"], inserted["after"]) == (None, {"id": "***", "note": "topsecret"})
     assert inserted["key"] == {"id": "***"}
+
+
+def test_keys_of_repaired_rows_are_for_who_may_edit(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    name, path = past.names[1], "sources/shop/tables/shop.table_0001"
+    assert get(viewer(server), path)["repaired"] == []
+    common = {"database": name.database, "table": name.table, "batch": 3, "kind": "changed", "rows": 1}
+    notes = [
+        {
+            **common,
+            "at_us": at_us,
+            "columns": '["note"]',
+            "key": json.dumps({"email": f"ann{at_us}@example.org", "id": "7"}),
+        }
+        for at_us in (5, 6)
+    ]
+    past.metadata.append("repairs", [*notes, {**notes[0], "table": "else", "at_us": 7}])
+    shown = {"at_us": 6, "batch": 3, "kind": "changed", "rows": 1, "columns": ["note"]}
+    newest, _ = get(viewer(server), path)["repaired"]
+    assert newest == {**shown, "key": None}
+    assert "example.org" not in json.dumps(get(viewer(server), path))
+    editor = client(server, "shop", "USER")
+    assert get(editor, path)["repaired"][0] == {**shown, "key": {"email": "ann6@example.org", "id": "7"}}
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("page: {mask_columns: ['shop.*.Email']}\n")
+    assert get(editor, path)["repaired"][0] == {**shown, "key": {"email": "***", "id": "7"}}
 
 
 def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
@@ -526,7 +520,7 @@ def test_all_that_is_known_is_counted_once_and_kept_up(folder: Path) -> None:
     past.metadata.replace("runs", "batch = 6", [{**past.run(6), "ended_us": now_us() + 1}])
     assert inserted() == expected + 12, "a batch that is recorded again counts once"
     past.metadata.replace("runs", "true", [past.run(1)])
-    assert inserted() == 2, "the lake was begun anew"
+    assert inserted() == 2, "the lake was begun again"
     assert inserted(now_us() + 48 * 3600 * 10**6) == 0
 
 
@@ -534,7 +528,7 @@ def test_names_with_anything_in_them(server: Any, folder: Path) -> None:
     past = add(folder).write()
     row = next(iter(watermarks.read(past.metadata)))
     odd = TableName("shop", '100% "o\'dd"/\\ tåble?')
-    watermarks.write(past.metadata, [{**row, "table": odd.table}])
+    watermarks.write(past.metadata, [replace(row, table=odd.table)])
     run = past.run(3)
     tables = run["tables"].replace("shop.table_0000", 'shop.100% \\"o\'dd\\"/\\\\ tåble?')
     past.metadata.replace("runs", "batch = 3", [{**run, "tables": tables}])

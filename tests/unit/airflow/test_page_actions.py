@@ -13,18 +13,21 @@ from typing import Any
 import pytest
 from airflow import settings
 from airflow.models.dag import DagModel
+from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from airflow_page import add, add_dags, client, get, post, token, viewer
-from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import OpenBatch
-from binlake.metadata.metadata import now_us
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch
 from binlake.position import Range, Slice
+from binlake.records import watermarks
+from binlake.store.metadata import now_us
 from binlake_airflow.page.access import DAGS
 from past import Past
 
@@ -66,12 +69,12 @@ def decided(past: Past) -> list[tuple[Any, ...]]:
 
 
 def status(past: Past, table: str) -> str:
-    return str(next(row["status"] for row in watermarks.read(past.metadata) if row["table"] == table))
+    return str(next(row.status for row in watermarks.read(past.metadata) if row.table == table))
 
 
-def stand(past: Past, table: str, status: str) -> None:
-    row = next(row for row in watermarks.read(past.metadata) if row["table"] == table)
-    watermarks.write(past.metadata, [{**row, "status": status, "reason": "so"}])
+def stand(past: Past, table: str, status: Any) -> None:
+    row = next(row for row in watermarks.read(past.metadata) if row.table == table)
+    watermarks.write(past.metadata, [replace(row, status=status, reason="so")])
 
 
 @pytest.mark.parametrize(
@@ -88,14 +91,14 @@ def stand(past: Past, table: str, status: str) -> None:
         ("maintain", {}, {}),
         ("maintain", {"tables": ["shop.table_0001"]}, {"tables": ["shop.table_0001"]}),
         ("feeds", {}, {}),
-        ("resume", {"tables": ["shop.table_0002"], "why": "mended"}, {"tables": ["shop.table_0002"], "why": "mended"}),
+        ("resume", {"tables": ["shop.table_0002"], "why": "fixed"}, {"tables": ["shop.table_0002"], "why": "fixed"}),
     ],
 )  # fmt: skip
 def test_a_run_is_triggered_in_the_users_name(
     server: Any, past: Past, dags: None, what: str, asked: dict[str, Any], conf: dict[str, Any]
 ) -> None:
     row = next(iter(watermarks.read(past.metadata)))
-    watermarks.write(past.metadata, [{**row, "table_id": "another", "table": "a*"}])
+    watermarks.write(past.metadata, [replace(row, table_id="another", table="a*")])
     answer = post(editor(server), f"sources/shop/{what}", **asked)
     assert answer["message"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
     (run,) = runs(what)
@@ -152,9 +155,11 @@ def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> No
     place: dict[str, Any] = {"file": stop.file, "offset": stop.offset + 7}
     with lease.held(past.metadata) as held:
         held.open(plan)
-    past.metadata.append("quarantine", [{"batch": 4, **place, "reason": "unknown", "remedy": "skip it", "at_us": 1}])
+    past.metadata.append(
+        "quarantine", [{"batch": 4, **place, "reason": "unknown", "remedy": "skip it", "raw": b"x", "at_us": 1}]
+    )
     (advice,) = [line for line in get(editor(server), "sources/shop")["advice"] if "unknown" in line["what"]]
-    assert advice["button"] == {"do": "skip-event", "dag": None, "state": None, **place}
+    assert advice["button"] == {"do": "skip-event", "dag": None, "state": None, "tables": [], **place}
     assert (
         "nothing stopped" in post(editor(server), "sources/shop/skip-event", 409, file="x", offset=1, why="?")["detail"]
     )
@@ -247,8 +252,35 @@ def test_of_a_cancelled_sync_only_that_is_left_which_announces_what_was_recorded
         tasks = session.execute(
             select(TaskInstance.task_id, TaskInstance.state).where(TaskInstance.run_id == run)
         ).all()
-    assert {task for task, state in tasks if state != "skipped"} == {"announce"}
+    assert {task for task, state in tasks if state != "upstream_failed"} == {"announce"}
     assert len(tasks) > 5
+
+
+@pytest.mark.parametrize("what", ["sync", "verify"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_cancelled_run_ends_as_failed_and_who_cancelled_it_is_told(
+    server: Any, past: Past, dags: None, what: str, *, begun: bool
+) -> None:
+    """Also one that waits for its turn; and when the task that announces what was recorded has ended well."""
+    run_id = post(editor(server), f"sources/shop/{what}")["run_id"]
+    with create_session() as session:
+        run = session.scalars(select(DagRun).where(DagRun.run_id == run_id)).one()
+        if begun:
+            run.state = DagRunState.RUNNING
+    post(editor(server), f"sources/shop/dags/{what}/cancel", run_id=run_id)
+    with create_session() as session:
+        run = session.scalars(select(DagRun).where(DagRun.run_id == run_id)).one()
+        for task in session.scalars(select(TaskInstance).where(TaskInstance.run_id == run_id)):
+            if task.state is None:
+                task.state = TaskInstanceState.SUCCESS
+        session.flush()
+        run.dag = DBDagBag().get_dag_for_run(run, session=session)
+        run.update_state(session=session)
+        assert run.state == DagRunState.FAILED
+    newest = get(viewer(server), "sources/shop/events?kind=decision&count=1")["events"]
+    assert [(event["title"], event["who"], event["why"]) for event in newest] == [
+        (f"{what} cancelled", "shop", f"run {run_id}")
+    ]  # fmt: skip
 
 
 def test_how_far_a_step_is(server: Any, past: Past) -> None:

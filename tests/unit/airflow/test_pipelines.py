@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -99,15 +100,22 @@ def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails
     assert not {"first", "second"} & set(bag.dags["binlake_shop_sync"].task_ids)
 
 
-def test_feeds_with_heartbeats_run_by_the_schedule_too(folder: Path) -> None:
+def test_feeds_run_when_tables_changed_and_by_time(folder: Path) -> None:
+    """Airflow keeps no event for a paused DAG."""
     feed = "{name: all, format: FORMAT, sink: 'file:///feeds'}"
-    write(folder, "shop", schedule="0 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'debezium')}]\n")
-    write(folder, "bank", schedule="0 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'text')}]\n")
+    write(folder, "shop", schedule="5 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'debezium')}]\n")
+    write(folder, "bank", schedule="5 * * * *", extra=f"feeds: [{feed.replace('FORMAT', 'text')}]\n")
+    both = "{name: both, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///in'}"
+    (folder / "together.yaml").write_text(f"feeds: [{both}]\n")
     bag = bag_of(folder)
     assert not bag.import_errors
-    timetables = [bag.dags[f"binlake_{name}_feeds"].timetable for name in ("shop", "bank")]
-    assert [type(timetable).__name__ for timetable in timetables] == ["AssetOrTimeSchedule", "AssetTriggeredTimetable"]
-    assert timetables[0].timetable == CronDataIntervalTimetable("0 * * * *", timezone="UTC")
+    times = {"shop": "5 * * * *", "bank": "5 * * * *", "together": "0 * * * *"}
+    for name, cron in times.items():
+        timetable = bag.dags[f"binlake_{name}_feeds"].timetable
+        assert type(timetable).__name__ == "AssetOrTimeSchedule"
+        assert timetable.timetable == CronDataIntervalTimetable(cron, timezone="UTC")
+        condition = timetable.asset_condition
+        assert len(getattr(condition, "objects", [condition])) == (2 if name == "together" else 1), (name, condition)
 
 
 def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(folder: Path) -> None:
@@ -219,6 +227,8 @@ def test_the_form_of_the_bootstrap(folder: Path) -> None:
             params["keys"] = keys
     params["tables"] = ["shop.orders", "shop.a b"]
     params["lock"] = "none"
+    params.validate()
+    params["tables"] = ["*.*"]
     params.validate()
     with pytest.raises(ValueError, match="Invalid input for param lock"):
         params["lock"] = "forever"
@@ -342,13 +352,17 @@ def test_a_broken_file_costs_its_own_dags_alone(folder: Path) -> None:
     ]
 
 
-def test_two_files_of_one_source_are_an_error(folder: Path) -> None:
+@pytest.mark.parametrize("newcomer", ["shop_too", "a_shop"])
+def test_of_two_files_of_one_source_the_newcomer_is_refused(folder: Path, newcomer: str) -> None:
     write(folder, "shop")
-    (folder / "shop_too.yaml").write_text((folder / "shop.yaml").read_text())
+    (folder / f"{newcomer}.yaml").write_text((folder / "shop.yaml").read_text())
+    os.utime(folder / "shop.yaml", (1, 1))
     bag = bag_of(folder)
     assert not bag.import_errors
-    assert sorted(bag.dags) == sorted([f"binlake_shop_{dag}" for dag in DAGS] + ["binlake_shop_too_broken"])
-    assert "source.name: 'shop' is the source of shop.yaml" in problem_of(bag.dags["binlake_shop_too_broken"])
+    assert sorted(bag.dags) == sorted([f"binlake_shop_{dag}" for dag in DAGS] + [f"binlake_{newcomer}_broken"])
+    problem = problem_of(bag.dags[f"binlake_{newcomer}_broken"])
+    assert f"{newcomer}.yaml:" in problem
+    assert "source.name: 'shop' is the source of shop.yaml, which is older" in problem
 
 
 def test_an_error_that_nobody_foresaw_costs_one_source(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +383,7 @@ def test_an_error_that_nobody_foresaw_costs_one_source(folder: Path, monkeypatch
 
 
 def test_fifty_sources_are_read_once_and_make_no_task_too_many(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each parse makes all DAGs anew, in well under a second; what takes time are the YAML files, and each task."""
+    """Each parse makes all DAGs again, in well under a second; what takes time are the YAML files, and each task."""
     for number in range(50):
         write(folder, f"shop{number:02}")
     read: list[Path] = []

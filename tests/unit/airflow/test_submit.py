@@ -28,11 +28,11 @@ from airflow.sdk.exceptions import (
 from binlake import pipeline
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError, UsageError
-from binlake.metadata import lease
-from binlake.metadata.lease import Control, OpenBatch
-from binlake.metadata.record import RunReport
+from binlake.lease import lease
+from binlake.lease.lease import Control, OpenBatch
 from binlake.phases import outcomes
 from binlake.position import Position, Range, Slice
+from binlake.records.record import RunReport
 from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
 from binlake.spark import settings
@@ -183,7 +183,7 @@ with open({pids!r} + ".partial", "w") as file:
 os.rename({pids!r} + ".partial", {pids!r})
 time.sleep(60)
 """
-"""In the place of spark-submit: it starts the job's Python as its JVM does, and both would go on for a minute."""
+"""In the place of spark-submit: it starts the job's Python as its JVM does, and both would continue for a minute."""
 
 
 def is_running(pid: int) -> bool:

@@ -68,7 +68,7 @@ def test_any_cut_is_seen(tmp_path: Path) -> None:
 
 
 def test_wrong_bytes_with_right_checksums(tmp_path: Path) -> None:
-    """Bytes inside an event change and its checksum is made anew: what checks lengths is then alone."""
+    """Bytes inside an event change and its checksum is made again: what checks lengths is then alone."""
     path = tmp_path / "b.000001"
     random = np.random.default_rng(4)
     spans = _events()[1:]

@@ -108,7 +108,7 @@ def rows_of(emitted: list[Emitted]) -> list[dict[str, object]]:
 
 
 FOLLOWED = [name for name in logs.NAMES if not logs.log(name).expected["remedy"]]
-"""A table that stops begins anew in the next slice."""
+"""A table that stops begins again in the next slice."""
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

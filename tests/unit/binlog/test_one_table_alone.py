@@ -1,4 +1,4 @@
-"""What is wrong with one table's map or rows concerns that table: it stops there, with its place, and the others go on.
+"""What is wrong with one table's map or rows concerns that table: it stops there, with its place; the others continue.
 
 Events whose bytes, sizes and checksums are sound; a file that is damaged ends the reading (test_damaged_logs.py).
 """

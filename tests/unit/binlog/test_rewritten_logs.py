@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, count
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -16,11 +17,12 @@ sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
 import logs
 from mutate import Event, assemble, events
 
-from binlake.binlog.border import Mutations, Stopped
+from binlake.binlog import transport
+from binlake.binlog.border import Mutations, SliceSummary, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import HEADER, IGNORABLE, EventType
 from binlake.binlog.reader import Emitted, read, up_to_last_failing
-from binlake.binlog.transport import FileTransport
+from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.errors import CorruptEvent, UnsupportedEvent
 from binlake.position import Slice
 from binlake.schema.invalid import KEEP_DATES
@@ -36,8 +38,8 @@ def rewritten(name: str, path: Path, change: Callable[[Event], list[Event]], *, 
     return Slice(path.name, 4, path.stat().st_size, 0, True)
 
 
-def mutations(path: Path, part: Slice, name: str) -> list[logs.Mutation]:
-    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
+def mutations(path: Path, part: Slice, name: str, sent: FileTransport | None = None) -> list[logs.Mutation]:
+    emitted = list(read(sent or FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
     assert not [item for item in emitted if isinstance(item, Stopped)]
     return logs.mutations(emitted, logs.log(name).expected["columns"])
 
@@ -157,8 +159,52 @@ def test_no_flag_makes_a_known_event_one_to_step_over(kind: EventType, path: Pat
         return [Event(0, kind, 1, IGNORABLE, b"\1\0\0"), event] if event.kind == EventType.XID else [event]
 
     part = rewritten("mysql-plain", path, add)
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(UnsupportedEvent) as refused:
         mutations(path, part, "mysql-plain")
+    if kind == EventType.INCIDENT:  # a snapshot of one table doesn't get past it
+        assert "snapshot all tables again" in refused.value.remedy
+
+
+@pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain", "mysql-checksum-none", "mariadb-checksum-none"])
+@pytest.mark.parametrize("closed", [EventType.STOP, EventType.ROTATE, None])
+def test_a_file_that_its_server_did_not_close(name: str, closed: EventType | None, path: Path) -> None:
+    parts, _ = events((logs.HERE / f"{name}.000001").read_bytes())
+    kept = [part for part in parts if part.kind not in (EventType.STOP, EventType.ROTATE)]
+    body = b"" if closed == EventType.STOP else (4).to_bytes(8, "little") + b"binlog.1000000"
+    last = [] if closed is None else [Event(0, closed, 1, 0, body)]
+    path.write_bytes(assemble([*kept, *last], checksum="none" not in name))
+    part = Slice(path.name, 4, path.stat().st_size, 0, True)
+    summary = list(read(FileTransport(path), part, lambda _, table: False))[-1]
+    assert isinstance(summary, SliceSummary)
+    assert summary.ends_open == (closed is None)
+    up_to_there = dataclasses.replace(part, whole=False)
+    summary = list(read(FileTransport(path), up_to_there, lambda _, table: False))[-1]
+    assert isinstance(summary, SliceSummary)
+    assert not summary.ends_open, "it may continue"
+
+
+def test_a_file_that_is_encrypted_from_its_second_event_on_is_refused(path: Path) -> None:
+    """As MariaDB's encrypt_binlog writes it. Its server sends the same event, and in the clear what follows."""
+
+    def encrypted(event: Event) -> list[Event]:
+        start = Event(0, EventType.START_ENCRYPTION, 1, IGNORABLE, b"\1\1\0\0\0" + bytes(12))
+        return [start, event] if event.kind == EventType.MARIADB_GTID_LIST else [event]
+
+    part = rewritten("mariadb-plain", path, encrypted)
+    with pytest.raises(CorruptEvent, match="encrypted") as refused:
+        mutations(path, part, "mariadb-plain")
+    assert "through its server" in refused.value.remedy
+    with pytest.raises(CorruptEvent, match="encrypted"):
+        FileTransport(path).whole_events(part.file)
+    assert mutations(path, part, "mariadb-plain", SentByServer(path)) == logs.log("mariadb-plain").expected["mutations"]
+
+
+class SentByServer(FileTransport):
+    """A file as its server sends it."""
+
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
+        with mock.patch.object(transport, "_refuse_encrypted"):
+            yield from super().chunks(part)
 
 
 CONTENTS = {

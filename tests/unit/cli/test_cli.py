@@ -14,9 +14,9 @@ import pytest
 from binlake import config, pipeline
 from binlake.cli import command_line
 from binlake.errors import UsageError
-from binlake.metadata import lease
-from binlake.metadata.metadata import metadata_of, now_us
+from binlake.lease import lease
 from binlake.report import Report
+from binlake.store.metadata import metadata_of, now_us
 from past import Past
 
 
@@ -62,7 +62,7 @@ def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None
             _, said = syncing.communicate(timeout=60)
             connection.close()
     assert syncing.returncode == 130
-    assert said == "binlake: interrupted; run again to go on, nothing is lost\n"
+    assert said == "binlake: interrupted; run again to continue, nothing is lost\n"
     assert lease.read(metadata_of(config.load(yaml))).holder is None
 
 
@@ -91,7 +91,7 @@ def test_ctrl_c_in_the_first_second_is_one_line(during: str) -> None:
     before = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # who runs the tests may have it ignored
     program = STARTING.format(before=before, meanwhile=meanwhile)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "binlake: interrupted; run again to go on, nothing is lost\n")
+    assert (done.returncode, done.stderr) == (130, "binlake: interrupted; run again to continue, nothing is lost\n")
 
 
 class Panic(BaseException):
@@ -231,7 +231,7 @@ def test_an_empty_range_of_keys_copies_no_whole_table(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("snapshot --keys 1..2 --begin", "--begin begins a lake anew"),
+        ("snapshot --keys 1..2 --begin", "--begin begins a lake again"),
         ("verify --lake --by hash", "--by chooses how the server is compared with"),
         ("verify --self-test --by read", "--by chooses how the server is compared with"),
     ],

@@ -38,7 +38,7 @@ def test_an_unknown_topic_is_refused_with_the_list(capsys: pytest.CaptureFixture
 
 def test_every_page_is_a_topic() -> None:
     pages = {str(page.relative_to(ROOT)) for folder in ("jobs", "plugins", "dags", "sql", "docker") for page in
-             (ROOT / folder).rglob("README.md")}  # fmt: skip
+             (ROOT / folder).rglob("*.md")}  # fmt: skip
     assert pages | {"README.md"} == {topic.page for topic in TOPICS.values()}
 
 
@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_pages_that_stand_outside_its_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     forced = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     outside = [topic.page for topic in TOPICS.values() if not topic.page.startswith("jobs/binlake/")]
-    pages = {source: target for source, target in forced.items() if source.endswith("README.md")}
+    pages = {source: target for source, target in forced.items() if source.endswith(".md")}
     assert pages == {page: f"binlake/readme/{page}" for page in outside}
     scripts = {source: target for source, target in forced.items() if source.endswith(".sql")}
     assert scripts == {

@@ -10,8 +10,8 @@ import pytest
 
 from binlake.cli import replay_arguments
 from binlake.errors import UsageError
-from binlake.metadata.decisions import Reason
 from binlake.phases.replay import ReplayRequest
+from binlake.records.decisions import Reason
 from binlake.source.folder import Folder
 
 

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.batch.steps import Life
 from binlake.cli import command_line, printing
 from binlake.cli.sql_prompt import Prompt
 from binlake.lake import pins
 from binlake.lake.opened_lake import place_of
-from binlake.metadata import lease, record, table_versions, watermarks
-from binlake.metadata.decisions import Reason
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
 from binlake.moment import parse_moment
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
+from binlake.planner.steps import Life
 from binlake.position import Position, Range
+from binlake.records import record, table_versions, watermarks
+from binlake.records.decisions import Reason
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import Metadata
 
 NAME = TableName("shop", "orders")
 
@@ -71,6 +72,7 @@ def test_versions_as_json(yaml: str, capsys: pytest.CaptureFixture[str]) -> None
         "position": str(at(200)),
         "committed": "1970-01-01T00:00:00.000002+00:00",
         "readable": True,
+        "why": None,
         "until": "1970-01-08T00:00:00.000003+00:00",
         "tables": {"shop.orders": 2},
     }

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.delta import checkpoints, continued_checkpoint, delta_commits
+from binlake.delta import checkpoints, delta_commits
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.log_files import LogFiles
 
@@ -172,7 +172,7 @@ def test_a_checkpoint_that_is_continued_is_the_one_that_deltalake_writes(tmp_pat
     for version, change in enumerate(random_changes(random.Random(seed), 40), 1):
         delta_commits.write(table, version, change)
         if version % 20 == 0:
-            continued = continued_checkpoint.continued(table, version)
+            continued = checkpoints.continued(table, version)
             DeltaTable(table).create_checkpoint()
             written = pq.ParquetFile(f"{table}/_delta_log/{version:020}.checkpoint.parquet").read()
             assert continued is not None
@@ -193,7 +193,7 @@ def test_of_a_table_that_is_followed_deltalake_writes_a_checkpoint_after_one_to_
         return len(newest.file_uris()) + 2  # the schema, and the protocol
 
     assert [by_deltalake(10), by_deltalake(10), by_deltalake(10)] == [True, False, False]
-    checkpoints._by_deltalake[str(table)] -= 7200
+    checkpoints._by_deltalake.put(str(table), (checkpoints._by_deltalake.get(str(table)) or 0.0) - 7200)
     assert [by_deltalake(10), by_deltalake(10)] == [True, False]
 
 
@@ -219,4 +219,4 @@ def test_deltalake_writes_a_checkpoint_of_more_than_plain_files(table: Path, cas
     if case == "an encoded path":
         added["add"]["path"] = "n=%20/part.parquet"
     delta_commits.write(str(table), 1, [info(0), metadata(table) if case == "settings" else added])
-    assert continued_checkpoint.continued(str(table), 1) is None
+    assert checkpoints.continued(str(table), 1) is None

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
-from binlake.delta import data_rows, deletion_vectors, delta_actions, delta_commits
+from binlake.delta import data_rows, deletion_vectors, delta_commits, log_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,9 +41,9 @@ def test_from_every_row_on_what_is_marked_is_left_out_and_nothing_is_told_twice(
 
 def mark(path: str, *, first_id: int, row: int) -> None:
     log = DeltaTable(path)
-    adds = delta_actions.added(path, log.version(), [name.rpartition("/")[2] for name in log.file_uris()])
+    adds = log_files.added(path, log.version(), [name.rpartition("/")[2] for name in log.file_uris()])
     assert adds
-    (add,) = (add for add in adds.values() if json.loads(add["stats"])["minValues"]["id"] == first_id)
+    (add,) = (add.fields for add in adds.values() if json.loads(add.stats or "")["minValues"]["id"] == first_id)
     (vector,) = deletion_vectors.write(path, [BitMap64([row])])
     removed = {"path": add["path"], "dataChange": True, "partitionValues": {}, "size": add["size"]}
     again = {**add, "partitionValues": {}, "dataChange": True, "deletionVector": vector}

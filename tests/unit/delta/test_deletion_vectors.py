@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, delta_actions, delta_commits
+from binlake.delta import deletion_vectors, delta_commits, log_files
 from binlake.errors import LakeError
 
 ROWS = st.lists(st.sets(st.integers(0, 2**40), min_size=1, max_size=50), min_size=1, max_size=4)
@@ -74,11 +74,11 @@ def test_others_read_what_is_marked(tmp_path: Path) -> None:
     for turn in range(1, 12):
         log = DeltaTable(path)
         names = [name.rpartition("/")[2] for name in log.file_uris()]
-        adds = delta_actions.added(path, log.version(), names)
+        adds = log_files.added(path, log.version(), names)
         assert adds is not None
         assert set(adds) == set(names)
         actions: list[dict[str, Any]] = []
-        for add in adds.values():
+        for add in (known.fields for known in adds.values()):
             first = json.loads(add["stats"])["minValues"]["id"]
             vector = add.get("deletionVector")
             rows_before = deletion_vectors.read(path, vector) if vector else BitMap64()
@@ -96,14 +96,28 @@ def test_others_read_what_is_marked(tmp_path: Path) -> None:
     assert (tmp_path / "t" / "_delta_log" / f"{10:020}.checkpoint.parquet").exists()
 
 
-@pytest.mark.parametrize("hint", ['{"version": 7, "size": 9}', '{"version": 0}', "{", "{}"])
-def test_a_log_that_is_not_read_to_its_end_tells_nothing(tmp_path: Path, hint: str) -> None:
-    """Its hint is stale, damaged or of another form: Delta takes it for a hint alone."""
-    path = str(tmp_path / "t")
+def table_with_hint(folder: Path, hint: str) -> tuple[str, str]:
+    """Return the path of a table whose log has a hint, and the name of its data file."""
+    path = str(folder / "t")
     write_deltalake(path, pa.table({"id": [1]}))
     (name,) = (uri.rpartition("/")[2] for uri in DeltaTable(path).file_uris())
-    (tmp_path / "t" / "_delta_log" / "_last_checkpoint").write_text(hint)
-    assert delta_actions.added(path, 0, [name]) is None
+    (folder / "t" / "_delta_log" / "_last_checkpoint").write_text(hint)
+    return path, name
+
+
+@pytest.mark.parametrize("hint", ['{"version": 7, "size": 9}', '{"version": 0}'])
+def test_a_log_that_is_not_read_to_its_end_tells_nothing(tmp_path: Path, hint: str) -> None:
+    """Its hint is stale: deltalake reads it then."""
+    path, name = table_with_hint(tmp_path, hint)
+    assert log_files.added(path, 0, [name]) is None
+
+
+@pytest.mark.parametrize("hint", ["{", "{}"])
+def test_a_log_whose_hint_is_none_is_listed(tmp_path: Path, hint: str) -> None:
+    path, name = table_with_hint(tmp_path, hint)
+    actions = log_files.added(path, 0, [name])
+    assert actions is not None
+    assert actions.keys() == {name}
 
 
 def test_base85_of_others_agrees() -> None:

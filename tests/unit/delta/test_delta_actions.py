@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from binlake.delta import delta_actions
+from binlake.delta import log_files
+from binlake.delta.delta_actions import Add
 
 
 def write_commit(table: Path, version: int, *actions: dict[str, Any]) -> None:
@@ -33,12 +34,12 @@ def test_the_newest_action_of_a_data_file_counts(tmp_path: Path, path: str) -> N
     write_commit(tmp_path, 1, add("more"))
     write_commit(tmp_path, 2, remove(path), add(path, "marks"))
     write_commit(tmp_path, 3, add("still more"))
-    assert delta_actions.added(str(tmp_path), 1, [path]) == {path: add(path)["add"]}
-    assert delta_actions.added(str(tmp_path), 3, [path]) == {path: add(path, "marks")["add"]}
+    assert log_files.added(str(tmp_path), 1, [path]) == {path: Add(add(path)["add"])}
+    assert log_files.added(str(tmp_path), 3, [path]) == {path: Add(add(path, "marks")["add"])}
 
 
 def test_a_data_file_that_went_has_none(tmp_path: Path) -> None:
     write_commit(tmp_path, 0, add("a"), add("b"))
     write_commit(tmp_path, 1, remove("a"))
-    assert delta_actions.added(str(tmp_path), 1, ["a", "b"]) is None
-    assert delta_actions.added(str(tmp_path), 1, ["b"]) == {"b": add("b")["add"]}
+    assert log_files.added(str(tmp_path), 1, ["a", "b"]) is None
+    assert log_files.added(str(tmp_path), 1, ["b"]) == {"b": Add(add("b")["add"])}

@@ -14,16 +14,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.binlog.staged_schema import staged_schema
 from binlake.delta import delta_commits
 from binlake.delta.key_order import spark_literal
 from binlake.delta.key_ranges import MOST_RANGES, each_once, ranges_to_search
 from binlake.delta.plain_files import added_file
-from binlake.schema.datatypes import arrow_type
+from binlake.planner.manifest import StagedFile
+from binlake.schema.datatypes import REGISTRY, arrow_type
 from binlake.schema.invalid import FAIL
-from binlake.schema.render import STORED
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.staged_files import SliceWriter
 
@@ -269,8 +268,10 @@ def test_mariadbs_uuids_are_looked_for_by_their_text(tmp_path: Path) -> None:
     schema = shape(Column("id", "uuid"))
     table = our_lake(tmp_path, schema, ids(str(first)))
     in_log = shape(Column("id", "binary", length=16))
+    uuids = REGISTRY["uuid"].stored
+    assert uuids is not None
     for value, is_searched in ((first, True), (second, False)):
-        stored = STORED["uuid"][1](str(value))
+        (stored,) = uuids.bytes_of(pa.array([str(value)]))
         file = staged(tmp_path, in_log, *inserted({"id": stored}))
         ranges = ranges_to_search(table, schema, [file])
         assert ranges == (({"id": (str(value), str(value))},) if is_searched else ())

@@ -1,4 +1,4 @@
-"""Which data files are written anew: few files, none wide, and no more work than what changed."""
+"""Which data files are written again: few files, none wide, and no more work than what changed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,7 +108,7 @@ def test_a_table_that_is_read_is_opened_again_only_behind_a_commit(path: str) ->
 
 def test_a_table_that_nobody_else_reads_is_brought_up_to_date(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened_tables.newest(path)
-    monkeypatch.setattr(opened_tables, "opened", lambda path: pytest.fail(f"{path} was opened anew"))
+    monkeypatch.setattr(opened_tables, "opened", lambda path: pytest.fail(f"{path} was opened again"))
     for version in (1, 2):
         write(path, version)
         assert opened_tables.newest(path).version() == version
@@ -144,9 +143,9 @@ def test_a_table_is_where_a_commit_or_a_checkpoint_is(path: str, tmp_path: Path)
 
 
 def test_of_many_tables_a_few_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened_tables, "_MOST_KEPT", 3)
-    monkeypatch.setattr(opened_tables, "_kept", defaultdict(list))
-    monkeypatch.setattr(opened_tables, "_read_only", {})
+    for kept in (opened_tables._lent, opened_tables._logs):
+        kept.clear()
+        monkeypatch.setattr(kept, "most", 3)
     paths = [str(tmp_path / f"t{number}") for number in range(5)]
     for number, path in enumerate(paths):
         write(path, number)
@@ -155,7 +154,7 @@ def test_of_many_tables_a_few_are_kept_open(tmp_path: Path, monkeypatch: pytest.
             with lent(path) as table:
                 assert table.to_pyarrow_table()["n"].to_pylist() == [number]
             assert opened_tables.newest(path).to_pyarrow_table()["n"].to_pylist() == [number]
-    assert (len(opened_tables._kept), len(opened_tables._read_only)) == (3, 3)
+    assert (opened_tables._lent.weight, opened_tables._logs.weight) == (3, 3)
 
 
 def test_a_table_that_was_read_is_there_until_it_goes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

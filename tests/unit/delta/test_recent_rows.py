@@ -9,8 +9,8 @@ from binlake.delta import recent_rows
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_rows, "_recent", recent_rows._Recent())
+def nothing_known() -> None:
+    recent_rows._recent.clear()
 
 
 def rows(count: int) -> pa.Table:
@@ -33,7 +33,7 @@ def test_a_file_without_rows_is_known() -> None:
 
 
 def test_files_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
+    monkeypatch.setattr(recent_rows._recent, "most", 200)  # bytes: two files of ten numbers
     paths = [f"t/{number}" for number in range(9)]
     for path in paths:
         recent_rows.keep(path, rows(10), ["n"])
@@ -41,7 +41,7 @@ def test_files_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_is_gone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_rows, "_MOST", 200)  # bytes: two files of ten numbers
+    monkeypatch.setattr(recent_rows._recent, "most", 200)  # bytes: two files of ten numbers
     recent_rows.keep("t/a", rows(10), ["n"])
     recent_rows.keep("t/b", rows(10), ["n"])
     recent_rows.forget(["t/a", "t/unknown"])

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
-from binlake.delta import deletion_vectors, delta_commits, touched_rows
+from binlake.delta import data_rows, deletion_vectors, delta_commits
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import removed
@@ -34,14 +34,14 @@ def commit(path: str, *actions: DeltaAction) -> None:
 
 
 def test_rows_that_came_and_went_are_touched(path: str) -> None:
-    (rows,) = (touched_rows.since(path, 1, 3) or {}).values()
+    (rows,) = (data_rows.touched_since(path, 1, 3) or {}).values()
     assert rows == BitMap64([0, 2])
-    assert list((touched_rows.since(path, 0, 3) or {}).values()) == [None], "the whole file came"
-    assert touched_rows.since(path, 3, 3) == {}
+    assert list((data_rows.touched_since(path, 0, 3) or {}).values()) == [None], "the whole file came"
+    assert data_rows.touched_since(path, 3, 3) == {}
 
 
 @pytest.mark.parametrize("gone", [f"_delta_log/{2:020}.json", "deletion_vector_*.bin"])
 def test_where_upkeep_removed_a_file_it_cant_be_told(path: str, gone: str) -> None:
     for file in Path(path).glob(gone):
         file.unlink()
-    assert touched_rows.since(path, 1, 3) is None
+    assert data_rows.touched_since(path, 1, 3) is None

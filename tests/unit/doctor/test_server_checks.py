@@ -13,23 +13,22 @@ import yaml
 from binlake.config import PipelineConfig
 from binlake.doctor import server_checks
 from binlake.doctor.check import Check
-from binlake.doctor.preflight import _case_of_names, _Subject, _tables_exist, preflight
+from binlake.doctor.preflight import _case_of_names, _delta_names, _Subject, _tables_exist, preflight
 from binlake.doctor.server_checks import Examined
 from binlake.errors import ServerSettingError, UnsupportedColumn
 from binlake.position import Flavour
 from binlake.schema.datatypes import arrow_type
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import Column, TableName, TableSchema
 from binlake.source import releases
-from binlake.source.catalog import read_schemas
+from binlake.source.catalog import SourceTable, read_schemas
 from binlake.source.connection import translate
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.listed_tables import Listed
-from binlake.source.locks import read_lock
+from binlake.source.read_lock import read_lock
 from binlake.source.releases import AURORA, AZURE, CLOUD_SQL, RDS, SERIES, Release, service_of
-from binlake.source.replicas import Replica, replicas
 from binlake.source.retention import headroom_seconds, kept_hours
-from binlake.source.server import Source, version_numbers
+from binlake.source.server import Replica, Source, replicas, version_numbers
 from binlake.source.unlogged_cascades import unlogged_cascades
 from recorded_server import DENIED, UUID, RecordedServer
 
@@ -42,8 +41,7 @@ FOLLOWED = (
 
 @pytest.mark.parametrize("version", FOLLOWED)
 def test_each_release_is_asked_what_it_knows(version: str) -> None:
-    mariadb_gtids: dict[str, Any] = {"SELECT @@GLOBAL.gtid_binlog_pos AS gtid": [{"gtid": "0-1-5"}]}
-    source = RecordedServer(version, {"log_slave_updates": "OFF", "log_replica_updates": "OFF"}, mariadb_gtids)
+    source = RecordedServer(version, {"log_slave_updates": "OFF", "log_replica_updates": "OFF"})
     gtids = "0-1-5" if source.is_mariadb else f"{UUID}:1-5"
     assert source.head() == ("binlog.000002", 1307, gtids)
     assert replicas(source) == [Replica(4001, "binlake/shop")]
@@ -163,6 +161,21 @@ def test_a_type_that_is_new_is_refused_by_its_name() -> None:
     with pytest.raises(UnsupportedColumn, match="'x' has the type XMLTYPE") as refused:
         arrow_type(xml_shape.column("x"))
     assert "exclude the table" in refused.value.remedy
+
+
+def test_columns_named_as_deltas_own_are_told_with_their_cost() -> None:
+    def said(*columns: str) -> list[str]:
+        shape_of = TableSchema(tuple(Column(column, "int") for column in columns))
+        table = SourceTable(TableName("d", "t"), "BASE TABLE", "InnoDB", 1, 1, shape_of)
+        checks = list(_delta_names(table, "table d.t"))
+        assert all(check.ok == "warn" and "exclude" in check.remedy for check in checks)
+        return [check.found for check in checks]
+
+    assert said("id", "filePath") == []
+    (whole,) = said("id", "_Row_Id_")
+    assert "it is written whole" in whole
+    (unread,) = said("id", "__delta_internal_is_row_deleted")
+    assert "Spark can't read" in unread
 
 
 REFUSED = ("5.7.44-log", "5.6.51", "10.4.34-MariaDB-1:10.4.34+maria~ubu2004", "5.5.5-10.3.39-MariaDB")
@@ -340,7 +353,7 @@ def test_settings_of_a_service_are_made_where_it_has_them(service: releases.Serv
     assert remedies["binlog_row_metadata"].startswith(f"set binlog_row_metadata = FULL {service.settings}")
     lock, _ = server_checks.snapshot_grants(subject)
     assert lock.ok is True
-    assert "LOCK TABLES stands in" in lock.found
+    assert "LOCK TABLES is used instead" in lock.found
 
 
 class Refusing(RecordedServer):
@@ -352,10 +365,20 @@ class Refusing(RecordedServer):
         if sql.startswith(("SET SESSION lock_wait_timeout", "LOCK TABLES", "UNLOCK TABLES")):
             self.asked.append(sql)
             return []
+        if sql.startswith("SELECT CONNECTION_ID"):
+            return [{"id": 7}]
+        if "performance_schema" in sql:
+            return []
         if sql == "FLUSH TABLES WITH READ LOCK":
             error = pymysql.err.OperationalError(self.number, "refused")
             raise translate(error, self.endpoint) from error
         return super().query(sql, args)
+
+    def another(self) -> Source:
+        return self
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize("number", [1045, 1227, 1290])

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import Stopped
 from binlake.cli import command_line
 from binlake.errors import SinkFailed
@@ -25,9 +24,10 @@ from binlake.feeds.carry import BatchReader
 from binlake.feeds.console import ConsoleSink
 from binlake.feeds.contract import Message
 from binlake.feeds.schema_registry import SchemaRegistry
-from binlake.metadata.metadata import Metadata
+from binlake.planner.manifest import Manifest, StagedSlice
 from binlake.position import Position, Range
 from binlake.schema.table import TableName
+from binlake.store.metadata import Metadata
 from fake_registry import FakeRegistry
 from recorded_lake import record_lake
 from servers import die_with_parent

@@ -1,4 +1,4 @@
-"""What a feed can't tell: which layer is asked, what goes on, and that nothing is left out without a word."""
+"""What a feed can't tell: which layer is asked, what continues, and that nothing is left out without a word."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, Mess
 from binlake.feeds.error_layers import FeedErrors, FeedFailure, FlagErrors, handler_of
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.staged import LogWindow
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedPosition, Omission
-from binlake.metadata.metadata import Metadata
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedPosition, Omission
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
+from binlake.store.metadata import Metadata
 from feeding import Kept
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from binlake.feeds import feed_checks
 from binlake.feeds.carry import carry
 from binlake.feeds.registry import PARTS
 from binlake.feeds.sinks import kafka
-from binlake.metadata import feed_watermarks
-from binlake.metadata.metadata import metadata_of
+from binlake.records import feed_watermarks
+from binlake.store.metadata import metadata_of
 from fake_registry import FakeRegistry
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(
     path = tmp_path / "shop.yaml"
     path.write_text(json.dumps({**file, "feeds": [{**file["feeds"][0], "where": None, "enabled": False}]}))
     assert command_line.run(["feed", "--config", str(path)]) == 0
-    assert "feed out stays where it stands on shop" in capsys.readouterr().err
+    assert "feed out stays where it is on shop" in capsys.readouterr().err
     (taken_out,) = feed_watermarks.statuses(config.model_copy(update={"feeds": []}), metadata_of(config))
     assert taken_out == replace(status, in_yaml=False)
     path.write_text(json.dumps({**file, "feeds": []}))

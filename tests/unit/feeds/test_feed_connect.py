@@ -17,7 +17,7 @@ from binlake.binlog.border import INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import DebeziumFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, TransactionEnd
-from binlake.feeds.formats import base64_numbers
+from binlake.feeds.formats import connect_json
 from binlake.feeds.formats.connect import type_of
 from binlake.feeds.formats.connect_json import JsonWriter, encoded
 from binlake.feeds.formats.debezium import Debezium
@@ -37,7 +37,7 @@ BORDERS = [
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 @example([0, -1, 2**63 - 1, -(2**63), *BORDERS])
 def test_numbers_in_base64(numbers: list[int]) -> None:
-    made = base64_numbers.quoted(np.array(numbers, np.int64)).to_pylist()
+    made = connect_json.base64_texts(np.array(numbers, np.int64)).to_pylist()
     assert made == [encoded(unscaled(Decimal(number), 0)) for number in numbers]
 
 

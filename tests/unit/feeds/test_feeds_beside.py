@@ -1,4 +1,4 @@
-"""Feeds that are carried as batches come: what fails is tried again, the others go on, and each ends when it is asked
+"""Feeds that are carried as batches come: what fails is tried again, others continue, and each ends when it is asked
 to."""
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from binlake.feeds import feeds_beside
 from binlake.feeds.carry import FeedRun, Parts
 from binlake.feeds.feeds_beside import FeedsBeside, FeedsFollowed, FeedsOfSource
 from binlake.interrupts import Ending
-from binlake.metadata import feed_watermarks, lease
-from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
 from binlake.position import Position
+from binlake.records import feed_watermarks
+from binlake.records.feed_watermarks import FeedLimits, FeedPosition
 from binlake.report import Report
+from binlake.store.metadata import metadata_of
 
 SECONDS = 30
 
@@ -51,7 +52,7 @@ class Carried:
     heartbeats: list[bool] = field(default_factory=list)
 
     def has_run(self, wanted: Mapping[str, int]) -> bool:
-        """Tell whether each feed was carried at least so often."""
+        """Return whether each feed was carried at least so often."""
         return all(self.runs.get(name, 0) >= times for name, times in wanted.items())
 
     @contextmanager
@@ -137,7 +138,7 @@ def test_what_fails_is_said_once_and_tried_again_while_the_others_go_on(carried:
     with beside(said) as feeds:
         carry(feeds, config_of(tmp_path, a=True, b=True, c=True), 1)
         until(lambda: carried.runs.keys() == {"a", "b", "c"})
-        until(lambda: said.getvalue().count("going on") == 2)
+        until(lambda: said.getvalue().count("continuing") == 2)
     assert said.getvalue().count("the broker is away") == 1
     assert "of up to 60 s" in said.getvalue()
     assert "ZeroDivisionError: a bug" in said.getvalue()
@@ -150,7 +151,7 @@ def test_waits_grow_and_an_end_interrupts_them(
 ) -> None:
     monkeypatch.setattr(feeds_beside, "_WAIT", 3600.0)
     monkeypatch.setattr(feeds_beside, "_MOST_UNHELPED", 3600.0)
-    carried.answers = {"a": [FeedError("no place", remedy="begin anew")]}
+    carried.answers = {"a": [FeedError("no place", remedy="begin again")]}
     said, config = io.StringIO(), config_of(tmp_path, a=True)
     with beside(said) as feeds:
         carry(feeds, config, 1)
@@ -216,7 +217,7 @@ def test_a_feed_that_is_not_enabled_is_free_to_begin_anew(tmp_path: Path, capsys
     assert command_line.run(["feed", "--config", str(file), "--feed", "a", "--anew", "now"]) == 0
     assert capsys.readouterr().out == "feed a: 0 mutations as 0 messages, up to batch 7\n"
     assert command_line.run(["feed", "--config", str(file), "--anew", "now"]) == 0
-    assert capsys.readouterr().err.count("stays where it stands on s: enabled: false") == 2
+    assert capsys.readouterr().err.count("stays where it is on s: enabled: false") == 2
     standing = {status.name: status.batch for status in feed_watermarks.statuses(config, metadata)}
     assert standing == {"a": 7, "b": 3}
 

@@ -11,7 +11,7 @@ from binlake.feeds.contract import Message
 from binlake.feeds.formats.binlog_events import BEGIN, END
 from binlake.feeds.sinks.binlog_folder import BinlogFolder
 from binlake.feeds.sinks.topic_files import FileSink
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
 
 FULL = "/dev/full"
 

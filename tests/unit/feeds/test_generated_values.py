@@ -8,10 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from binlake.batch.manifest import StagedFile
 from binlake.ddl import statements
 from binlake.errors import FeedError
 from binlake.feeds import shapes
+from binlake.planner.manifest import StagedFile
 from binlake.schema.table import Column, TableName, TableSchema
 
 STATEMENT = (

@@ -7,8 +7,8 @@ from confluent_kafka import Producer
 
 from binlake.config.feed_config import SinkConfig
 from binlake.feeds.sinks.kafka import KafkaSink
-from binlake.metadata import formats
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.store import formats
 
 PLACES = "_binlake.tests.out"
 SEGMENT = 1 << 20

@@ -17,11 +17,11 @@ from binlake.errors import BinlakeError, ConfigurationError
 from binlake.feeds import error_layers, feed_checks, plugins, positions, registry
 from binlake.feeds.carry import carry
 from binlake.feeds.feeds_file import understood
-from binlake.metadata import lease
-from binlake.metadata.feed_watermarks import FeedPosition
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
+from binlake.lease import lease
+from binlake.lease.lease import RecordedState
 from binlake.position import Position
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.store.metadata import metadata_of
 
 MODULE = """
 from binlake.feeds.error_layers import FlagErrors

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from binlake.binlog.border import INSERT
+from binlake.binlog.border import INSERT, Statement
 from binlake.binlog.staged_schema import staged_schema
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable
+from binlake.errors import FeedError
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, SchemaChange
 from binlake.feeds.formats.binlog_events import BinlogEvents
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.table import Column, TableName
@@ -29,3 +30,14 @@ def test_a_text_beside_a_date(columns: tuple[Column, ...], invalid: InvalidValue
     changes = FeedChanges(FeedTable(TableName("shop", "t"), columns, ()), rows, "binlog.000001")
     ((message,),) = BinlogEvents(None, FeedContext("f", "s", "server", "mysql")).changes(changes)
     assert message.value == written
+
+
+def test_a_statement_with_an_excluded_column_is_not_written() -> None:
+    said = Statement("binlog.000001", 4, 0, 0, None, "shop", 0, "ALTER TABLE t ADD hush INT DEFAULT 4711")
+    form = BinlogEvents(None, FeedContext("f", "s", "server", "mysql"))
+    tables = ((TableName("shop", "t"), None),)
+    whole = SchemaChange(said, said.text, "ALTER TABLE", tables)
+    assert b"4711" in b"".join(message.value or b"" for message in form.schema_change(whole))
+    redacted = SchemaChange(said, "ALTER TABLE t ADD hush INT DEFAULT 0", "ALTER TABLE", tables)
+    with pytest.raises(FeedError, match="excluded column"):
+        form.schema_change(redacted)

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import INSERT, Mutations
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config.feed_config import DebeziumFormat
@@ -20,6 +19,7 @@ from binlake.feeds.formats.connect_json import JsonWriter
 from binlake.feeds.formats.debezium import Debezium
 from binlake.feeds.source_transactions import SourceTransactions
 from binlake.feeds.staged import LogWindow, StagedBatch
+from binlake.planner.manifest import Manifest, StagedSlice
 from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName

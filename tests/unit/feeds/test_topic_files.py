@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from binlake.feeds.contract import Message
 from binlake.feeds.sinks.topic_files import FileSink
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
 
 
 def run(folder: Path, *values: str, commits: bool = True, **settings: float) -> None:
@@ -51,3 +54,27 @@ def test_a_topic_whose_name_ends_like_a_part_has_files_of_its_own(tmp_path: Path
     assert texts(tmp_path) == {
         "t.log": "of t\n", "t.1.log": "of t\n", "t~2E1.log": "of t.1\n", "t~2E1.1.log": "of t.1\n"
     }  # fmt: skip
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {path.name: oct(path.stat().st_mode & 0o777) for path in (folder, *folder.iterdir())}
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_files_are_their_owner_s_alone(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        run(tmp_path / "out" / "shop", "a")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path / "out" / "shop") == {
+        "shop": "0o700", "t.log": "0o600", "_lock": "0o600", "_position.json": "0o600",
+    }  # fmt: skip
+
+
+def test_a_group_that_may_read_the_folder_may_read_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    folder.chmod(0o755)
+    run(folder, "a")
+    assert modes(folder)["t.log"] == "0o640"

@@ -16,7 +16,7 @@ import pytest
 from binlake.errors import ConfigurationError, SinkFailed
 from binlake.feeds.contract import Message
 from binlake.feeds.sinks.webhook import Webhook, WebhookSettings
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
 
 SECRET = b"between us"
 

@@ -12,19 +12,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.batch.steps import Life, Standstill, Status
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.lake import pins
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
-from binlake.metadata import lease, record, table_versions, watermarks
-from binlake.metadata.decisions import Reason
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata, now_us
-from binlake.metadata.table_schemas import SCHEMAS
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
+from binlake.planner.steps import Life, Standstill, Status
 from binlake.position import Position, Range
+from binlake.records import record, table_versions, watermarks
+from binlake.records.decisions import Reason
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import Metadata, now_us
+from binlake.store.table_schemas import SCHEMAS
 
 SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
 DAY = 86_400_000_000
@@ -121,8 +122,8 @@ def test_a_table_that_stands_elsewhere_is_no_part_of_a_version(lake: Recorder) -
     lake.snapshot(orders, stops, waits)
     lake.record(after(orders, 1), after(stops, 1))
     lake.record(after(stops, None, "stopped"))
-    paused = next(row for row in lake.metadata.read("watermarks") if row["table"] == "waits")
-    watermarks.write(lake.metadata, [{**paused, "status": "paused"}])
+    paused = next(row for row in watermarks.read(lake.metadata) if row.table == "waits")
+    watermarks.write(lake.metadata, [replace(paused, status="paused")])
     lake.record()
     lake.record()
     watermarks.follow_again(lake.metadata, waits.id, lambda name: True, began_us=0)

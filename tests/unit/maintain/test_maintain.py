@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,23 +16,25 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import TableModes
 from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.lake.lake_versions import lake_versions
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch, RecordedState
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
-from binlake.metadata import feed_watermarks, lease, table_versions, watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
-from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata
 from binlake.phases import upkeep_beside
 from binlake.phases.upkeep_beside import UpkeepBeside
 from binlake.pipeline import metadata_of
+from binlake.planner.steps import Life
 from binlake.position import Position, Range
+from binlake.records import feed_watermarks, table_versions, watermarks
+from binlake.records.feed_watermarks import FeedLimits
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.spark.starting import no_session
+from binlake.store.metadata import Metadata
+from binlake.store.rows import ReadableRow
 
 SHAPE = TableSchema((Column("id", "int"),), ("id",), "primary")
 HERE = Position("s", "b.000001", 4, 1)
@@ -82,8 +85,7 @@ def kept(config: PipelineConfig, *patterns: str) -> MaintainReport:
 
 def status(config: PipelineConfig, table: str, **changed: Any) -> None:
     metadata = metadata_of(config)
-    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == table]
-    watermarks.write(metadata, [{**row, **changed}])
+    watermarks.write(metadata, [replace(watermarks.of_life(metadata, table), **changed)])
 
 
 def rows(config: PipelineConfig, table: str, version: int | None = None) -> list[int]:
@@ -249,7 +251,7 @@ def test_what_is_pinned_while_files_are_going_stays(config: PipelineConfig, monk
     metadata.append("lake_versions", [{**of_batch, "position": str(HERE)}, {**of_batch, **life}])
     noted = table_versions.note_readable_since
 
-    def note(metadata: Metadata, name: TableName, version: int) -> list[dict[str, Any]]:
+    def note(metadata: Metadata, name: TableName, version: int) -> list[ReadableRow]:
         if name.table == "a":
             metadata.append("pins", [{"name": "kept", "batch": 1, "who": "w", "why": "y", "at_us": 1}])
         return noted(metadata, name, version)
@@ -358,8 +360,7 @@ def test_sizes_are_noted_where_they_differ(config: PipelineConfig) -> None:
     kept(config)
     assert noted() == both, "nothing differs"
     metadata = metadata_of(config)
-    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == "b"]
-    watermarks.write(metadata, [{**row, "table": "c"}])
+    watermarks.write(metadata, [replace(watermarks.of_life(metadata, "b"), table="c")])
     shutil.move(config.table_path(TableName("d", "b")), config.table_path(TableName("d", "c")))
     kept(config, "d.a")
     assert noted() == both, "it is asked for one table"
@@ -390,7 +391,7 @@ def test_a_dropped_table_that_others_write_is_theirs(config: PipelineConfig) -> 
 
 
 def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: PipelineConfig) -> None:
-    """Not a young one, one that a snapshot may go on with, one of a life, and one that holds something else."""
+    """Not a young one, one that a snapshot may continue with, one of a life, and one that holds something else."""
 
     def unborn(path: str, name: str = "snapshot-1/part.parquet", hours: float = 5) -> Path:
         file = Path(path) / name

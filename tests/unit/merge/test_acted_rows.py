@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binlake.errors import UnfollowedStatement
-from binlake.merge.acted_rows import (
+from binlake.merge.foreign_keys.acted_rows import (
     AFTER_ALL,
     BEFORE_ALL,
     DEEPEST,

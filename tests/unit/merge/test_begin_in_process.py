@@ -12,11 +12,11 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.delta import delta_commits, plain_files, plain_tables
-from binlake.delta.attempts import DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_log import FENCES, LakeLog, overtaking
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import LakeTableChanged, LeaseHeld, LeftToSpark
-from binlake.merge import begin_in_process
+from binlake.merge.engine import begin_in_process
 from binlake.storage import files
 
 SCHEMA = DeltaSchema((("id", "INT"),), "snapshot")
@@ -108,7 +108,7 @@ def test_a_life_that_comes_behind_the_fence_meets_another(there: str) -> None:
     """Which is put up where the commit of the rows is refused."""
 
     def claim() -> None:
-        log = LakeLog(there, "binlake:shop:late").log()
+        log = LakeLog(there, "binlake:shop:late").opened()
         claimed = {"txn": {"appId": "binlake:shop:late", "version": 1, "lastUpdated": plain_tables.now()}}
         delta_commits.commit(log, there, [claimed])
 
@@ -155,7 +155,7 @@ def test_names_that_need_column_mapping_are_left_to_spark_where_a_table_is(there
 def test_a_table_that_others_write_all_the_time_is_left(there: str) -> None:
     def write() -> None:
         info = {"timestamp": plain_tables.now(), "operation": "OPTIMIZE", "operationParameters": {}}
-        delta_commits.commit(LakeLog(there, "").log(), there, [{"commitInfo": info}])
+        delta_commits.commit(LakeLog(there, "").opened(), there, [{"commitInfo": info}])
 
     with pytest.raises(LakeTableChanged, match="was written by others"):
         begin(there, "new", 5, is_ours=write)

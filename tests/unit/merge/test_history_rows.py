@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from binlake.merge.history_rows import (
+from binlake.merge.history.history_rows import (
     CHANGE_FIELDS,
     END_FIELDS,
     FROM,

@@ -8,22 +8,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from binlake.batch.manifest import StagedFile
-from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.config import PipelineConfig
-from binlake.delta import delta_actions, plain_tables
+from binlake.delta import layout, log_files, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark, SparkNeeded
-from binlake.merge import derived_in_process, in_process
+from binlake.merge import mirror_epoch
+from binlake.merge.engine import in_process
+from binlake.merge.engine.engine_choice import Engines
+from binlake.merge.foreign_keys import derived_in_process
+from binlake.merge.mirror_epoch import MirrorEpoch
+from binlake.planner.manifest import StagedFile
+from binlake.planner.steps import Life, MergeStep, ParentMutations
 from binlake.position import Position
 from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL
@@ -71,7 +75,12 @@ def merge(config: PipelineConfig, step: MergeStep, types: tuple[pa.DataType, ...
     write_deltalake(table.path, rows, configuration={CLEANED: "true"})
     columns = lake_columns(step.schema, config.invalid)
     life = Life("life", NAME, step.schema, START, START)
-    in_process.merge(table, life, step, columns, config, version=1, note={})
+    epoch = MirrorEpoch(table, life, step, columns, config, version=1, note={})
+    Engines(config, left_to_spark).change(lambda engine: engine.merge(epoch))
+
+
+def left_to_spark(why: str) -> NoReturn:
+    raise LeftToSpark(why)
 
 
 def reason(config: PipelineConfig, step: MergeStep, *types: pa.DataType) -> str:
@@ -201,7 +210,7 @@ def of_data_files(answer: Callable[[pa.Table], pa.Table | None]) -> Patch:
 
 
 def large_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(in_process, "SMALL", 0)
+    patch.setattr(layout, "FEW_BYTES", 0)
 
 
 def uncounted(patch: pytest.MonkeyPatch) -> None:
@@ -221,11 +230,11 @@ def uncounted(patch: pytest.MonkeyPatch) -> None:
             r"1 data files have paths that Delta's log encodes",
         ),
         (
-            lambda patch: patch.setattr(delta_actions, "added", lambda *log: None),
+            lambda patch: patch.setattr(log_files, "added", lambda *log: None),
             r"its log is in a form that isn't read here",
         ),
         (
-            lambda patch: patch.setattr(in_process, "UNPACKED", 0),
+            lambda patch: patch.setattr(mirror_epoch, "UNPACKED", 0),
             r"the staged rows take more than 0 MB of memory",
         ),
         (of_data_files(lambda rows: None), r"data files that may hold changed rows take more than 1,024 MB of memory"),

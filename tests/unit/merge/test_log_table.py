@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from binlake.delta.delta_schema import delta_field
-from binlake.merge.beside_commit import BesideColumn
-from binlake.merge.log_table import reshaped
+from binlake.merge.reshape import BesideColumn, reshaped
 
 Columns = list[tuple[str, str]]
 """Names and types of a log's columns."""

@@ -15,6 +15,8 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import LeftToSpark
 from binlake.merge import arrow_mutations
+from binlake.merge.arrow_mutations import NUMBER, StagedMutations
+from binlake.merge.lake_images import LakeImages
 from binlake.merge.newest import newest_rows
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import mirror_columns
@@ -57,8 +59,9 @@ def newest_tables(
     schema = TableSchema(COLUMNS, key, "primary", soft_delete=soft_delete)
     step: Any = SimpleNamespace(schema=schema, files=files, xa=())
     life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
-    config: Any = SimpleNamespace(invalid=FAIL)
-    newest = newest_rows(life, step, mirror_columns(schema, FAIL), config, 7, most)
+    columns = mirror_columns(schema, FAIL)
+    mutations = StagedMutations(life, step, FAIL, most)
+    newest = newest_rows(mutations, LakeImages.of(schema, columns), 7)
     assert newest is not None
     return newest
 
@@ -175,3 +178,18 @@ def test_deleted_rows_stand_with_their_last_values_where_they_stay(tmp_path: Pat
 
 def chance_key(seed: int) -> tuple[str, ...]:
     return ("id", "name") if seed % 2 else ("id",)
+
+
+@pytest.mark.parametrize("shares", [1, 2, 7])
+def test_shares_of_a_file_have_all_its_rows_once(tmp_path: Path, shares: int) -> None:
+    """Also where a file has fewer row groups than shares."""
+    file = staged(tmp_path / "f.parquet", 1, [(INSERT, None, {"id": n, "name": "n", "v": None}) for n in range(1000)])
+    pq.write_table(pq.read_table(file.path), file.path, row_group_size=300)
+    step: Any = SimpleNamespace(schema=TableSchema(COLUMNS, ("id",), "primary"), files=[file], xa=())
+    life: Any = SimpleNamespace(low=SimpleNamespace(order=(1, 150)))
+    mutations = StagedMutations(life, step, FAIL, 1 << 30)
+    parts = [part for number in range(shares) for part in mutations.unordered((number, shares))]
+    there = pa.concat_tables(parts).sort_by([("offset", "ascending"), ("row", "ascending")])
+    assert there[NUMBER].equals(there["row"])
+    names = ["op", "file", "offset", "row", "after"]
+    assert there.select(names).to_pylist() == mutations.ordered().select(names).to_pylist() != []

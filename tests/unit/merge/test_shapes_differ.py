@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.batch.manifest import StagedFile
 from binlake.errors import SchemaMismatch
-from binlake.merge.epoch import check_shape
+from binlake.merge.lake_images import check_shape
+from binlake.planner.manifest import StagedFile
 from binlake.schema.table import Column, TableName, TableSchema
 
 T = TableName("shop", "t")
@@ -19,7 +19,7 @@ ID, A, B = (Column(name, "int") for name in ("id", "a", "b"))
         ((ID, A, B), "the log has b, which the recorded shape lacks"),
         ((ID,), "the log lacks a, which the recorded shape has"),
         ((ID, B), "the log has b, which the recorded shape lacks; the log lacks a, which the recorded shape has"),
-        ((A, ID), "they stand in another order"),
+        ((A, ID), "they are in another order"),
     ],
 )
 def test_which_columns_are_others(logged: tuple[Column, ...], why: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from binlake.merge import shared_reads
 from binlake.merge.shared_reads import COLUMNS, REPEATING, SharedReads
-from binlake.storage import parquet_files
+from binlake.storage import kinds, parquet_files
+from binlake.storage.protocol import Storage
 
 IMAGES = ("op", "before", "after")
 
@@ -49,6 +50,24 @@ def test_a_file_is_read_once_for_all_who_want_it_and_again_behind_them(tmp_path:
     shared.read(other, 1 << 20, IMAGES)
     shared.read(file, 1 << 20, IMAGES)  # begun again, because somebody else committed
     assert reads == ["shared", "alone", "shared"]
+
+
+def test_the_storage_of_all_files_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    storage_of = kinds.storage_of
+
+    def noted(path: str) -> Storage:
+        asked.append(Path(path).name)
+        return storage_of(path)
+
+    for module in ("merge.shared_reads", "storage.files"):
+        monkeypatch.setattr(f"binlake.{module}.storage_of", noted)
+    reads = SharedReads()
+    for name in ("first", "second"):
+        file = staged(tmp_path / name, name)
+        assert reads.read(file, 1 << 20, IMAGES) is not None
+        assert [part.num_rows for part in reads.parts(file, IMAGES, narrow=True)] == [3]
+    assert asked == ["first"]
 
 
 def test_what_takes_much_memory_is_not_kept(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

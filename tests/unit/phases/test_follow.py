@@ -16,18 +16,18 @@ import pytest
 from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import BinlakeError, LakeError, LeaseHeld, NoSnapshotYet
 from binlake.interrupts import Ending
-from binlake.metadata import followers, holder, lease
-from binlake.metadata.lease import Lease
-from binlake.metadata.metadata import metadata_of, now_us
-from binlake.metadata.record import RunReport, nothing_new
+from binlake.lease import followers, holder, lease
+from binlake.lease.lease import Lease
 from binlake.phases import follow
 from binlake.phases.follow import Followed, Following, FollowPace
 from binlake.position import FIRST_OFFSET, Position
+from binlake.records.record import RunReport, nothing_new
 from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
 from binlake.source.log import Log, Origin
+from binlake.store.metadata import metadata_of, now_us
 from no_session import NoSession
 
 LOG = Path(__file__).parents[2] / "binlogs" / "mysql-plain.000001"
@@ -193,7 +193,7 @@ def test_another_server_behind_the_same_name_is_seen_though_the_one_before_it_st
 def test_what_fails_is_said_once_and_tried_after_growing_waits(rig: Rig) -> None:
     rig.answers = [lambda: None, *[LakeError("the disk is full", remedy="make room") for _ in range(4)]]
     growing = rig.grow_once(lambda: rig.batches == 1)
-    watching = rig.end_once(lambda: "going on" in rig.said.getvalue())
+    watching = rig.end_once(lambda: "continuing" in rig.said.getvalue())
     assert rig.follow().batches == 2
     growing.join()
     watching.join()
@@ -236,7 +236,7 @@ def test_whoever_holds_the_lease_is_waited_for(rig: Rig) -> None:
     watching.join()
     giving_back.join()
     assert waits in rig.said.getvalue()
-    assert rig.said.getvalue().endswith("going on\n")
+    assert rig.said.getvalue().endswith("continuing\n")
 
 
 def test_others_get_the_lease_between_two_batches(rig: Rig) -> None:
@@ -387,7 +387,7 @@ def test_a_yaml_about_another_lake_is_refused_and_waited_for(rig: Rig, tmp_path:
     other = rig.config.model_copy(update={"lake": rig.config.lake.model_copy(update={"path": str(tmp_path)})})
     configs = [rig.config, rig.config, other]
     growing = rig.grow_once(lambda: rig.batches == 1)
-    watching = rig.end_once(lambda: "going on" in rig.said.getvalue())
+    watching = rig.end_once(lambda: "continuing" in rig.said.getvalue())
     assert rig.follow(settings=lambda: configs.pop(0) if configs else rig.config).batches == 2
     growing.join()
     watching.join()

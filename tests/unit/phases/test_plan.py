@@ -66,7 +66,7 @@ def test_a_range_ends_before_the_first_transaction_behind_its_size(two_files: Tw
 
 
 class PromotedLog(FolderLog):
-    """The log of another server than the one that the lake stands at."""
+    """The log of another server than the one that the lake is at."""
 
     def is_of(self, server: str) -> bool:
         return server == self.server_identity
@@ -102,3 +102,24 @@ def test_a_time_to_come_says_nothing_of_a_range_that_goes_to_the_end(two_files: 
         two_files.whole,
         None,
     )
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_range_ends_with_the_file_that_cannot_be_read(two_files: TwoFiles, tmp_path: Path, by_time: bool) -> None:
+    """The batch is staged then, which tells the place: there it can be stepped over."""
+    first, second = two_files.whole.slices
+    damaged = sorted(offset for file, offset in two_files.transactions if file == first.file)[1]
+    path = tmp_path / first.file
+    data = bytearray(path.read_bytes())
+    data[damaged + 19] ^= 0xFF  # of the event that begins the second transaction
+    path.write_bytes(data)
+    log = FolderLog(Folder(tmp_path))
+    until = datetime.fromtimestamp(max(t.committed_us for t in two_files.transactions.values()) / 1e6, UTC)
+    limit = Limit(until=until) if by_time else Limit(most_bytes=first.size - 1)
+    planned = next_range(log, log.transport(), two_files.start, limit)
+    assert planned.range.slices == (first,)
+    assert (planned.range.stop.file, planned.range.stop.offset) == (first.file, first.stop)
+    assert planned.until_us is None
+    rest = next_range(log, log.transport(), planned.range.stop, Limit()).range
+    assert rest.stop.order == two_files.whole.stop.order
+    assert second in rest.slices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from binlake.relay.acknowledgements import Acknowledgements
+from binlake.relay.core import Acknowledgements
 
 
 def test_the_newest_count_of_each_client_is_read_until_it_is_cleared(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The relay goes on counting arrivals, whatever one look ends in."""
+"""The relay continues counting arrivals, whatever one look ends in."""
 
 from __future__ import annotations
 

@@ -3,60 +3,23 @@ stays behind."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import resource
 import socket
 import struct
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from binlake.config import PipelineConfig
 from binlake.errors import FeedError
-from binlake.metadata import feed_watermarks
-from binlake.metadata.feed_watermarks import FeedLimits
-from binlake.metadata.metadata import metadata_of
-from binlake.relay.core import Relay
 from binlake.relay.packets import Header, authentication, event, filter_fields, hash_of
-from binlake.relay.reading import RecordedBatches
-from binlake.relay.serve import FirstBytes, Served
+from own_relay import SECRET, served
 from relay_client import ADD_FILTER, AUTHENTICATE, RelayClient, event_of, fnv1a, text
 
-SECRET = b"shared"
 MOST_GROWTH = 48 << 20
 """Bytes of this process's memory, over all the packets of a run."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[int]:
-    """A relay of an empty lake on a port of its own."""
-    config = PipelineConfig.model_validate(
-        {
-            "source": {"name": "fuzz", "connection": "none", "server_id": 1},
-            "tables": {"include": ["shop.*"]},
-            "lake": {"path": str(folder)},
-        }
-    )
-    metadata = metadata_of(config)
-    with feed_watermarks.held(metadata, "relay", FeedLimits(1, 1)) as held:
-        relay = Relay(RecordedBatches(config, metadata), str(folder / "relay.json"), held)
-        made = Served(relay, SECRET, None)
-        loop = asyncio.new_event_loop()
-        server = loop.run_until_complete(loop.create_server(lambda: FirstBytes(made), "127.0.0.1", 0))
-        thread = threading.Thread(target=loop.run_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(10)
-            server.close()
-            made.executor.shutdown()
 
 
 def known_packets(client: RelayClient) -> list[bytes]:
@@ -107,7 +70,7 @@ def memory() -> int:
 def fuzz(folder: Path, seconds: float, seed: int) -> int:
     """Packets thrown."""
     chance = random.Random(seed)
-    with served(folder) as port, RelayClient(port) as steady:
+    with served(folder) as (port, _), RelayClient(port) as steady:
         assert steady.authenticate("steady", SECRET) == 0
         packets = known_packets(steady)
         for _ in range(50):
@@ -135,20 +98,20 @@ def test_any_bytes_for_ten_minutes(tmp_path: Path) -> None:
 
 def test_an_endless_payload_is_refused_unread(tmp_path: Path) -> None:
     """4 GB are announced; as much as is looked at is let go at once."""
-    with served(tmp_path) as port, RelayClient(port) as client:
+    with served(tmp_path) as (port, _), RelayClient(port) as client:
         before = memory()
         client.socket.sendall(struct.pack("<HHIIIIIII", 4, 0, 200 << 20, client.version, 1, 1, 0, 0, 0))
         for _ in range(200):
             client.socket.sendall(bytes(1 << 20))
         assert client.reply()[0] == 0xFF  # the checksum is wrong
         assert memory() - before < MOST_GROWTH
-    with served(tmp_path) as port, RelayClient(port) as client:
+    with served(tmp_path) as (port, _), RelayClient(port) as client:
         client.socket.sendall(struct.pack("<HHIIIIIII", 4, 0, 0xFFFFFFFF, client.version, 1, 1, 0, 0, 0))
         assert client.reply()[0] == 0xFF
 
 
 def test_who_reads_no_answers_is_no_burden(tmp_path: Path) -> None:
-    with served(tmp_path) as port, RelayClient(port) as client, RelayClient(port) as other:
+    with served(tmp_path) as (port, _), RelayClient(port) as client, RelayClient(port) as other:
         before = memory()
         client.socket.settimeout(2)
         with suppress(TimeoutError, ConnectionError):

@@ -1,4 +1,4 @@
-"""Events that can't be read any more: a client is told once, and goes on."""
+"""Events that can't be read any more: a client is told once, and continues."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def relay(batches: Batches, tmp_path: Path) -> Relay:
 
 @pytest.fixture
 def client(relay: Relay, batches: Batches) -> Client:
-    """A client for whom four events wait, before the relay was begun anew under another YAML."""
+    """A client for whom four events wait, before the relay was begun again under another YAML."""
     registered = relay.register("reader", [TableFilter(KEPT, 7), TableFilter(LEFT_OUT, 7)])
     batches.newest = 2
     relay.arrive()

@@ -10,11 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import DELETE, Mutations
 from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import FeedError
-from binlake.metadata.metadata import Metadata
+from binlake.planner.manifest import Manifest, StagedSlice
 from binlake.position import Position, Range, Slice
 from binlake.relay import reading
 from binlake.relay.core import Relay
@@ -24,6 +23,7 @@ from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps
 from binlake.staging.staged_files import SliceWriter
+from binlake.store.metadata import Metadata
 
 WHOLE, PARTIAL = TableName("shop", "whole"), TableName("shop", "partial")
 COLUMNS = (Column("id", "int", nullable=False), Column("v", "int"))

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from binlake.cli import command_line
-from binlake.metadata.feed_watermarks import RELAY
-from binlake.metadata.metadata import Metadata
+from binlake.records.feed_watermarks import RELAY
+from binlake.store.metadata import Metadata
 from recorded_lake import record_lake
 from servers import die_with_parent
 
@@ -21,7 +21,9 @@ from servers import die_with_parent
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
     record_lake(tmp_path / "shop", {"shop.t": pa.table({"id": [1]})})
-    (tmp_path / "secret").write_text("s")
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("a secret of the tests")
     (tmp_path / "shop.yaml").write_text(
         "source: {name: shop, connection: c, server_id: 4001}\n"
         f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}}}\n"
@@ -54,6 +56,10 @@ def test_a_relay_listens_on_both_ports_until_it_is_ended(tmp_path: Path, argumen
         with socket.create_connection(("127.0.0.1", int(page.rstrip("/\n").rpartition(":")[2]))) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
+        for host, answer in (("localhost:80", b"200"), ("evil.example", b"400"), ("127.0.0.1.evil.example", b"400")):
+            with socket.create_connection(("127.0.0.1", int(page.rstrip("/\n").rpartition(":")[2]))) as connection:
+                connection.sendall(f"GET /status.json HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                assert connection.recv(12) == b"HTTP/1.1 " + answer
         assert feeds(tmp_path) == [RELAY]
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -15,16 +15,17 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
-from binlake.delta.attempts import Attempts, Copied, DataFile
+from binlake.delta.delta_actions import DataFile
 from binlake.errors import LakeError, UnsupportedColumn
-from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.snapshot.attempts import Attempts, Copied
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import CHUNK_ROWS, Chunk, Records, TableSnapshot, chunk_count, plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
+from binlake.store.metadata import Metadata
 
 NAME = TableName("d", "t")
 KEYED = TableSchema((Column("id", "int", nullable=False), Column("v", "varchar", length=9)), ("id",), "primary")

@@ -61,6 +61,27 @@ def test_tls(host: str, tls: tuple[tuple[str, str], ...], mode: str) -> None:
     assert jdbc.connection_options(replace(HERE, host=host, tls=tls), mariadb=False)["sslMode"] == mode
 
 
+@pytest.mark.parametrize(
+    ("host", "tls", "allowed", "refused"),
+    [
+        ("127.0.0.1", (), False, False),
+        ("db.example", (), False, True),
+        ("db.example", (), True, False),
+        ("db.example", (("verify_mode", "none"),), False, True),
+        ("db.example", (("check_hostname", "true"),), False, False),
+    ],
+)
+def test_an_unproved_server_does_not_get_the_password(
+    host: str, tls: tuple[tuple[str, str], ...], allowed: bool, refused: bool
+) -> None:
+    where = replace(HERE, host=host, tls=tls, allow_cleartext=allowed)
+    options = jdbc.connection_options(where, mariadb=False)
+    assert (options.get("allowPublicKeyRetrieval") == "false") is refused
+    disabled = options.get("disabledAuthenticationPlugins", "").split(",")
+    for plugin in ("mysql_clear_password", "sha256_password", "caching_sha2_password"):
+        assert (plugin in disabled) is refused
+
+
 def test_hosts_by_address() -> None:
     assert jdbc.connection_options(replace(HERE, host="::1"), mariadb=False)["url"] == "jdbc:mysql://[::1]:3306/"
 

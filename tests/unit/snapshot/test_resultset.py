@@ -13,7 +13,7 @@ EOF = b"\xfe\x00\x00\x02\x00"
 
 
 def packets(*payloads: bytes) -> bytes:
-    """Payloads as they go over the wire; one of 16 MiB - 1 bytes and more goes on in the next packet."""
+    """Payloads as they go over the wire; one of 16 MiB - 1 bytes and more continues in the next packet."""
     wire = b""
     for payload in payloads:
         while len(payload) >= 0xFFFFFF:

@@ -5,10 +5,20 @@ import stat
 from pathlib import Path
 
 import pytest
+from pymysql.err import OperationalError
 
 from authority import Authority
-from binlake.errors import ConfigurationError
-from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environment, parse_airflow_connection, write_file
+from binlake.config import SourceConfig
+from binlake.errors import AccessDenied, ConfigurationError
+from binlake.source import log
+from binlake.source.connection import (
+    CONNECTION_FILE,
+    Endpoint,
+    from_environment,
+    parse_airflow_connection,
+    translate,
+    write_file,
+)
 
 
 def test_uri() -> None:
@@ -43,6 +53,21 @@ def test_another_service_is_no_source(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="a source's is a MySQL or MariaDB server") as caught:
         parse_airflow_connection(uri, name="X")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("you need (at least one of) the SUPER, BINLOG MONITOR privilege(s) for", "GRANT BINLOG MONITOR ON *.* to the"),
+        ("you need (at least one of) the REPLICATION SLAVE privilege(s) for", "GRANT REPLICATION SLAVE ON *.* to the"),
+        ("you need (at least one of) the SUPER privilege(s) for this", "GRANT SUPER ON *.* to the account"),
+        ("for user 'u'@'%' (using password: YES)", "check the password"),
+    ],
+)
+def test_a_privilege_that_the_server_names_is_asked_for(said: str, remedy: str) -> None:
+    error = translate(OperationalError(1227, f"Access denied; {said} this operation"), Endpoint("h", 3306, "u", "p"))
+    assert isinstance(error, AccessDenied)
+    assert error.remedy.startswith(remedy)
 
 
 NO_URIS = [
@@ -86,13 +111,24 @@ def test_an_undefined_connection_says_what_to_export(monkeypatch: pytest.MonkeyP
 def test_a_handed_over_file_is_ours_alone_and_comes_before_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = Endpoint("h", 3307, "u", "p/w:'\"{", (("ca", "/ca.pem"), ("check_hostname", "false")))
+    tls = (("ca", "/ca.pem"), ("check_hostname", "false"))
+    written = Endpoint("h", 3307, "u", "p/w:'\"{", tls, allow_cleartext=True)
     path = tmp_path / "connection.json"
     write_file(written, str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", "mysql://other:other@other/")
     monkeypatch.setenv(CONNECTION_FILE, str(path))
     assert from_environment("shop") == written
+
+
+def test_the_yaml_allows_a_password_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", "mysql://u:p@h/")
+    source = SourceConfig(name="shop", connection="shop", server_id=4001)
+    for allowed in (False, True):
+        origin = log.origin(source.model_copy(update={"allow_cleartext": allowed}))
+        assert isinstance(origin, Endpoint)
+        assert origin.tells_password is allowed
+        assert pickle.loads(pickle.dumps(origin)) == origin
 
 
 def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ LOGS = Path(__file__).parents[2] / "binlogs"
 
 
 class SourceLog:
-    """A file of a source's log, whose lake stands at its beginning."""
+    """A file of a source's log, whose lake is at its beginning."""
 
     def __init__(self, file: str) -> None:
         self.log = FolderLog(Folder(LOGS / file))

@@ -8,6 +8,7 @@ import pytest
 
 from binlake.source.locks import owned_gtids
 from binlake.source.server import Source, version_numbers
+from recorded_server import RecordedServer, Row
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,13 @@ A, B = "d2faa92e-e565-11f1-b0c4-02fc00000001", "12345678-e565-11f1-b0c4-02fc0000
 )
 def test_owned_gtids(text: str, gtids: set[str]) -> None:
     assert owned_gtids(Owning(text)) == gtids
+
+
+def test_a_file_that_mysql_encrypts_is_as_long_as_its_events() -> None:
+    """On its disk it begins with 512 bytes about its key, which no position counts."""
+    listed: list[Row] = [
+        {"Log_name": "binlog.000001", "File_size": 1638, "Encrypted": "Yes"},
+        {"Log_name": "binlog.000002", "File_size": 475, "Encrypted": "No"},
+    ]
+    answers = {"SHOW BINARY LOGS": listed}
+    assert RecordedServer("9.7.4", {}, answers).binary_logs() == (("binlog.000001", 1126), ("binlog.000002", 475))

@@ -1,4 +1,4 @@
-"""One session for a process: begun when it is needed, ended when it rests, and begun anew where it died."""
+"""One session for a process: begun when it is needed, ended when it rests, and begun again where it died."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.transport import FileTransport, LogChunk, Transport
 from binlake.config import PipelineConfig
 from binlake.errors import PositionLost
-from binlake.metadata import lease
-from binlake.metadata.lease import Control, OpenBatch
+from binlake.lease import lease
+from binlake.lease.lease import Control, OpenBatch
 from binlake.phases.open_batch import is_short_run
 from binlake.position import Position, Range, Slice
 from binlake.report import Report

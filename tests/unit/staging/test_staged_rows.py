@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.binlog.staged_schema import staged_schema
-from binlake.merge import shared_reads
 from binlake.merge.shared_reads import COLUMNS, REPEATING, SharedReads
+from binlake.planner.manifest import StagedFile
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.staging import staged_files, staged_rows
 from binlake.staging.staged_files import SliceWriter
-from binlake.staging.staged_rows import StagedRows
 
 NAME, SHAPE = TableName("d", "t"), (Column("n", "int"),)
 OPERATIONS = [INSERT, UPDATE, DELETE]
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> StagedRows:
-    known = StagedRows()
-    for module in (staged_files, shared_reads):
-        monkeypatch.setattr(module, "staged_rows", known)
-    return known
+def known() -> ModuleType:
+    staged_rows._kept.clear()
+    return staged_rows
 
 
 def mutations(rows: int) -> Mutations:
@@ -55,14 +52,14 @@ def staged(folder: Path, *rows: int) -> StagedFile:
     return file
 
 
-def test_rows_are_those_of_the_file_and_are_forgotten_when_taken(tmp_path: Path, known: StagedRows) -> None:
+def test_rows_are_those_of_the_file_and_are_forgotten_when_taken(tmp_path: Path, known: ModuleType) -> None:
     file = staged(tmp_path, 7, 5)
     rows = known.take(file.path)
     assert rows == pq.read_table(file.path)
     assert known.take(file.path) is None
 
 
-def test_values_of_a_missing_image_are_missing(tmp_path: Path, known: StagedRows) -> None:
+def test_values_of_a_missing_image_are_missing(tmp_path: Path, known: ModuleType) -> None:
     rows = known.take(staged(tmp_path, 3).path)
     assert rows is not None
     assert rows["before"].chunk(0).field("n").to_pylist() == [None, 1, 2]
@@ -77,7 +74,7 @@ def test_readers_get_the_same_rows_without_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_of_many_rows_is_not_remembered(
-    tmp_path: Path, known: StagedRows, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, known: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_files, "MOST_OF_A_FILE", mutations(7).batch.nbytes)
     (tmp_path / "few").mkdir()
@@ -85,8 +82,8 @@ def test_a_file_of_many_rows_is_not_remembered(
     assert known.take(staged(tmp_path, 7, 5).path) is None
 
 
-def test_files_make_room_for_others(known: StagedRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_rows, "_MOST", 250)
+def test_files_make_room_for_others(known: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_rows._kept, "most", 250)
     for path in ("a", "b", "c"):
         known.keep(path, [mutations(1).batch], 100)
     assert [known.take(path) is not None for path in ("a", "b", "c")] == [False, True, True]

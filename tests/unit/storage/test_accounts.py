@@ -32,7 +32,7 @@ def document(lake: str, connection: str | None) -> dict[str, Any]:
 
 def connection(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> None:
     monkeypatch.setattr(accounts, "look_up", accounts.from_environment)
-    monkeypatch.setattr(accounts, "_looked_up", {})
+    accounts._looked_up.clear()
     monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "aws", **fields}))
 
 
@@ -62,7 +62,7 @@ def test_each_library_is_told_the_account_and_no_repr_shows_it(monkeypatch: pyte
     assert s3.hadoop_account()["fs.s3a.secret.key"] == SECRET
     assert s3.variables()["AWS_SECRET_ACCESS_KEY"] == SECRET
     assert SECRET not in str([s3, s3.spark_settings(), first])
-    stores.check(first.root)  # allow_http stands in the connection
+    stores.check(first.root)  # allow_http is in the connection
     assert not stores.has_profile(accounts.environment_of(first.root))
     assert stores.S3.at(second.root).arrow_arguments()["session_token"] == "t"
     assert "Temporary" in stores.S3.at(second.root).hadoop_account()["fs.s3a.aws.credentials.provider"]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlake.metadata.metadata import Metadata
+from binlake.retries import Retries, steady
 from binlake.storage import files, stores
+from binlake.store.metadata import Metadata
 from fake_s3 import FakeS3
 
 PATH = "s3a://lake/t/_delta_log/00000000000000000001.json"
@@ -15,7 +16,7 @@ PATH = "s3a://lake/t/_delta_log/00000000000000000001.json"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    monkeypatch.setattr(stores, "CONFLICT_SECONDS", 0.001)
+    monkeypatch.setattr(stores, "CONFLICTS", Retries(steady(0.001), attempts=20))
     with FakeS3() as running:
         account = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
         for name, value in {**running.environment, **account}.items():

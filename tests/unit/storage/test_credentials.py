@@ -11,7 +11,7 @@ from deltalake.exceptions import TableNotFoundError
 from authority import Authority
 from binlake.delta import opened_tables
 from binlake.storage import accounts, files, stores
-from binlake.storage.container_role import ContainerRole
+from binlake.storage.s3 import ContainerRole
 from fake_s3 import FakeS3
 
 PATH = "s3a://lake/t"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from binlake.errors import CheckFailed
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.verify import differences
-from binlake.verify.hashes import ChunkSum, chunk_count
-from binlake.verify.result import MOST_ROWS, DifferingRow, TableResult, VerifyReport
-from binlake.verify.server_side import KeyedHash
+from binlake.verify import verify
+from binlake.verify.hashing import differences
+from binlake.verify.hashing.hashes import ChunkSum, chunk_count
+from binlake.verify.hashing.server_side import KeyedHash
+from binlake.verify.result import MOST_ROWS, DifferingRow, TableRepair, TableResult, VerifyReport
 
 
 def row(key: str, row_hash: str) -> KeyedHash:
@@ -82,7 +85,46 @@ def test_a_verification_that_compared_nothing_is_not_equal() -> None:
     assert report(good).to_json()["tables"][0]["name"] == "d.t"
 
 
+def test_a_repair_is_noted_with_what_it_found_and_what_the_comparison_behind_it_found() -> None:
+    name = TableName("d", "t")
+    rows = (DifferingRow("changed", (("id", "2"),)), DifferingRow("extra", (("id", "3"),)))
+    repaired = TableRepair("repaired", {"changed": 5, "extra": 1}, 8)
+    found = TableResult(name, "compared", False, 9, 10, 1, 1, rows, delta_version=7)
+    report = VerifyReport("v", None, None, 1.0, (replace(found, repair=repaired),))
+    before, after = verify._rows(report)
+    assert [(row.equal, row.differing_rows, row.lake_rows) for row in (before, after)] == [
+        (False, 6, 10), (True, None, 9)
+    ]  # fmt: skip
+    assert (before.delta_version, after.delta_version, after.at_us - before.at_us) == (7, 8, 1)
+    assert report.headline.startswith("1 of 1 tables equal, repaired d.t: 5 changed, 1 extra, at the position")
+    refused = VerifyReport("v", None, None, 1.0, (replace(found, repair=TableRepair("refused", {})),))
+    assert [(row.equal, row.differing_rows) for row in verify._rows(refused)] == [(False, 2)]
+    assert refused.headline.startswith("0 of 1 tables equal at the position")
+
+
 def test_text_shows_keys_unharmed_by_control_characters() -> None:
     rows = (DifferingRow("missing", (("k", "a\x1b[2J\nb"),)),)
     text = TableResult(TableName("d", "t"), "compared", False, 1, 0, 1, 1, rows).to_text()
     assert 'missing: k="a\\u001b[2J\\nb"' in text
+
+
+def test_a_log_counts_differing_rows_and_masks_their_keys() -> None:
+    rows = (
+        *(DifferingRow("changed", (("email", f"{who}@example.org"),), columns=("v",)) for who in ("ann", "bob")),
+        DifferingRow("missing", (("email", "carl@example.org"),)),
+    )
+    table = TableResult(TableName("d", "t"), "compared", False, 3, 2, 1, 1, rows)
+    report = VerifyReport("v", Position("s", "log.000001", 4, 1), 1, 0.5, (table,))
+    text = report.to_text_without_keys()
+    assert "example.org" not in text
+    assert 'changed x2: email="***" in v' in text
+    assert 'missing: email="***"' in text
+    assert "ann@example.org" in report.to_text()
+
+
+def test_masked_columns_of_keys_are_masked_for_everybody() -> None:
+    key = (("Email", "ann@example.org"), ("n", "7"))
+    row = DifferingRow("extra", key).masked({"email"})
+    assert row.key == (("Email", "***"), ("n", "7"))
+    without = DifferingRow("extra", (("row hash", "0123"),))
+    assert without.masked() == without

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from binlake.batch.steps import Life
 from binlake.errors import WrittenMeanwhile
-from binlake.metadata.metadata import Metadata
+from binlake.planner.steps import Life
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.verify.key_cells import KeyCells
-from binlake.verify.known_chunks import ChunkNotes, KnownChunks
+from binlake.store.metadata import Metadata
+from binlake.verify.reading.key_cells import KeyCells
+from binlake.verify.reading.known_chunks import ChunkNotes, KnownChunks
 
 NAME = TableName("shop", "orders")
 AT = Position("server", "binlog.000001", 4, 1)

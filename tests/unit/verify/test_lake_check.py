@@ -13,14 +13,15 @@ from deltalake import CommitProperties, write_deltalake
 from begun_source import SCHEMA, begin, life_of
 from binlake import config
 from binlake.config import PipelineConfig
-from binlake.metadata.lease import RecordedState
-from binlake.metadata.metadata import metadata_of
+from binlake.errors import CheckFailed
+from binlake.lease.lease import RecordedState
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.verify.key_cells import ComparedColumns, KeyCells
-from binlake.verify.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
+from binlake.store.metadata import metadata_of
 from binlake.verify.lake_check import check_lake
-from binlake.verify.row_checksums import Sums
+from binlake.verify.reading.key_cells import ComparedColumns, KeyCells
+from binlake.verify.reading.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
+from binlake.verify.reading.row_checksums import Sums
 
 NAMES = (TableName("shop", "orders"), TableName("shop", "customers"))
 ROWS = pa.record_batch({"id": [1, 2]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
@@ -89,3 +90,17 @@ def test_nothing_was_verified(source: PipelineConfig) -> None:
     report = check_lake(source, metadata_of(source), None)
     assert report.headline.startswith("0 of 0 tables equal, 2 not compared (")
     assert report.to_json()["position"] is None
+
+
+def test_rows_that_were_not_read_are_not_counted(source: PipelineConfig) -> None:
+    """And the advice begins with what fixes the least."""
+    for name in NAMES:
+        note_verified(source, name, at(700))
+    write_deltalake(source.table_path(NAMES[0]), pa.table(ROWS), mode="append")
+    report = check_lake(source, metadata_of(source), None)
+    said = report.to_text()
+    assert "shop.orders: 2 rows verified; the lake's weren't read" in said
+    assert "0 in the lake" not in said
+    with pytest.raises(CheckFailed) as refused:
+        report.refuse_unequal()
+    assert 0 < refused.value.remedy.index("binlake repair") < refused.value.remedy.index("snapshot")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from binlake.errors import TAKEN_REMEDY
+from binlake.planner.steps import Status
 from binlake.position import Position
+from binlake.records import watermarks
 from binlake.schema.table import TableName
-from binlake.verify.verify import not_compared
+from binlake.verify.table_comparison import not_compared
 
 ORDERS = TableName("my_shop", "orders")
 HERE = Position("server", "binlog.000001", 4, 1)
-FOLLOWING: dict[str, Any] = {"status": "following", "batch": 3, "position": str(HERE)}
+FOLLOWING = watermarks.unsnapshotted_row(ORDERS, "following", "included", batch=3, position=HERE)
 
 
 def test_a_table_that_the_account_does_not_see_is_dropped_or_lacks_a_grant() -> None:
@@ -26,9 +28,9 @@ def test_a_table_that_the_account_does_not_see_is_dropped_or_lacks_a_grant() -> 
 
 
 @pytest.mark.parametrize("status", [None, "missing", "resnapshot", "dropped"])
-def test_no_snapshot_is_advised_of_a_table_whose_place_is_taken(status: str | None) -> None:
-    mark = status and {**FOLLOWING, "status": status, "reason": "included", "remedy": "binlake snapshot"}
-    result = not_compared(ORDERS, mark or None, on_server=True, position=HERE, taken="its place is another's")
+def test_no_snapshot_is_advised_of_a_table_whose_place_is_taken(status: Status | None) -> None:
+    mark = replace(FOLLOWING, status=status) if status else None
+    result = not_compared(ORDERS, mark, on_server=True, position=HERE, taken="its place is another's")
     assert result is not None
     assert (result.reason, result.remedy) == ("its place is another's", TAKEN_REMEDY)
     assert result.state == ("resnapshot" if status == "resnapshot" else "missing")

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.verify import row_checksums
-from binlake.verify.key_cells import ComparedColumns
-from binlake.verify.row_checksums import Checksums
+from binlake.verify.reading import row_checksums
+from binlake.verify.reading.key_cells import ComparedColumns
+from binlake.verify.reading.row_checksums import Checksums
 from binlake.verify.self_test import self_test
 
 NAME = TableName("shop", "t")

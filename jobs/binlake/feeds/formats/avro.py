@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.feeds.formats.decimals import are_small, numbers_of, unscaled
+from binlake.feeds.formats.decimals import OCTETS, are_small, numbers_of, unscaled
 from binlake.feeds.formats.joining import joined
 
 _LIMITS = np.array([1 << 7 * length for length in range(1, 10)], np.uint64)
 """The smallest numbers that take two, three … bytes."""
-_OCTETS = np.array([1 << 8 * length - 1 for length in range(1, 8)], np.int64)
-"""The smallest numbers that take two, three … bytes in two's complement."""
 
 
 def numbers(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
@@ -36,7 +34,7 @@ def numbers(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
 
 def shortest(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
     """Encode int64 numbers as Avro's decimals have them: the shortest big-endian two's complement."""
-    lengths = np.searchsorted(_OCTETS, values ^ (values >> 63), side="right") + 1
+    lengths = np.searchsorted(OCTETS, values ^ (values >> 63), side="right") + 1
     matrix = values.astype(">i8").view(np.uint8).reshape(-1, 8)
     return _binaries(lengths, matrix[np.arange(8) >= 8 - lengths[:, None]])
 

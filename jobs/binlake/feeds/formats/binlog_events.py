@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Statement
-from binlake.binlogfile import table_map_bytes
-from binlake.binlogfile.row_bytes import RowImages
+from binlake.binlog_writer import table_map_bytes
+from binlake.binlog_writer.row_bytes import RowImages
 from binlake.ddl.create_statement import create_database, create_table
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
@@ -44,6 +44,7 @@ class BinlogEvents(Format):
         self._databases: set[str] = set()
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """Return a message with both images for each row; rows of a snapshot are a transaction of their own."""
         table = changes.table
         _check(table)
         fields = table_map_bytes.fields_of(table.columns)
@@ -72,6 +73,10 @@ class BinlogEvents(Format):
         return messages
 
     def table(self, table: FeedTable) -> Sequence[Message]:
+        """Return CREATE DATABASE and CREATE TABLE of the table.
+
+        Raises FeedError for a sequence, or without its schema.
+        """
         _check(table)
         schema = table.schema
         if schema is None or schema.sequence:
@@ -111,10 +116,20 @@ class BinlogEvents(Format):
         return f"{uuid.uuid5(_NAMESPACE, name)}:{number}"
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        """Return the statement, after CREATE DATABASE for each database of a new table.
+
+        Raises FeedError for a statement that was logged in the place of rows, and for one that names an excluded
+        column.
+        """
         if change.kind == "DML":
             raise FeedError(
                 f"{change.statement.file}:{change.statement.offset}: a statement was logged in the place of its rows",
                 remedy="copy the tables to where the log is applied, then: binlake feed --feed NAME --anew now",
+            )
+        if change.text != change.statement.text:
+            raise FeedError(
+                f"{change.tables[0][0]}: a statement names an excluded column, and can't be written whole",
+                remedy="exclude the table from the feed",
             )
         databases: list[Message] = []
         if change.kind == "CREATE TABLE":
@@ -123,6 +138,7 @@ class BinlogEvents(Format):
         return [*databases, self._statement(change.statement)]
 
     def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
+        """Return the transaction's GTID, with its commit time; a transaction of a log without GTIDs has none."""
         return [self._begin(committed_us, "" if transaction.startswith("file=") else transaction)]
 
     def _begin(self, committed_us: int, gtid: str) -> Message:
@@ -130,6 +146,7 @@ class BinlogEvents(Format):
         return Message("", None, body, ((BEGIN, self._flavour.encode()),))
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
+        """Return the event that ends a transaction."""
         return [_END]
 
 

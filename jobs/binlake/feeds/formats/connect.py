@@ -42,13 +42,10 @@ from binlake.feeds.formats.decimals import numbers_of
 from binlake.feeds.formats.joining import Part
 from binlake.feeds.formats.text import PLAIN_SCALE
 from binlake.schema.table import Column
+from binlake.schema.types.byte_types import GEOMETRIES
 
 Schema: TypeAlias = Mapping[str, Any]
 """A schema of Connect, as its JSON converter writes it; a field's schema has its name under ``field``."""
-_GEOMETRIES = frozenset(
-    {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
-     "geometrycollection"}
-)  # fmt: skip
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _EPOCHS: Mapping[str | None, Any] = {
     "io.debezium.time.Date": 0,
@@ -247,6 +244,7 @@ _BINARY = {
     "hex": ConnectType("string", _each(bytes.hex, pa.string())),
 }
 _SIMPLE: dict[str, ConnectType] = {
+    **dict.fromkeys(GEOMETRIES, _GEOMETRY),
     "float": ConnectType("float", _own),
     "double": ConnectType("double", _own),
     "date": ConnectType("int32", _numbers, "io.debezium.time.Date"),
@@ -263,5 +261,4 @@ _SIMPLE: dict[str, ConnectType] = {
     "vector": ConnectType(
         "array", _own, "io.debezium.data.FloatVector", more={"items": {"type": "float", "optional": False}}
     ),
-    **dict.fromkeys(_GEOMETRIES, _GEOMETRY),
 }

@@ -153,6 +153,7 @@ class AvroWriter:
         return avro.whole(values)
 
     def constant(self, schema: Schema, value: Any) -> pa.Scalar:
+        """Return the Avro bytes of a value that all rows have."""
         return pa.scalar(self._datum(schema, value), pa.binary())
 
     def _datum(self, schema: Schema, value: Any) -> bytes:
@@ -170,6 +171,10 @@ class AvroWriter:
         return there + made
 
     def struct(self, schema: Schema, parts: Sequence[Part], there: pa.Array | None = None) -> Part:
+        """Return records of the fields' bytes.
+
+        there: NULL where the record is null. Raises FeedError for a NULL in a column that is NOT NULL.
+        """
         before, null = _branches(schema)
         made = joined(before, *parts)
         if there is None:
@@ -182,9 +187,11 @@ class AvroWriter:
         return pc.if_else(there.is_valid(), made, pa.scalar(null, pa.binary()))
 
     def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
+        """Return the records as messages, each with the wire format's magic byte and schema id before it."""
         return joined(self._head(topic, schema, key), body)
 
     def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
+        """Return one value as a message in the wire format."""
         return self._head(topic, schema, key) + self._datum(schema, value)
 
     def _head(self, topic: str, schema: Schema, key: bool) -> bytes:

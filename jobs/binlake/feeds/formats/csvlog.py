@@ -12,55 +12,54 @@ import io
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from string import Template
 from typing import Any
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.border import OPERATIONS
 from binlake.config.feed_config import CsvFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
 from binlake.feeds.formats.text import moment, plain, rows_of
+from binlake.feeds.formats.topics import Topics
+from binlake.schema.table import TableName
 
 COLUMNS = (
     "committed", "file", "position", "row", "gtid", "operation", "database", "table", "key", "before", "after",
 )  # fmt: skip
-_WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
 
 class CsvLog(Format):
     """The format ``csv``. ``${hour}`` in the topic is the commit's hour, so that each hour can have its own file."""
 
     def __init__(self, config: CsvFormat, context: FeedContext) -> None:
-        self._topic, self._context = Template(config.topic), context
+        self._topics = Topics(config.topic, context, hour="")
 
-    def _line(self, database: str, table: str, committed_us: int, fields: Sequence[object]) -> Message:
+    def _line(self, name: TableName, committed_us: int, fields: Sequence[object]) -> Message:
         hour = datetime.fromtimestamp(committed_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H")
-        context = self._context
-        topic = self._topic.substitute(source=context.source, feed=context.feed, db=database, table=table, hour=hour)
+        topic = self._topics.of(name, hour=hour)
         out = io.StringIO()
         csv.writer(out, lineterminator="").writerow([moment(committed_us), *fields])
         return Message(topic, None, out.getvalue().encode())
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """Return a line for each row."""
         return [[self._row(changes, row)] for row in rows_of(changes.rows)]
 
     def _row(self, changes: FeedChanges, row: dict[str, Any]) -> Message:
         name = changes.table.name
         shown = row["after"] or row["before"]
         key = {column: shown[column] for column in changes.table.key} or None
-        word = "read" if changes.snapshot else _WORDS[row["op"]]
+        word = "read" if changes.snapshot else OPERATIONS[row["op"]]
         place = (changes.file, row["offset"], row["row"], row["gtid"])
         images = [_json(image) for image in (key, row["before"], row["after"])]
-        return self._line(
-            name.database, name.table, row["committed_us"], [*place, word, name.database, name.table, *images]
-        )
+        return self._line(name, row["committed_us"], [*place, word, name.database, name.table, *images])
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        """Return a line with the statement, its white space made single spaces."""
         statement = change.statement
         name = change.tables[0][0]
         place = (statement.file, statement.offset, 0, statement.gtid)
         fields = [*place, change.kind.lower(), name.database, name.table, "", ""]
         text = " ".join(change.text.split())
-        return [self._line(name.database, name.table, statement.committed_us, [*fields, text])]
+        return [self._line(name, statement.committed_us, [*fields, text])]
 
 
 def _json(value: dict[str, Any] | None) -> str:

@@ -62,6 +62,7 @@ from binlake.feeds.contract import (
 from binlake.feeds.formats import debezium_schemas as schemas
 from binlake.feeds.formats.connect import ConnectType, Schema, Writer, type_of
 from binlake.feeds.formats.joining import Part, listed
+from binlake.feeds.formats.topics import Topics
 from binlake.schema.table import TableName, TableSchema
 
 _WORDS = ("r", "c", "u", "d")
@@ -69,6 +70,10 @@ _WORDS = ("r", "c", "u", "d")
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 _VERSION = version("binlake")
 _UUID_LETTERS = 36
+
+
+def _valid_topic(topic: str) -> str:
+    return _NOT_IN_TOPICS.sub("_", topic)
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,10 @@ class Debezium(Format):
     def __init__(self, config: DebeziumFormat, context: FeedContext, writer: Writer) -> None:
         self.wants_transactions = config.transactions
         self._config, self._context, self._writer = config, context, writer
-        self._topic = Template(config.topic)
         self._prefix = Template(config.topic_prefix).substitute(source=context.source, feed=context.feed)
+        self._topics = Topics(config.topic, context, _valid_topic, prefix=self._prefix)
+        names = Topics("${prefix}.${db}.${table}", context, schemas.valid_name, prefix=self._prefix)
+        self._subjects = names if config.registry and config.subjects != "TopicName" else None
         self._shapes: dict[FeedTable, _Shape] = {}
         self._source_schema = schemas.source(context.flavour)
         self._change_schemas = schemas.schema_change_key(context.flavour), schemas.schema_change(context.flavour)
@@ -127,6 +134,11 @@ class Debezium(Format):
         return counted
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """Return the envelope of each row.
+
+        A deleted row is followed by a tombstone if the YAML asks for them. An update that changes the key is a delete
+        and a create, as Debezium sends it.
+        """
         shape, rows = self._shape(changes.table), changes.rows
         old, new = (self._columns(shape, rows.column(image)) for image in ("before", "after"))
         before, after = (
@@ -181,17 +193,12 @@ class Debezium(Format):
     def _shape(self, table: FeedTable) -> _Shape:
         if table not in self._shapes:
             types = tuple(type_of(column, self._config) for column in table.columns)
-            topic = self._topic_of(self._topic, table.name)
+            topic = self._topics.of(table.name)
+            if self._subjects:  # schemas that are registered by their names may not meet either
+                self._subjects.of(table.name)
             name = schemas.valid_name(f"{self._prefix}.{table.name.database}.{table.name.table}")
             self._shapes[table] = _Shape(table, types, topic, name, self._context.flavour)
         return self._shapes[table]
-
-    def _topic_of(self, template: Template, name: TableName) -> str:
-        context = self._context
-        topic = template.substitute(
-            prefix=self._prefix, source=context.source, feed=context.feed, db=name.database, table=name.table
-        )
-        return _NOT_IN_TOPICS.sub("_", topic)
 
     def _columns(self, shape: _Shape, image: pa.StructArray) -> list[pa.Array]:
         """Return the written values of each column of an image."""
@@ -206,7 +213,8 @@ class Debezium(Format):
         return self._writer.message(shape.topic, shape.key, self._key_bodies(shape, image, columns), key=True)
 
     def _key_bodies(self, shape: _Shape, image: pa.StructArray, columns: Sequence[pa.Array] = ()) -> Part:
-        """Return the keys without what stands around them. columns: NOT NULL ones are the same in a key."""
+        """Return the keys without the message around them. columns: written already; those that are NOT NULL are taken
+        as they are."""
         parts = []
         for number, field in zip(shape.key_numbers, shape.key["fields"], strict=True):
             column, kind = shape.table.columns[number], shape.types[number]
@@ -261,6 +269,10 @@ class Debezium(Format):
 
     # what lies between ------------------------------------------------------------------------------------------------
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        """Return the messages of a statement, as far as the YAML asks for them.
+
+        There is one for each truncated table, and for other statements a schema change.
+        """
         if change.kind == "TRUNCATE TABLE":
             tables = change.tables if self._config.truncates else ()
             return [self._truncated(change, name, schema) for name, schema in tables if schema]
@@ -299,9 +311,11 @@ class Debezium(Format):
         return self._message(self._prefix, self._change_schemas, {"databaseName": first.database}, value)
 
     def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
+        """Return the BEGIN message of the transaction's topic."""
         return [self._boundary("BEGIN", transaction, committed_us, None, None)]
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
+        """Return the END message of the transaction's topic, with the counts of events by table."""
         tables = [{"data_collection": str(name), "event_count": count} for name, count in transaction.tables.items()]
         return [self._boundary("END", transaction.id, transaction.committed_us, transaction.events, tables)]
 
@@ -319,6 +333,7 @@ class Debezium(Format):
         return self._message(topic, (schemas.BOUNDARY_KEY, schemas.BOUNDARY), {"id": transaction}, timed)
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
+        """Return a heartbeat if the YAML asks for them. at_us: µs since 1970 UTC; Debezium has milliseconds."""
         if not self._config.heartbeat:
             return ()
         both = schemas.HEARTBEAT_KEY, schemas.HEARTBEAT
@@ -329,7 +344,7 @@ class Debezium(Format):
         ]
 
     def _message(self, topic: str, both: tuple[Schema, Schema], key: Mapping[str, Any], value: Any) -> Message:
-        topic = _NOT_IN_TOPICS.sub("_", topic)
+        topic = _valid_topic(topic)
         key_schema, schema = both
         whole_key = self._writer.single(topic, key_schema, key, key=True)
         return Message(topic, whole_key, self._writer.single(topic, schema, value))
@@ -354,7 +369,7 @@ class _Rows:
 
 
 def _differ(old: Part, new: Part) -> pa.BooleanArray:
-    """Tell which keys differ; none that is missing."""
+    """Return which keys differ; none that is missing."""
     return pc.fill_null(pc.not_equal(old, new), False)
 
 

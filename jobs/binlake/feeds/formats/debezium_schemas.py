@@ -126,6 +126,7 @@ def source(connector: str) -> dict[str, Any]:
 
 
 def schema_change_key(connector: str) -> dict[str, Any]:
+    """Return the schema of the key of schema changes. connector: mysql or mariadb."""
     name = f"io.debezium.connector.{connector}.SchemaChangeKey"
     return _struct(name, _field("string", "databaseName", optional=False))
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+OCTETS = np.array([1 << 8 * length - 1 for length in range(1, 8)], np.int64)
+"""The smallest numbers that take two, three … bytes in two's complement."""
 _MOST_DIGITS = 18
 _EXACT = Context(prec=100)
 """A context without rounding; Python's default rounds to 28 digits."""
 
 
 def are_small(values: pa.Array) -> bool:
-    """Tell whether ``numbers_of`` returns the unscaled values of these decimals exactly."""
+    """Return whether ``numbers_of`` returns the unscaled values of these decimals exactly."""
     small: bool = pa.types.is_decimal128(values.type) and values.type.precision <= _MOST_DIGITS
     return small
 

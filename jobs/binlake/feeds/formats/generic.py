@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, 
 from binlake.feeds.formats import avro
 from binlake.feeds.formats.joining import joined, listed, quoted
 from binlake.feeds.formats.text import PLAIN_SCALE, plain, shortest
+from binlake.feeds.formats.topics import Topics
 from binlake.schema.doubles import double_texts
 from binlake.schema.table import Column
 
@@ -135,17 +135,13 @@ class Generic(Format):
     """The format ``generic``. The key is the primary key's values as JSON, so that a topic may have many partitions."""
 
     def __init__(self, config: GenericFormat, context: FeedContext) -> None:
-        self._topic = Template(config.topic)
-        self._context = context
+        self._topics = Topics(config.topic, context)
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """Return a generic Avro record for each row."""
         table, rows = changes.table, changes.rows
-        context = self._context
-        topic = self._topic.substitute(
-            source=context.source, feed=context.feed, db=table.name.database, table=table.name.table
-        )
         values = _records(table, rows)
-        return one_each(topic, keys(table, rows), listed(values))
+        return one_each(self._topics.of(table.name), keys(table, rows), listed(values))
 
 
 def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:

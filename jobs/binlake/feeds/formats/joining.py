@@ -83,7 +83,7 @@ def _places(parts: Sequence[pa.Array | bytes], constants: int) -> list[tuple[int
 
 
 def _place(part: pa.Array) -> tuple[int, int, int, int]:
-    """Return what ``_places`` tells of an array."""
+    """Return an array's entry of ``_places``."""
     if part.type not in (pa.string(), pa.binary()):
         raise TypeError(f"{part.type} has no offsets of 32 bits")
     _, offsets, data = part.buffers()

@@ -30,13 +30,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.border import DELETE, OPERATIONS, UPDATE
 from binlake.config.feed_config import SpecificFormat
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register, one_each
@@ -44,9 +43,9 @@ from binlake.feeds.formats import avro
 from binlake.feeds.formats.connect_avro import subject_of
 from binlake.feeds.formats.generic import guids, identity, keys, number, string
 from binlake.feeds.formats.joining import joined, listed
+from binlake.feeds.formats.topics import Topics
 from binlake.schema.table import Column
 
-_WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _MOST_OF_MYPIPE = 2**15 - 1
 
@@ -110,7 +109,7 @@ def schema_of(table: FeedTable, types: Sequence[_AvroType], op: int) -> dict[str
         for prefix in (("old_", "new_") if op == UPDATE else ("",))
         for column, kind in zip(table.columns, types, strict=True)
     ]
-    name = _name(f"{table.name.table}_{_WORDS[op]}")
+    name = _name(f"{table.name.table}_{OPERATIONS[op]}")
     fields = [*head, {"name": "txid", "type": ["null", guid], "default": None}, *columns]
     return {"type": "record", "name": name, "namespace": f"mypipe.{_name(table.name.database)}", "fields": fields}
 
@@ -119,18 +118,19 @@ class Specific(Format):
     """The format ``specific``. The key is the primary key's values as JSON."""
 
     def __init__(self, config: SpecificFormat, context: FeedContext, register: Register) -> None:
-        self._config, self._context, self._register = config, context, register
-        self._topic = Template(config.topic)
+        self._config, self._register = config, register
+        self._topics = Topics(config.topic, context)
         self._heads: dict[tuple[FeedTable, int], bytes] = {}
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """Return an Avro record for each row, of its operation's schema; an update has both images."""
         table, rows = changes.table, changes.rows
-        topic = self._topic_of(table)
+        topic = self._topics.of(table.name)
         image = rows.schema.field("after").type
         types = [_type(column, image.field(column.name).type) for column in table.columns]
         old, new = (_records(table, types, rows.column(which)) for which in ("before", "after"))
         op = rows.column("op")
-        heads: list[bytes | None] = [None] * (max(_WORDS) + 1)
+        heads: list[bytes | None] = [None] * (max(OPERATIONS) + 1)
         for operation in pc.unique(op).to_pylist():
             heads[operation] = self._head(table, types, operation)
         data = pc.if_else(pc.equal(op, DELETE), old, new)
@@ -139,17 +139,13 @@ class Specific(Format):
         values = joined(pa.array(heads, pa.binary()).take(op), guids(rows.column("gtid")), data)
         return one_each(topic, keys(table, rows), listed(values))
 
-    def _topic_of(self, table: FeedTable) -> str:
-        context, name = self._context, table.name
-        return self._topic.substitute(source=context.source, feed=context.feed, db=name.database, table=name.table)
-
     def _head(self, table: FeedTable, types: Sequence[_AvroType], op: int) -> bytes:
         """Return the bytes before txid. Raises FeedError if the registry refuses the schema."""
         if (table, op) not in self._heads:
             name, schema, strategy = table.name, schema_of(table, types, op), self._config.subjects
-            subject = f"{name.database}_{name.table}_{_WORDS[op]}"
+            subject = f"{name.database}_{name.table}_{OPERATIONS[op]}"
             if strategy != "mypipe":
-                subject = subject_of(strategy, self._topic_of(table), schema, "value")
+                subject = subject_of(strategy, self._topics.of(name), schema, "value")
             made = self._wire(op, self._register(subject, schema))
             made += string(name.database.encode()) + string(name.table.encode()) + number(identity(table))
             self._heads[table, op] = made

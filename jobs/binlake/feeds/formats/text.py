@@ -9,18 +9,15 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from string import Template
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.border import OPERATIONS, UPDATE
 from binlake.config.feed_config import TextFormat
 from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
-
-_WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
-
+from binlake.feeds.formats.topics import Topics
 
 PLAIN_SCALE = 6
 """The most decimal places with which Arrow prints small decimals without an exponent."""
@@ -61,6 +58,7 @@ def _is_single(kind: pa.DataType) -> bool:
 
 
 def moment(us: int) -> str:
+    """Return a time as ``2026-01-31 12:00:00.000000``, in UTC. us: µs since 1970."""
     return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
@@ -72,34 +70,29 @@ class Text(Format):
     """The format ``text``. The key is the primary key's values as JSON."""
 
     def __init__(self, config: TextFormat, context: FeedContext) -> None:
-        self._topic = Template(config.topic)
-        self._context = context
-
-    def _topic_of(self, database: str, table: str) -> str:
-        context = self._context
-        return self._topic.substitute(source=context.source, feed=context.feed, db=database, table=table)
+        self._topics = Topics(config.topic, context)
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
-        name = changes.table.name
-        topic = self._topic_of(name.database, name.table)
+        """Return a line for each row."""
+        topic = self._topics.of(changes.table.name)
         return [[self._message(changes, topic, row)] for row in rows_of(changes.rows)]
 
     def _message(self, changes: FeedChanges, topic: str, row: dict[str, Any]) -> Message:
         before, after = row["before"], row["after"]
         shown = after or before
         key = _json({column: shown[column] for column in changes.table.key}) if changes.table.key else ""
-        word = "read" if changes.snapshot else _WORDS[row["op"]]
+        word = "read" if changes.snapshot else OPERATIONS[row["op"]]
         place = f"{changes.file}:{row['offset']}+{row['row']}"
         values = _changed(before, after) if row["op"] == UPDATE else _json(shown)
-        parts = (moment(row["committed_us"]), place, word, str(changes.table.name), key, values, row["gtid"] or "")
+        parts = (moment(row["committed_us"]), place, word, f"{changes.table.name}", key, values, row["gtid"] or "")
         return Message(topic, key.encode() or None, " ".join(part for part in parts if part).encode())
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        """Return a line with the statement, its white space made single spaces."""
         statement = change.statement
         place = f"{moment(statement.committed_us)} {statement.file}:{statement.offset}"
         line = f"{place} {change.kind}: {' '.join(change.text.split())}"
-        name = change.tables[0][0]
-        return [Message(self._topic_of(name.database, name.table), None, line.encode())]
+        return [Message(self._topics.of(change.tables[0][0]), None, line.encode())]
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:

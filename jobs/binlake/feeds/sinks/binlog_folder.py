@@ -1,9 +1,9 @@
 """The sink ``binlog://``: a folder of binlog files, ``binlog.000001`` and so on, listed in ``binlog.index``.
 
-``_position.json`` has the last file's length at the last commit, with the feed's position. What a killed run wrote
-after that is truncated when the next run opens the folder, so that the files have each transaction once. Transactions
-carry the source's GTIDs: applied twice, they change nothing. A file ends between transactions; a full one ends with
-ROTATE. Databases and tables are created by statements that binlog_events sends.
+``_position.json`` has the last file's length at the last commit, with the feed's position. Bytes that a killed run
+wrote after that are truncated when the next run opens the folder, so that the files have each transaction once.
+Transactions carry the source's GTIDs: applied twice, they change nothing. A file ends between transactions; a full one
+ends with ROTATE. Databases and tables are created by statements that binlog_events sends.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any, BinaryIO
 
 from binlake import gtid
 from binlake.binlog.border import Statement
-from binlake.binlogfile.writer import EVENT_BYTES, BinlogWriter, FileEnd, Head, RowEvent
+from binlake.binlog_writer.log_writer import EVENT_BYTES, BinlogWriter, FileEnd, Head, RowEvent
 from binlake.config.units import bytes_of_mb
 from binlake.errors import ConfigurationError
 from binlake.feeds.contract import Message
 from binlake.feeds.formats.binlog_events import BEGIN, END, ROWS, STATEMENT
 from binlake.feeds.sinks.position_folder import PositionFolder
-from binlake.metadata.feed_watermarks import FeedPosition
 from binlake.position import Flavour
+from binlake.records.feed_watermarks import FeedPosition
 from binlake.serialization import loads
+from binlake.storage import private_files
 
 INDEX = "binlog.index"
 _FILE_MB = 256
@@ -65,6 +66,7 @@ class BinlogFolder:
                 os.truncate(path, state["offset"])
 
     def position(self) -> FeedPosition | None:
+        """Return the position of the last commit; None before the first one."""
         return self._kept.position()
 
     # messages ---------------------------------------------------------------------------------------------------------
@@ -72,6 +74,7 @@ class BinlogFolder:
         """Do nothing: what isn't committed is truncated later."""
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Append the events to the current file. Raises SinkFailed where the folder can't be written."""
         with self._kept.writing():
             for message in messages:
                 self._take(message)
@@ -142,7 +145,7 @@ class BinlogFolder:
         state["gtids"] = self._executed(flavour)
         state["number"] += 1
         state["flavour"] = flavour
-        self._file = (self._folder / _name(state["number"])).open("w+b")
+        self._file = private_files.opened(self._folder / _name(state["number"]), "w+b")
         return BinlogWriter.begun(
             self._file, flavour, server_id=self._server_id, created_us=created_us, previous_gtids=state["gtids"]
         )
@@ -162,6 +165,7 @@ class BinlogFolder:
         self._state["offset"] = 0
 
     def commit(self, position: FeedPosition) -> None:
+        """Sync the current file, then replace the index and the state with the position. Raises SinkFailed."""
         with self._kept.writing():
             self._flush()
             if self._writer is not None and self._file is not None:
@@ -174,6 +178,7 @@ class BinlogFolder:
             self._kept.commit(position)
 
     def close(self) -> None:
+        """Close the files, and give up what wasn't committed."""
         if self._file is not None:
             with suppress(OSError):  # what a full disk doesn't take isn't committed
                 self._file.close()

@@ -29,9 +29,10 @@ from binlake.config.feed_config import SinkConfig
 from binlake.errors import ConfigurationError, FeedError, SinkFailed
 from binlake.faults import fault
 from binlake.feeds.contract import Message, MessageRefused, TransactionRefused
-from binlake.metadata import formats
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.retries import Retries, steady
 from binlake.source.connection import fields_of
+from binlake.store import formats
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -159,21 +160,21 @@ class KafkaSink:
 
     def _reopen(self) -> None:
         """Abort what is open with a new producer. abort_transaction isn't enough: the client's sequence numbers would
-        go on as if the broker had accepted what it refused."""
+        continue as if the broker had accepted what it refused."""
         self._begun = None
         self._producer = self._open()
 
     def _retrying(self, doing: str, ask: Callable[[], Any]) -> Any:
         """Call ``ask``, and retry temporary errors for a minute. Raises SinkFailed or FeedError for others."""
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return ask()
-            except self._kafka.KafkaException as error:
-                cause = error.args[0]
-                if not cause.retriable() or time.monotonic() > until:
-                    raise self._refused(doing, cause) from None
-            time.sleep(0.2)
+        failure = self._kafka.KafkaException
+
+        def is_temporary(error: Exception) -> bool:
+            return isinstance(error, failure) and error.args[0].retriable()
+
+        try:
+            return Retries(steady(0.2), seconds=_PATIENCE).call(ask, is_temporary)
+        except failure as error:
+            raise self._refused(doing, error.args[0]) from None
 
     def _wait(self, wait: Callable[[], Any]) -> None:
         """Wait for the broker by poll or flush.
@@ -194,7 +195,8 @@ class KafkaSink:
                     " to the broker's transaction.max.timeout.ms; then run again, nothing is lost",
                 )
             return FeedError(
-                f"another run of the feed {self._owner} took its place in Kafka", remedy="nothing: that one goes on"
+                f"another run of the feed {self._owner} took its place in Kafka",
+                remedy="nothing to do: the other process continues",
             )
         if cause.code() == errors.INVALID_TRANSACTION_TIMEOUT:
             remedy = f"lower {_TIMEOUT} in sink.settings, or raise transaction.max.timeout.ms there; then run again"
@@ -220,6 +222,7 @@ class KafkaSink:
                 raise self._refused(f"make the topic {self._places}", error.args[0]) from None
 
     def position(self) -> FeedPosition | None:
+        """Return the position that the last committed transaction wrote to the topic of positions; None without one."""
         consumer = self._kafka.Consumer(
             {
                 **{
@@ -255,14 +258,16 @@ class KafkaSink:
             elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                 return text
             elif not message.error().retriable():
-                raise self._refused("tell the feed's place", message.error())
-        raise SinkFailed(f"Kafka at {self._where} didn't tell the feed's place in time", remedy="run again")
+                raise self._refused("say the feed's place", message.error())
+        raise SinkFailed(f"Kafka at {self._where} didn't say the feed's place in time", remedy="run again")
 
     def begin(self) -> None:
+        """Begin a transaction of Kafka. Raises SinkFailed."""
         self._begun, self._failed, self._count = time.monotonic(), [], 0
         self._retrying("begin", self._producer.begin_transaction)
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Produce messages in the open transaction. Raises MessageRefused, TransactionRefused, SinkFailed."""
         if self._left_one_by_one:
             return self._send_one_by_one(messages)
         self._count += len(messages)
@@ -324,7 +329,7 @@ class KafkaSink:
         return refused
 
     def _broken(self, cause: Any) -> bool:
-        """Tell whether an error concerns the producer, not one message."""
+        """Return whether an error concerns the producer, not one message."""
         errors = self._kafka.KafkaError
         return cause.fatal() or cause.code() in (errors._FATAL, errors._FENCED, errors.INVALID_PRODUCER_EPOCH)
 
@@ -356,11 +361,15 @@ class KafkaSink:
     def _message_refused(self, topic: str, why: str) -> MessageRefused:
         return MessageRefused(
             f"Kafka at {self._where} refused a message to {topic}: {why}",
-            remedy="raise message.max.bytes there (a topic's max.message.bytes) and in sink.settings, or mend what it"
+            remedy="raise message.max.bytes there (a topic's max.message.bytes) and in sink.settings, or fix what it"
             " says; or leave such messages out: errors: {quit_on_listener_failure: false}; then run again",
         )
 
     def commit(self, position: FeedPosition) -> None:
+        """Produce the position, wait until all messages have arrived, and commit.
+
+        Raises TransactionRefused, SinkFailed.
+        """
         self._produce_slowly(self._places, self._owner.encode(), formats.written(position).encode())
         self._arrive()
         fault("feed flushed")
@@ -386,7 +395,7 @@ class KafkaSink:
             self._reopen()
 
     def _is_late(self) -> bool:
-        """Tell whether the transaction has run into its timeout."""
+        """Return whether the transaction has run into its timeout."""
         return self._begun is not None and time.monotonic() - self._begun >= self._allowed
 
     def close(self) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from binlake.errors import SinkFailed
-from binlake.metadata import formats
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.storage import private_files
+from binlake.store import formats
 
 _STATE_FILE = "_position.json"
 _REMEDY = "let the sink name a folder that this account may write, on a disk with room"
@@ -31,8 +32,8 @@ class PositionFolder:
         self.path = path
         self._owner, self._fresh = owner, fresh
         with self.writing():
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / "_lock").open("ab")
+            private_files.make_folder(path)
+            self._lock = private_files.opened(path / "_lock", "ab")
         try:
             with self.writing():
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +46,7 @@ class PositionFolder:
     def _read(self) -> dict[str, Any]:
         path = self.path / _STATE_FILE
         try:
-            state: dict[str, Any] = json.loads(path.read_text())
+            state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"owner": self._owner, "position": None, **self._fresh}
         except ValueError as error:
@@ -65,6 +66,7 @@ class PositionFolder:
             raise SinkFailed(f"can't write into {self.path}: {error.strerror or error}", remedy=_REMEDY) from error
 
     def position(self) -> FeedPosition | None:
+        """Return the position of the last commit; None before the first one."""
         text = self.state["position"]
         return formats.read(FeedPosition, text) if text else None
 
@@ -80,11 +82,12 @@ class PositionFolder:
     def replace(self, name: str, text: str) -> None:
         """Replace a file of the folder atomically."""
         temporary = self.path / f"{name}.writing"
-        with temporary.open("w") as file:
-            file.write(text)
+        with private_files.opened(temporary, "wb") as file:
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / name)
 
     def close(self) -> None:
+        """Release the folder's lock."""
         self._lock.close()

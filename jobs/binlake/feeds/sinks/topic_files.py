@@ -1,7 +1,7 @@
 """The sink ``file://``: a folder with a file per topic and a line per message.
 
-The folder's ``_position.json`` has each file's length at the last commit, with the feed's position. What a killed run
-wrote after that is truncated when the next run opens the folder. So a reader who stops at those lengths sees each
+The folder's ``_position.json`` has each file's length at the last commit, with the feed's position. Bytes that a killed
+run wrote after that are truncated when the next run opens the folder. So a reader who stops at those lengths sees each
 message once; one who follows the growing files may see the last messages twice.
 """
 
@@ -20,7 +20,8 @@ from binlake.config.units import bytes_of_mb
 from binlake.errors import ConfigurationError
 from binlake.feeds.contract import Message
 from binlake.feeds.sinks.position_folder import PositionFolder
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.storage import private_files
 
 _MOST_OPEN = 200
 _LIKE_A_PART = re.compile(r"\.(?=[0-9]+\Z)")
@@ -67,12 +68,14 @@ class FileSink:
             self._kept.save()
 
     def position(self) -> FeedPosition | None:
+        """Return the position of the last commit; None before the first one."""
         return self._kept.position()
 
     def begin(self) -> None:
         """Do nothing: what isn't committed is truncated later."""
 
     def send(self, messages: Sequence[Message]) -> None:
+        """Append a line for each message to its topic's file. Raises SinkFailed where the folder can't be written."""
         lines: dict[str, list[bytes]] = {}
         for message in messages:
             lines.setdefault(message.topic, []).append((message.value or b"").replace(b"\n", b"\\n") + b"\n")
@@ -108,10 +111,11 @@ class FileSink:
         if name not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self._close_files()
-            self._open[name] = (self._folder / name).open("ab")
+            self._open[name] = private_files.opened(self._folder / name, "ab")
         return self._open[name]
 
     def commit(self, position: FeedPosition) -> None:
+        """Sync the files, then replace the state with their lengths and the position. Raises SinkFailed."""
         with self._kept.writing():
             for file in self._open.values():
                 file.flush()
@@ -126,6 +130,7 @@ class FileSink:
             file.close()
 
     def close(self) -> None:
+        """Close the files, and give up what wasn't committed."""
         for file in self._open.values():
             with suppress(OSError):  # what a full disk doesn't take isn't committed
                 file.close()

@@ -3,7 +3,7 @@
     POST URL   Content-Type: application/x-ndjson
     one JSON object per line: {"topic": …, "key": …, "value": …}, key and value as text, or base64 if they aren't UTF-8
     Binlake-Delivery: {feed}/{digest of the feed's place, the request's number after it, and the body}, the same when a
-    request is repeated; two requests with equal bodies are told apart
+    request is repeated; two requests with equal bodies differ in it
     Binlake-Signature: t={seconds},v1={HMAC-SHA-256 of "{seconds}." and the body, in hexadecimal}
 
 The secret is the password of the connection that the YAML names; without one, requests aren't signed. A request has
@@ -20,7 +20,6 @@ import hmac
 import http.client
 import json
 import logging
-import random
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -32,15 +31,16 @@ from pydantic.dataclasses import dataclass
 
 from binlake.errors import ConfigurationError, SinkFailed
 from binlake.feeds.contract import Message
-from binlake.metadata import formats
-from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.records.feed_watermarks import FeedPosition
+from binlake.retries import Retries, at_random, doubling
+from binlake.store import formats
 
 _PASSING = {408, 425, 429, *range(500, 600)}
 _LONGEST_WAIT = 60.0
 _MOST_ANSWER = 64 << 10
 """The most bytes of an answer that are read."""
 _LOG = logging.getLogger("binlake")
-_REMEDY = "see that the address answers POST with 2xx, then run the feed again: it goes on with this request"
+_REMEDY = "see that the address answers POST with 2xx, then run the feed again: it continues with this request"
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -67,6 +67,10 @@ class WebhookSettings:
             ) from None
 
 
+class _Passing(Exception):
+    """A problem that may pass; its text says it."""
+
+
 class Webhook:
     """One feed's webhook. wait: sleeps for some seconds."""
 
@@ -90,9 +94,11 @@ class Webhook:
         """Do nothing: a request can't be taken back."""
 
     def position(self) -> FeedPosition | None:
+        """Return None: a webhook keeps no position."""
         return None
 
     def stand(self, position: FeedPosition) -> None:
+        """Note the position after which the next messages come; it identifies deliveries."""
         self._place, self._posted = formats.written(position).encode(), 0
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -111,6 +117,7 @@ class Webhook:
         self.stand(position)
 
     def close(self) -> None:
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
@@ -128,34 +135,35 @@ class Webhook:
 
     def _post(self) -> None:
         body = b"".join(self._lines)
-        problem = ""
-        for attempt in range(self._settings.retries + 1):
-            if attempt:
-                self._wait_for_repetition(problem, attempt)
-            try:
-                status = self._request(body)
-            except (OSError, http.client.HTTPException) as error:
-                problem = f"can't be reached: {error.__class__.__name__}"
-                self._drop()
-                continue
-            if 200 <= status < 300:
-                self._lines.clear()
-                self._size = 0
-                self._posted += 1
-                return
-            problem = f"answered {status}"
-            if status not in _PASSING:
-                break
-        raise SinkFailed(f"{self._url.scheme}://{self._url.netloc} {problem}", remedy=_REMEDY)
+        pause = at_random(doubling(self._settings.first_wait, _LONGEST_WAIT), least=0.5)  # not all feeds at once
+        retries = Retries(pause, attempts=self._settings.retries + 1)
+        try:
+            retries.call(lambda: self._post_once(body), _Passing, say=self._warn, wait=self._wait)
+        except _Passing as problem:
+            raise self._failed(problem) from None
+        self._lines.clear()
+        self._size = 0
+        self._posted += 1
 
-    def _wait_for_repetition(self, problem: str, attempt: int) -> None:
-        """Wait before a request is repeated, longer each time. attempt: how often it failed."""
-        most = min(_LONGEST_WAIT, self._settings.first_wait * 2 ** (attempt - 1))
-        seconds = most * (0.5 + random.random() / 2)  # not all feeds at once
+    def _post_once(self, body: bytes) -> None:
+        """Post a body. Raises _Passing where a repetition can succeed, else SinkFailed."""
+        try:
+            status = self._request(body)
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            raise _Passing(f"can't be reached: {error.__class__.__name__}") from None
+        if status in _PASSING:
+            raise _Passing(f"answered {status}")
+        if not 200 <= status < 300:
+            raise self._failed(f"answered {status}")
+
+    def _failed(self, problem: object) -> SinkFailed:
+        return SinkFailed(f"{self._url.scheme}://{self._url.netloc} {problem}", remedy=_REMEDY)
+
+    def _warn(self, problem: Exception, failures: int, seconds: float) -> None:
         what = f"{self._url.scheme}://{self._url.netloc} {problem}"
-        number = f"{attempt} of {self._settings.retries}"
+        number = f"{failures} of {self._settings.retries}"
         _LOG.warning("feed %s: %s; repeated in %.1f s, %s", self._feed, what, seconds, number)
-        self._wait(seconds)
 
     def _request(self, body: bytes) -> int:
         """Post a body; return the status of the answer."""

@@ -1,4 +1,4 @@
-// Buttons that do something: each asks first, in a dialog that says what will happen, and tells what came of it.
+// Buttons that do something: each asks first, in a dialog that says what will happen, and shows what came of it.
 
 import { pathOf, post } from "./api.js";
 import { el, link } from "./elements.js";
@@ -42,12 +42,12 @@ const RUNS = {
   },
   maintain: { label: "Maintain", says: (source, what) => `Small data files of ${what} are put together, and what nobody was promised goes.` },
   feeds: { label: "Carry feeds", says: (source) => `Every feed of ${source.source} is carried to the newest batch; those that are stopped are tried again.` },
-  resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
+  resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Fix first what stopped it.`, fields: [WHY] },
 };
 
 const DECISIONS = {
-  pause: { label: "Pause", says: (what) => `${what} stays as it is while the others go on, until it is resumed.` },
-  resnapshot: { label: "Snapshot at next sync", says: (what) => `The next sync copies ${what} anew from the server.` },
+  pause: { label: "Pause", says: (what) => `${what} stays as it is while the others continue, until it is resumed.` },
+  resnapshot: { label: "Snapshot at next sync", says: (what) => `The next sync copies ${what} again from the server.` },
 };
 
 // To a page of Airflow's own. Inside Airflow's frame nothing may lead the window away but its own router.
@@ -72,7 +72,7 @@ export function ofAirflow(run) {
 
 const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `each of the ${number(tables.length)} tables` : null);
 
-// What was left empty isn't told.
+// A field left empty isn't sent.
 const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
 
 export function field({ name, label, required, options, checkbox, hint, type = "text" }) {
@@ -85,17 +85,17 @@ export function field({ name, label, required, options, checkbox, hint, type = "
 }
 
 // act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again.
-function confirm({ title, says, label, fields = [], act }) {
+function confirm({ title, says, label, fields = [], act, leave = "Cancel" }) {
   const outcome = el("div", { role: "status" });
   const button = el("button", { type: "submit", class: "primary" }, label);
-  const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const cancel = el("button", { type: "button", onclick: () => dialog.close() }, leave);
   const form = el("form", { onsubmit: submit }, fields.map(field), outcome, el("div", { class: "buttons" }, cancel, button));
   const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: closed },
     el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), form);
 
   function closed() {
     dialog.remove();
-    dispatchEvent(new Event("changed")); // nothing was drawn anew while it was open
+    dispatchEvent(new Event("changed")); // nothing was drawn again while it was open
   }
 
   // What came of it is told above the page where the dialog was closed before.
@@ -133,12 +133,13 @@ const opens = (label, title, open, { kind = null, of = "" } = {}) =>
 // A name that begins it stays as it is written.
 const sentence = (words) => (/^\S*[._]\S/.test(words) ? words : words.charAt(0).toUpperCase() + words.slice(1));
 
-// source: as the API tells it. Null where the user may not, or where Airflow has no such DAG.
+// source: as the API tells it. Null where the user may not, or where Airflow has no such DAG; a second first snapshot
+// isn't offered.
 export function runButton(source, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
   const { says, fields = [], ofOne = [], dag: named = what } = RUNS[what];
   const dag = source.dags?.[named];
-  if (!source.may?.[named] || !dag) return null;
-  const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet, or all if all are," : "all tables");
+  if (!source.may?.[named] || !dag || (what === "bootstrap" && source.is_copied_first)) return null;
+  const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet" : "all tables");
   const open = () => confirm({
     title: `${label}: ${several(tables) ?? source.source}`,
     says: says(source, words),
@@ -193,8 +194,9 @@ function unpauseButton(source, what) {
 export function cancelButton(source, { what, dag_id, run_id }) {
   const open = () => confirm({
     title: `Cancel ${run_id}`,
-    says: "The run is marked failed, and its tasks are ended. What is committed stays; the next run goes on where this one ended.",
+    says: "The run is marked failed, and its tasks are ended. What is committed stays; the next run continues where this one ended.",
     label: "Cancel the run",
+    leave: "Keep it running",
     act: async () => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id })).message,
   });
   return opens("Cancel", `Marks the run of ${dag_id} failed`, open, { of: run_id });
@@ -212,13 +214,36 @@ function skipButton(source, { file, offset }) {
   return opens("Skip the event", "Recorded with your name", open);
 }
 
-// What an advice's button does.
-export function remedyButton(source, button) {
+// Where the YAML lets who may edit put differing rows right.
+export function repairButton(source, tables) {
+  return source.may?.edit && source.repair !== "never" ? runButton(source, "repair", { tables, kind: "primary" }) : null;
+}
+
+// Of what a remedy names; tables: of the row that it is said of, else those that it names. A snapshot of no table would
+// copy those alone that aren't followed yet.
+function fixButton(source, what, tables) {
+  if (what in DECISIONS) return tables.length ? decisionButton(source, what, tables) : null;
+  if (!(what in RUNS) || (["repair", "resume", "bootstrap"].includes(what) && !tables.length)) return null;
+  if (what === "repair") return repairButton(source, tables);
+  return runButton(source, what, { tables: what === "sync" ? [] : tables, ...(what === "bootstrap" ? { label: "Snapshot now" } : {}) });
+}
+
+export function fixButtons(source, fixes, tables = null) {
+  const made = fixes.map((fix) => fixButton(source, fix.do, tables ?? fix.tables)).filter(Boolean);
+  return made.length ? el("div", { class: "buttons" }, made) : null;
+}
+
+// The button of an advice, else those that its remedy names.
+export const adviceButtons = (source, { button, fixes = [] }) => (button ? remedyButton(source, button) : fixButtons(source, fixes));
+
+function remedyButton(source, button) {
   if (!button) return null;
+  if (button.do === "repair") return repairButton(source, button.tables);
+  if (button.do === "verify") return runButton(source, "verify", { tables: button.tables, kind: "primary" });
   if (button.do === "show") return link({ source: source.source, state: button.state }, "Show them");
   if (button.do === "unpause") return unpauseButton(source, button.dag);
   if (button.do === "skip-event") return skipButton(source, button);
-  return runButton(source, button.do, { kind: "primary" });
+  return runButton(source, button.do, { tables: button.do === "bootstrap" ? button.tables : [], kind: "primary" });
 }
 
 // What can be done about one table, or several, that are in these states.

@@ -1,7 +1,7 @@
 // On which days tables were compared with the server: a square for each day of the last thirteen weeks.
 
 import { el } from "./elements.js";
-import { counted, number } from "./words.js";
+import { byRows, counted, number } from "./words.js";
 
 const DAY = 86_400_000;
 
@@ -20,7 +20,9 @@ export function ofSource(day) {
   if (!day) return ["none", "none compared"];
   const words = [[day.equal, "equal"], [day.differing, "differed"], [day.not_compared, "couldn't be compared"]]
     .filter(([count]) => count).map(([count, word]) => `${counted(count, "table")} ${word}`).join(", ");
-  return [day.differing ? "bad" : day.not_compared ? "warn" : "good", `${words}: ${read(day)}`];
+  const found = day.found.map((table) => `${table.table}${byRows(table)}`).join(", ");
+  const more = day.differing > day.found.length ? ` and ${number(day.differing - day.found.length)} more` : "";
+  return [day.differing ? "bad" : day.not_compared ? "warn" : "good", `${words}${found ? ` (${found}${more})` : ""}: ${read(day)}`];
 }
 
 // A column for each week, from Monday on.

@@ -44,7 +44,7 @@ export const facts = (...pairs) =>
 export function advice(lines, button = () => null) {
   if (!lines?.length) return null;
   const said = (line) =>
-    el("li", { class: line.health }, el("div", {}, line.what, line.remedy ? el("span", { class: "todo" }, line.remedy) : null), button(line.button));
+    el("li", { class: line.health }, el("div", {}, line.what, line.remedy ? el("span", { class: "todo" }, line.remedy) : null), button(line));
   return el("ul", { class: "advice" }, lines.map(said));
 }
 

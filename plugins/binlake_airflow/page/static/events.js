@@ -2,10 +2,10 @@
 
 import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
-import { badge, el, link, moments, toBatch, toTable } from "./elements.js";
-import { duration } from "./words.js";
+import { badge, el, link, moments, time, toBatch, toTable } from "./elements.js";
+import { duration, moment } from "./words.js";
 
-const KINDS = { run: "runs", failed: "failed runs", verify: "comparisons", ddl: "DDL", stop: "stops", decision: "decisions" };
+const KINDS = { run: "runs", batch: "single batches", failed: "failed runs", verify: "comparisons", ddl: "DDL", stop: "stops", decision: "decisions" };
 const LOOKS = { run: "none", failed: "bad", verify: "good", ddl: "new", stop: "bad", decision: "warn" };
 const COUNT = 50;
 
@@ -13,6 +13,12 @@ function about(source, { tables, place, batch }) {
   const named = tables.slice(0, 5).map((name) => [" ", toTable(source, name)]);
   const more = tables.length > 5 ? ` and ${tables.length - 5} more` : null;
   return [named, more, place ? el("span", { class: "mono quiet" }, ` ${place}`) : null, batch === null ? null : [" · ", toBatch(source, batch)]];
+}
+
+// Batches that are one line, from the first of them on; each stands in a list of its own.
+function spanned(source, { since_us, at_us }, now_us) {
+  const each = link({ source, events: "all", kind: "batch", before_us: at_us + 1 }, "each of them");
+  return [time(at_us, now_us), el("span", { class: "moment" }, `${moment(since_us)} to ${moment(at_us).slice(11)}`), " · ", each];
 }
 
 function said(event) {
@@ -24,7 +30,7 @@ function said(event) {
 function entry(source, event, now_us) {
   const took = event.seconds === null ? null : ` · ${duration(event.seconds)}`;
   return el("li", { class: event.kind },
-    badge(LOOKS[event.kind], event.title), " ", moments(event.at_us, now_us), took, about(source, event),
+    badge(event.look ?? LOOKS[event.kind], event.title), " ", event.since_us ? spanned(source, event, now_us) : moments(event.at_us, now_us), took, about(source, event),
     said(event), event.remedy ? el("span", { class: "todo why" }, event.remedy) : null, event.kind === "failed" ? ofAirflow(event.run) : null);
 }
 
@@ -33,18 +39,29 @@ export function list({ source, events, now_us }) {
   return el("ol", { class: "line events", "aria-label": "What happened" }, events.map((event) => entry(source, event, now_us)));
 }
 
+// A field for one of the tables' names, with those that fit below it; an empty one is for all.
+function ofTable(names, { kind, table = "" }, source) {
+  const choose = ({ target: { value } }) => {
+    if (value && !names.includes(value)) return;
+    location.search = new URLSearchParams({ source, events: "all", ...(kind ? { kind } : {}), ...(value ? { table: value } : {}) });
+  };
+  const field = el("input", { type: "search", id: "of-table", list: "tables-known", placeholder: "All tables", value: table, onchange: choose });
+  return el("div", { class: "tools" }, el("label", { for: "of-table" }, "Table"), field, el("datalist", { id: "tables-known" }, names.map((value) => el("option", { value }))));
+}
+
 export async function allEvents(place) {
-  const { source, kind, before } = place;
-  const asked = new URLSearchParams({ count: COUNT, ...(kind ? { kind } : {}), ...(before ? { before_us: before } : {}) });
-  const page = await ask(`${pathOf(source)}/events?${asked}`);
-  const to = { source, events: "all" };
+  const { source, kind, before, table } = place;
+  const filters = { ...(kind ? { kind } : {}), ...(table ? { table } : {}) };
+  const asked = new URLSearchParams({ count: COUNT, ...filters, ...(before ? { before_us: before } : {}) });
+  const [page, { tables }] = await Promise.all([ask(`${pathOf(source)}/events?${asked}`), ask(`${pathOf(source)}/tables`)]);
+  const to = { source, events: "all", ...(table ? { table } : {}) };
   const kinds = Object.entries(KINDS).map(([key, words]) =>
     key === kind ? el("span", { "aria-current": "page" }, words) : link({ ...to, kind: key }, words));
-  const last = page.events.at(-1);
-  const older = page.events.length >= COUNT ? link({ ...to, ...(kind ? { kind } : {}), before_us: last.at_us }, "Earlier") : null;
+  const older = page.earlier_us ? link({ ...to, ...filters, before_us: page.earlier_us }, "Earlier") : null;
   return [
     el("h2", {}, before ? "What happened earlier" : "What happened"),
     el("nav", { class: "jumps", "aria-label": "Kinds" }, kind ? link(to, "all") : el("span", { "aria-current": "page" }, "all"), kinds),
+    ofTable(tables.map((row) => row.table).sort(), filters, source),
     list(page),
     older ? el("p", {}, older) : null,
   ];

@@ -20,7 +20,7 @@ const feedColumns = (source, now_us) => [
   { name: "Carried through", cell: (feed) => (feed.batch === null ? "not begun" : feed.batch === 0 ? "the snapshot" : toBatch(source, feed.batch)) },
   { name: "Behind by", number: true, title: "Recorded batches that it hasn't carried, and since when", cell: (feed) => behind(feed, now_us) },
   { name: "Messages", number: true, cell: (feed) => number(feed.messages) },
-  { name: "Left out", number: true, title: "Events that it couldn't tell, and was to go on without", cell: (feed) => el("span", { title: feed.last_left_out }, number(feed.left_out)) },
+  { name: "Left out", number: true, title: "Events that it couldn't send, and was to leave out", cell: (feed) => el("span", { title: feed.last_left_out }, number(feed.left_out)) },
   { name: "Last heard of", number: true, cell: (feed) => time(feed.updated_us, now_us) },
 ];
 

@@ -1,4 +1,4 @@
-// The page: which view the address asks for, drawn anew as things change.
+// The page: which view the address asks for, drawn again as things change.
 
 import { advice, el } from "./elements.js";
 import { allEvents } from "./events.js";
@@ -8,6 +8,7 @@ import { newSource } from "./source_form.js";
 import { oneTable } from "./table.js";
 
 const REFRESH_MS = 30_000;
+const SOON_MS = 2_000;
 
 const main = document.getElementById("main");
 const asked = new URLSearchParams(location.search);
@@ -15,7 +16,7 @@ const place = { source: asked.get("source"), table: asked.get("table"), batch: a
 
 function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
-  const remedy = error.remedy || remedies[error.status] || "it is asked again by itself; the API server's log tells more";
+  const remedy = error.remedy || remedies[error.status] || "it is asked again by itself; the API server's log says more";
   return el("div", { class: "card", role: "alert" }, advice([{ health: "bad", what: error.message, remedy }]));
 }
 
@@ -23,8 +24,8 @@ function trail() {
   const steps = [["Binlake", {}]];
   if (place.source) steps.push([place.source, { source: place.source }]);
   if (place.create) steps.push(["a new source", null]);
-  if (place.events) steps.push(["what happened", null]);
-  if (place.table) steps.push([place.table, null]);
+  if (place.events) steps.push([place.table ? `what happened to ${place.table}` : "what happened", null]);
+  else if (place.table) steps.push([place.table, null]);
   if (place.batch) steps.push([`batch ${place.batch}`, null]);
   const shown = steps.map(([words, to], at) =>
     el("li", {}, at === steps.length - 1 ? el("span", { "aria-current": "page" }, words) : el("a", { href: `?${new URLSearchParams(to)}` }, words)));
@@ -35,11 +36,13 @@ function trail() {
 
 const view = place.create ? newSource : place.events ? allEvents : place.table ? oneTable : place.batch ? oneRun : place.source ? oneSource : overview;
 let drawn = "";
+let refreshed = 0;
 
-// Who reads or types isn't disturbed: focus and place stay, and nothing is drawn anew where nothing changed.
+// Who reads or types isn't disturbed: focus and place stay, and nothing is drawn again where nothing changed.
 async function refresh() {
   if (place.create && drawn) return; // what was filled in stays
   const said = document.getElementById("refreshed");
+  refreshed = performance.now();
   try {
     const parts = (await view(place)).flat().filter(Boolean);
     const { id: focused, selectionStart: caret } = document.activeElement ?? {};
@@ -67,6 +70,13 @@ async function refresh() {
 
 trail();
 await refresh();
-setInterval(() => document.hidden || refresh(), REFRESH_MS);
+let looking = false;
+setInterval(async () => {
+  const isDue = performance.now() - refreshed >= REFRESH_MS || main.querySelector("[data-soon]"); // the first snapshot
+  if (document.hidden || looking || !isDue) return;
+  looking = true;
+  await refresh();
+  looking = false;
+}, SOON_MS);
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 addEventListener("changed", refresh);

@@ -1,27 +1,27 @@
 // All sources, and one with its tables and runs.
 
-import { ofAirflow, remedyButton, runButton, tableButtons } from "./actions.js";
+import { adviceButtons, fixButtons, ofAirflow, repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { calendar, ofSource } from "./calendar.js";
 import { bars, chart, chartWidth, phasesOf } from "./charts.js";
 import { advice, badge, bySpark, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
 import { list } from "./events.js";
 import { feedSections } from "./feeds.js";
-import { bytes, compare, counted, duration, moment, number } from "./words.js";
+import { byRows, bytes, compare, counted, duration, moment, number } from "./words.js";
 import { followWork } from "./work.js";
 
 const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "catching up", "bootstrapping", "following", "excluded", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
 
 function sourceFacts(source) {
-  const last = source.last_run;
   const next = source.dags.sync && !source.dags.sync.is_paused ? source.dags.sync.next_run_us : null;
   const counts = Object.entries(source.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
   return facts(
+    ["Verified", verified(source), "The oldest of the tables' newest comparisons with the server, value by value"],
     ["Behind by", behind(source), "What was committed before is in the lake"],
     source.follower ? ["Following", following(source.follower), `${source.follower.holder}, last heard of ${moment(source.follower.at_us)}`] : null,
     ["Position", where(source.position), "File and offset of the binlog up to which every table that follows is merged"],
-    ["Last run", last ? [`${counted(last.mutations, "mutation")}, `, moments(last.ended_us, source.now_us)] : "none yet"],
+    ["Last run", lastRun(source)],
     ["Next run", next ? (next < source.now_us ? "due" : moments(next, source.now_us)) : source.dags.sync?.is_paused ? "paused" : source.schedule ? "–" : "by hand"],
     ["Rows changed in the last hour", changed(source.rows_changed.hour, source.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
     ["Rows changed in 24 hours", changed(source.rows_changed.day, source.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
@@ -33,8 +33,16 @@ function sourceFacts(source) {
   );
 }
 
+// A look at the log that found nothing is the newest that is known, though it leaves no batch.
+function lastRun({ last_run: last, log, now_us }) {
+  if (!last) return "none yet";
+  const did = [`${counted(last.mutations, "mutation")}, `, moments(last.ended_us, now_us)];
+  return log?.bytes_ahead === 0 && log.at_us > last.ended_us ? ["nothing new ", time(log.at_us, now_us), "; before that ", did] : did;
+}
+
 // The process that carries batches as they come, by its newest sign of life.
-function following({ every_seconds, behind_seconds, waits_for, is_silent, at_us }) {
+function following({ every_seconds, behind_seconds, waits_for, is_silent, is_dead, at_us }) {
+  if (is_dead) return ["dead since ", moment(at_us)];
   if (is_silent) return ["silent since ", moment(at_us)];
   if (waits_for) return [`waits: ${waits_for}`];
   return [`every ${number(every_seconds)} s`, behind_seconds === null ? "" : `, ${behind_seconds.toFixed(1)} s behind`];
@@ -83,7 +91,30 @@ function sourceCard(source, alone) {
   const buttons = source.error || !source.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(source, what)));
   const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), buttons);
   if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, remedy: source.error.remedy }]));
-  return el("section", { class: "card" }, head, sourceFacts(source), advice(source.advice, (button) => remedyButton(source, button)));
+  const soon = source.is_copied_first ? "" : null; // page.js looks again soon
+  return el("section", { class: "card", "data-soon": soon }, head, health(source), firstSnapshot(source), sourceFacts(source));
+}
+
+// The sentence that people come for; where not all is well, it is the worst thing, with what mends it, before the others.
+function health(source) {
+  if (!source.advice.length) return el("p", { class: "sentence" }, source.sentence);
+  return advice(source.advice, (line) => adviceButtons(source, line));
+}
+
+// Until it is known how many chunks there are, it is known alone that it is at work: Spark's start takes a while.
+function firstSnapshot({ is_copied_first, snapshots }) {
+  if (!is_copied_first) return null;
+  const [chunks, copied] = ["chunks", "copied"].map((key) => snapshots.reduce((sum, copy) => sum + copy[key], 0));
+  const words = chunks ? `the first snapshot: ${number(copied)} of ${counted(chunks, "chunk")}` : "the first snapshot begins";
+  return el("progress", { "aria-label": words, ...(chunks ? { max: chunks, value: copied } : {}) });
+}
+
+// When the tables were compared with the server, and with what result.
+function verified({ verified: { tables, equal, differing, at_us }, now_us }) {
+  if (!tables) return "–";
+  if (!at_us) return el("span", { class: "quiet" }, "not yet");
+  const words = differing ? badge("bad", `${counted(differing, "table")} ${differing === 1 ? "differs" : "differ"}`) : equal === tables ? "equal" : `${number(equal)} of ${number(tables)} equal`;
+  return [words, ", ", time(at_us, now_us)];
 }
 
 const HEALTHS = Object.keys(HEALTH_WORDS);
@@ -91,21 +122,22 @@ const worst = (source) => ["bad", "new", "warn", "good"].indexOf(source.health);
 const CARDS = 3; // at most: more sources stand in a table
 const chosen = { words: "", health: "" };
 
-function toDo(source) {
+function inOneSentence(source) {
   const first = source.error ? { what: source.error.detail, remedy: source.error.remedy, health: "bad" } : source.advice[0];
-  if (!first) return null;
+  if (!first) return source.sentence;
   const more = (source.advice?.length ?? 1) - 1;
-  return [reason({ reason: first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, remedyButton(source, first.button)];
+  return [reason({ reason: source.sentence ?? first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, adviceButtons(source, first)];
 }
 
 const sourceColumns = [
   { name: "Source", key: "source", sort: (source) => source.source, cell: (source) => [source.error ? source.source : toSource(source.source), el("span", { class: "under" }, source.file)] },
   { name: "Health", key: "health", sort: worst, cell: (source) => badge(source.health, source.error ? "can't be read" : HEALTH_WORDS[source.health]) },
-  { name: "What to do", cell: toDo },
+  { name: "In one sentence", cell: inOneSentence },
+  { name: "Verified", key: "verified", number: true, title: "The oldest of the tables' newest comparisons with the server", sort: (source) => source.verified?.at_us, cell: (source) => (source.verified ? verified(source) : "–") },
   { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (source) => (source.carried_us ? source.now_us - source.carried_us : null), cell: (source) => (source.carried_us ? lag(source) : "–") },
   { name: "Rows changed", key: "rows", number: true, title: "In 24 hours", sort: (source) => source.rows_changed?.day, cell: (source) => (source.rows_changed ? changed(source.rows_changed.day, source.rows_changed.by_hour, 60) : "–") },
   { name: "Tables", key: "tables", number: true, sort: (source) => tables(source), cell: (source) => number(tables(source)) },
-  { name: "Last run", key: "last", number: true, sort: (source) => source.last_run?.ended_us, cell: (source) => time(source.last_run?.ended_us, source.now_us) },
+  { name: "Last run", key: "last", number: true, sort: (source) => source.last_run?.ended_us, cell: (source) => (source.last_run ? lastRun(source) : "–") },
 ];
 
 const tables = (source) => Object.values(source.table_counts ?? {}).reduce((sum, count) => sum + count, 0);
@@ -141,7 +173,8 @@ export async function overview() {
 }
 
 // Tables that need somebody come first.
-const trouble = (row) => TROUBLE.indexOf(row.status);
+const trouble = (row) => (row.problem || differs(row) ? -1 : TROUBLE.indexOf(row.status));
+const differs = (row) => row.status === "following" && row.verified?.equal === false;
 
 function whichRun(source, run) {
   if (run.kind !== "failed") return run.kind === "sync" ? toBatch(source, run.batch) : run.kind;
@@ -158,8 +191,12 @@ const runColumns = (source, now_us) => [
   { name: "What it says", cell: (run) => [el("span", { class: "why" }, run.message), bySpark(run), run.kind === "failed" ? ofAirflow(run.run) : null] },
 ];
 
-// For what stands still; the rest is picked first.
-const remedies = (source, row) => (["stopped", "missing", "paused"].includes(row.status) ? tableButtons(source, [row.table], [row.status]) : null);
+// What fixes a row's reason; where its remedy names no button, what can be done in its state. The rest is picked first.
+const remedies = (source, row) => {
+  if (differs(row)) return repairButton(source, [row.table]);
+  if (row.fixes?.length) return fixButtons(source, row.fixes, [row.table]);
+  return ["stopped", "missing", "paused"].includes(row.status) ? tableButtons(source, [row.table], [row.status]) : null;
+};
 
 const PERIODS = { hour: "last hour", day: "last 24 hours", total: "all that is known" };
 
@@ -172,7 +209,7 @@ function files(row) {
 function compared(source, { verified }, now_us) {
   if (!verified) return el("span", { class: "quiet" }, "–");
   const through = verified.batch ? toBatch(source, verified.batch) : "the snapshot";
-  return [verified.equal ? null : verified.equal === null ? badge("warn", "not compared") : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "under", title: verified.position }, "through ", through)];
+  return [verified.equal ? null : verified.equal === null ? badge("warn", "not compared") : badge("bad", `differs${byRows(verified)}`), " ", time(verified.at_us, now_us), el("span", { class: "under", title: verified.position }, "through ", through)];
 }
 
 // While somebody copies: at which rate, and how long the chunks that are left take at it.

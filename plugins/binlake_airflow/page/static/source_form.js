@@ -32,7 +32,7 @@ const filled = (form) =>
   Object.fromEntries([...form.elements].filter((input) => input.name && input.value !== "" && !input.closest("[hidden]")).map((input) =>
     [input.name, input.type === "number" ? Number(input.value) : input.type === "password" ? input.value : input.value.trim()]));
 
-// A form whose button does something and tells what came of it below.
+// A form whose button does something and shows what came of it below.
 function step(fields, label, work) {
   const said = el("div", { role: "status" });
   const button = el("button", { type: "submit", class: "primary" }, label);

@@ -1,11 +1,11 @@
 // One table: how it stands, its columns, its DDL history, its runs.
 
-import { remedyButton, runButton, tableButtons } from "./actions.js";
+import { fixButtons, repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { calendar, ofTable } from "./calendar.js";
 import { phasesOf } from "./charts.js";
 import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
-import { bytes, number } from "./words.js";
+import { byRows, bytes, number } from "./words.js";
 
 const at = (statement) => `${statement.file}:${statement.offset}`;
 
@@ -140,6 +140,19 @@ function newest({ newest: { changes, since_batch, with_keys, with_values }, sour
   ];
 }
 
+function repaired({ repaired: rows, newest: { with_keys }, source, now_us }) {
+  if (!rows.length) return null;
+  const named = [
+    { name: "Repaired", cell: (row) => moments(row.at_us, now_us) },
+    { name: "Batch", cell: (row) => toBatch(source, row.batch) },
+    { name: "Difference", cell: (row) => row.kind },
+    { name: "Rows", number: true, cell: (row) => number(row.rows) },
+    { name: "Columns", cell: (row) => row.columns.join(", ") },
+    ...(with_keys ? [{ name: "Key", title: "Its hash, where keys aren't noted: page.show_values", cell: keyOf }] : []),
+  ];
+  return [el("h2", {}, "Rows that repairs put right"), table("Repaired rows", named, rows, { empty: "None." })];
+}
+
 // What isn't known of its schema then hides nothing else.
 async function asked(place) {
   const path = pathOf(place.source, place.table);
@@ -177,15 +190,15 @@ export async function oneTable(place) {
         ["Delta table", el("span", { class: "mono" }, details.path), "Where its rows lie", "row"],
       ),
       details.verified?.equal === false
-        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "repair the differing rows, or snapshot the table again", button: details.repair }],
-          (policy) => (policy === "never" || !source.may?.edit ? null : runButton(source, "repair", { tables: [details.table], kind: "primary" })))
+        ? advice([{ health: "bad", what: `the lake differs from the server${byRows(details.verified)}`, remedy: "repair the differing rows, or snapshot the table again" }], () => repairButton(source, [details.table]))
         : null,
       details.size?.many_small
         ? advice([{ health: "warn", what: `${number(details.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [details.table], kind: "primary" }))
         : null,
-      details.reason ? advice([{ health: STATUS_HEALTH[details.status] ?? "warn", what: details.reason, remedy: details.remedy }]) : null),
+      details.reason ? advice([{ health: details.problem ? "bad" : STATUS_HEALTH[details.status] ?? "warn", what: details.reason, remedy: details.remedy, fixes: (details.fixes ?? []).filter((fix) => fix.do === "repair") }], ({ fixes }) => fixButtons(source, fixes, [details.table])) : null),
     ...schemas(details),
     then(details, place),
+    el("p", {}, link({ source: details.source, events: "all", table: details.table }, "All that happened to it")),
     el("h2", {}, "DDL history"),
     statements(details),
     el("h2", {}, `Runs of the last ${details.runs_days} days that tell of it`),
@@ -193,6 +206,7 @@ export async function oneTable(place) {
     table("Runs", runs, details.runs, { empty: "None changed it." }),
     el("h2", {}, "Newest mutations"),
     newest(details),
+    repaired(details),
     el("h2", {}, "Delta history"),
     commits(details),
   ];

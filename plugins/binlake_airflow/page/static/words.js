@@ -29,3 +29,8 @@ export function compare(a, b) {
 
 // 1 row, 2 rows.
 export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+
+// By how many rows a table differs, as far as it is known: a comparison names a hundred of each table.
+export function byRows({ differing_rows: rows }) {
+  return rows ? ` by ${rows >= 100 ? "at least " : ""}${counted(rows, "row")}` : "";
+}

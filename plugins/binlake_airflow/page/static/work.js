@@ -1,4 +1,4 @@
-// What works on a source at the moment: asked every second, so that a step's progress is seen as it goes on.
+// What works on a source at the moment: asked every second, so that a step's progress is seen as it continues.
 
 import { cancelButton, toRun } from "./actions.js";
 import { ask, pathOf } from "./api.js";
@@ -60,7 +60,7 @@ export function followWork(source) {
   if (followed) return;
   followed = source;
   const again = async () => {
-    if (!document.hidden) await look().catch(() => {}); // the page's own refresh tells what is wrong
+    if (!document.hidden) await look().catch(() => {}); // the page's own refresh shows what is wrong
     setTimeout(again, EVERY_MS);
   };
   again();

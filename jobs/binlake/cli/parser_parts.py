@@ -1,0 +1,28 @@
+"""What the parsers of several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+
+def imported_when_run(module: str, name: str) -> Callable[[argparse.Namespace], None]:
+    """Return the command ``name`` of a module that needs optional packages, or takes long to import."""
+
+    def command(arguments: argparse.Namespace) -> None:
+        getattr(import_module(module), name)(arguments)
+
+    return command
+
+
+def common_options() -> argparse.ArgumentParser:
+    """Return the parser of the options that every command has."""
+    parser = argparse.ArgumentParser(add_help=False)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-q", "--quiet", action="store_true", help="print only results and errors")
+    how.add_argument(
+        "-v", "--verbose", action="store_true",
+        help="print the traceback of an unexpected error, and after a status what the process keeps in memory",
+    )  # fmt: skip
+    return parser

@@ -1,0 +1,1 @@
+"""Histories: a row for each version of a row, beside a mirror."""

@@ -1,1 +1,0 @@
-"""Metadata: binlake's own Delta tables. Needs no JVM."""

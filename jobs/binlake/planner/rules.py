@@ -1,0 +1,225 @@
+"""The YAML's rules for tables, and what becomes of a life whose rows were read under other settings.
+
+Only settings that change a table's rows or columns in the lake count: whether the table is read at all, which of its
+columns, and what becomes of invalid values. Patterns that are written differently and choose the same aren't a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+
+from binlake.config import PipelineConfig, Policy
+from binlake.config.schema_change_tools import has_tools_name, is_copy_of
+from binlake.config.table_modes import BesideMode, HistoryMode
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, TAKEN_REMEDY, catch_up_again, snapshot_again
+from binlake.planner.steps import LEFT_GHOST, LEFT_OUT, Life, Standstill
+from binlake.planner.tool_tables import is_alike
+from binlake.schema.invalid import FAIL, InvalidValues
+from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
+
+HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
+NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
+OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The YAML's rules for tables, as functions of a table's name.
+
+    included: returns whether it is mirrored. ghost: returns whether its name is that of a copy which an online schema
+    change tool fills for a mirrored table. left_ghost: returns whether it was taken for one, and is excluded.
+    excluding: returns a shape with the columns that aren't mirrored noted in it; may raise ConfigurationError.
+    can_snapshot: there is a server to take a snapshot from. goes_when_dropped: returns whether the folder of a dropped
+    table is removed once the batch is recorded. invalid: which invalid values the lake keeps. beside: returns the modes
+    that keep a table beside the mirror. history: returns how its history is kept. taken_by: returns the one of them
+    that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay.
+    """
+
+    included: Callable[[TableName], bool]
+    ghost: Callable[[TableName], bool] = lambda name: False
+    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
+    policy: Callable[[TableName], Policy] = lambda name: Policy()
+    can_snapshot: bool = True
+    goes_when_dropped: Callable[[TableName], bool] = lambda name: False
+    invalid: InvalidValues = FAIL
+    beside: Callable[[TableName], Collection[BesideMode]] = lambda name: ()
+    history: Callable[[TableName], HistoryMode | None] = lambda name: None
+    taken_by: Callable[[TableName], str] = lambda name: ""
+    soft_delete: Callable[[TableName], bool] = lambda name: False
+    left_ghost: Callable[[TableName], bool] = lambda name: False
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Rules:
+        """Return the rules of a YAML."""
+        return cls(
+            config.included,
+            config.ghost,
+            config.excluding,
+            config.policies.of,
+            can_snapshot=not config.source.is_files,
+            goes_when_dropped=config.goes_when_dropped,
+            invalid=config.invalid,
+            beside=config.beside,
+            history=config.history,
+            taken_by=config.taken_by,
+            soft_delete=lambda name: config.mirror_modes(name).soft_delete,
+            left_ghost=lambda name: config.in_ghosts(name) and not config.ghost(name),
+        )
+
+    def followed(self, name: TableName) -> bool:
+        """Return whether the table's rows are read: it is mirrored, or a ghost table of a mirrored one."""
+        return self.included(name) or self.ghost(name)
+
+    def refusal(self, name: TableName, schema: TableSchema) -> str:
+        """Return why a table with columns that the log doesn't tell isn't mirrored; empty if it is."""
+        refused = schema.untold and self.policy(name).on_untold_column == "stop"
+        return f"{'; '.join(generated_columns(schema).left_out.values())} (on_untold_column: stop)" if refused else ""
+
+    def refused_mode(self, name: TableName, schema: TableSchema) -> Standstill | None:
+        """Return why a table can't have a mode that the YAML asks for, and what to do; None where it can.
+
+        schema: as ``excluding`` returns it.
+        """
+        history = self.history(name)
+        if history and (why := no_history(schema, history, self.invalid)):
+            return Standstill(why, HISTORY_REMEDY)
+        if own_columns(schema) and (why := no_own_columns(schema, self.policy(name), self.invalid)):
+            return Standstill(why, OWN_COLUMNS_REMEDY)
+        if schema.without_rows and self.policy(name).on_unlogged_cascade == "derive":
+            why = "mutations are derived from the rows of a mirror (on_unlogged_cascade: derive), and it has none"
+            return Standstill(why, NO_ROWS_REMEDY)
+        return None
+
+    def lacks_deleted_rows(
+        self, old: TableName, schema: TableSchema, new: TableName, replaced: TableSchema | None = None
+    ) -> bool:
+        """Return whether a table that is renamed takes the place of one whose deleted rows stay, without having these.
+
+        schema: of the table, which was called ``old``. replaced: of the table that had the new name before the
+        statement, and has another one since.
+        """
+        if not self.soft_delete(new):
+            return False
+        swapped = replaced is not None and has_tools_name(old.table) and is_alike(schema, replaced)
+        return not schema.soft_delete or is_copy_of(old, new) or swapped
+
+    def unfollowable(self, life: Life, standstill: Standstill, remedy: str = "") -> Life:
+        """Return the life with the status of a table that the log alone can't keep equal to the server's.
+
+        It waits for a new snapshot if the policy says so and there is a server to take it from; else it stops.
+        remedy: what to do about a table that stopped; by default, a snapshot.
+        """
+        wanted = self.policy(life.name).on_unfollowable == "resnapshot"
+        if wanted and self.can_snapshot and self.included(life.name):
+            return replace(life, status="resnapshot", standstill=replace(standstill, remedy=SNAPSHOTTED_BY_ITSELF))
+        stopped = replace(standstill, remedy=remedy or snapshot_again(life.name))
+        return replace(life, status="stopped", standstill=stopped)
+
+    def under(self, life: Life) -> Life:
+        """Return the life with the status that it has under these rules; itself if they change nothing about it.
+
+        The shape of a life that follows gets the columns that are read under these rules. A life that waits or stopped
+        keeps the shape that it was read under. Raises ConfigurationError for an excluded column of its key.
+        """
+        if not self.followed(life.name):
+            if life.status != "dropped" and self.left_ghost(life.name):
+                return replace(life, status="dropped", standstill=LEFT_GHOST)
+            leaves = life.status in ("following", "stopped", "resnapshot")
+            return replace(life, status="excluded", standstill=LEFT_OUT) if leaves else life
+        if life.status == "excluded":
+            why = "the YAML left it out for a while, and what changed meanwhile wasn't read"
+            return self.unfollowable(life, Standstill(why), catch_up_again(life.name))
+        if life.status != "following":
+            return life
+        if why := self.refusal(life.name, life.schema):
+            return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
+        if why := self.taken_by(life.name):
+            return replace(life, status="stopped", standstill=Standstill(why, TAKEN_REMEDY))
+        now = self.excluding(life.name, life.schema)
+        if refused := self.refused_mode(life.name, now):
+            return replace(life, status="stopped", standstill=refused)
+        if why := self._difference(life.schema, now):
+            return self.unfollowable(life, Standstill(why))
+        # A column that the lake goes without anyway may be excluded, too.
+        same = now.excluded == life.schema.excluded or now.logged == life.schema.logged
+        return life if same else replace(life, schema=now)
+
+    def reads_otherwise(self, name: TableName, schema: TableSchema) -> str:
+        """Return what these rules change in the lake about a table whose rows were read under ``schema``.
+
+        Returns an empty text if they change nothing. Raises ConfigurationError for an excluded column of its key.
+        """
+        return self._difference(schema, self.excluding(name, schema))
+
+    def _difference(self, schema: TableSchema, now: TableSchema) -> str:
+        """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
+        same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
+        if now.excluded == schema.excluded and same_rows and now.without_rows == schema.without_rows:
+            return ""  # the common case, made cheap for thousands of tables
+        before, after = schema.logged, now.logged
+        gone = _column_names(column for column in schema.mirrored if column not in after)
+        back = _column_names(column for column in now.mirrored if column not in before)
+        reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
+        reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
+        if now.soft_delete != schema.soft_delete:
+            stay = "stay" if now.soft_delete else "go"
+            reasons.append(
+                f"deleted rows are to {stay} (tables.modes, soft_delete), and it was snapshotted before that"
+            )
+        if now.without_rows != schema.without_rows:
+            rows = "no row" if now.without_rows else "the table's rows"
+            reasons.append(f"the mirror is to have {rows} (tables.modes, mirror), and it was snapshotted before that")
+        if now.row_metadata != schema.row_metadata:
+            reasons.append("tables.modes asks for other row_metadata than it was snapshotted with")
+        return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
+
+
+def no_history(schema: TableSchema, mode: HistoryMode, invalid: InvalidValues) -> str:
+    """Return why a table of this shape can't have a history; empty where it can."""
+    columns = lake_columns(schema, invalid)
+    if not schema.key:
+        return "it has no key, by which a history distinguishes rows"
+    if any(column.is_side and column.source.name in schema.key for column in columns):
+        return "its key may hold invalid values, by which a history can't distinguish rows"
+    if lists := [column.name for column in columns if column.delta.startswith("ARRAY")]:
+        return f"a history can't hold the column {lists[0]!r}"
+    own = {name.lower() for name in mode.own.names}
+    if taken := [column.name for column in columns if column.name.lower() in own]:
+        return f"its column {taken[0]!r} has the name of one of the history's own"
+    return ""
+
+
+def no_own_columns(schema: TableSchema, policy: Policy, invalid: InvalidValues) -> str:
+    """Return why the mirror of a table of this shape can't have columns of its own; empty where it can."""
+    if not schema.key:
+        return "it has no key, by which a row is found again (soft_delete, row_metadata)"
+    own = {column.name for column in own_columns(schema)}
+    columns = [*(column.name for column in lake_columns(schema, invalid)), *(column.name for column in schema.kept)]
+    if taken := [name for name in columns if name.lower() in own]:
+        return f"its column {taken[0]!r} has the name of one of the mirror's own"
+    if policy.on_unlogged_cascade == "derive":
+        return "mutations that are derived from a parent's (on_unlogged_cascade: derive) have no place in its rows"
+    return ""
+
+
+def _column_names(columns: Iterable[Column]) -> str:
+    names = [repr(column.name) for column in columns]
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+
+
+def _policies_changed(schema: TableSchema, before: InvalidValues | None, now: InvalidValues) -> list[str]:
+    """Return a text for each policy on invalid values that gives the table other side columns than before."""
+    if before is None:
+        return []
+    changed = [
+        ("invalid_dates", before.dates, now.dates, replace(before, dates=now.dates)),
+        ("invalid_text", before.text, now.text, replace(before, text=now.text)),
+    ]
+    return [
+        f"{setting} is {is_now} in the YAML, and its rows were read under {was}"
+        for setting, was, is_now, other in changed
+        if side_columns(schema.mirrored, before) != side_columns(schema.mirrored, other)
+    ]

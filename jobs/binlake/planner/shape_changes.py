@@ -1,0 +1,88 @@
+"""A statement at its place, and the changes between two shapes of a table, as far as they concern the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from binlake.binlog.border import Statement
+from binlake.ddl import redaction, statements
+from binlake.planner.steps import Standstill
+from binlake.position import Flavour, Position, file_number
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import lake_columns, side_columns
+from binlake.schema.table import Column, TableSchema
+from binlake.schema.virtual import generated_columns
+
+
+@dataclass(frozen=True)
+class PlacedStatement:
+    """A statement, its position, and what was parsed of it."""
+
+    position: Position
+    statement: Statement
+    parsed: statements.ParsedStatement
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return its place in the log: (file number, offset)."""
+        return file_number(self.statement.file), self.statement.offset
+
+    def standstill(self, why: str, remedy: str = "") -> Standstill:
+        """Return why a table doesn't follow this statement."""
+        return Standstill.at(self.statement.file, self.statement.offset, why, remedy)
+
+    def logged_text(self, excluded: Collection[str], flavour: Flavour) -> str:
+        """Return the statement's text, without values if it names an excluded column; only the verb of DML, whose text
+        holds row values."""
+        if self.parsed.kind == "DML":
+            return redaction.verb_alone(self.statement.text, "DML")
+        return redaction.redacted(self.statement.text, excluded, sql_mode=self.statement.sql_mode, flavour=flavour)
+
+
+def has_another_key(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Return whether other columns are the key. origins: of the columns after the statement."""
+    named = {column.name: origin for column, origin in zip(after.columns, origins, strict=True)}
+    return [named[after.column(name).name] for name in after.key] != [before.column(name).name for name in before.key]
+
+
+def reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues) -> bool:
+    """Return whether a change concerns the lake's table: names, order or types of columns, not lengths and defaults.
+
+    A side column comes with a type or a character set whose values may be invalid.
+    """
+
+    def shape(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, column.delta, column.source.fraction) for column in lake_columns(schema, invalid)]
+
+    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
+    return moved or shape(before) != shape(after)
+
+
+def why_left_out(before: TableSchema | None, after: TableSchema) -> str:
+    """Return why the lake leaves out columns that it had before, or that are new; empty if there are none."""
+    known = before.untold if before else ()
+    return "; ".join(why for column, why in generated_columns(after).left_out.items() if column not in known)
+
+
+def keeping(
+    before: TableSchema, after: TableSchema, origins: Sequence[str | None], invalid: InvalidValues, *, more: bool
+) -> tuple[TableSchema, tuple[str, ...]]:
+    """Return the shape after a change, with dropped columns kept (``on_drop_column: keep``), and the lake's names of
+    all kept columns before it.
+
+    A kept column whose name is taken gets the suffix ``__dropped``, and a number if that is taken, too. more: columns
+    that the change drops are kept as well as those that were kept before.
+    """
+    dropped = [column for column in before.mirrored if more and column.name not in origins]
+    taken = {column.name.lower() for column in after.columns}
+    taken |= {column.name.lower() for column in side_columns(after.mirrored, invalid)}
+    kept: list[Column] = []
+    for column in (*before.kept, *dropped):
+        base, name, number = column.name.partition("__dropped")[0], column.name, 1
+        while name.lower() in taken:
+            name = f"{base}__dropped" + (f"_{number}" if number > 1 else "")
+            number += 1
+        taken.add(name.lower())
+        kept.append(replace(column, name=name))
+    return replace(after, kept=tuple(kept)), tuple(column.name for column in (*before.kept, *dropped))

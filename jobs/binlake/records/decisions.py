@@ -1,0 +1,166 @@
+"""Decisions of people about tables and events; each is recorded with the person who made it and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from binlake.config import PipelineConfig
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
+from binlake.lease import copier, lease
+from binlake.lease.lease import Lease
+from binlake.planner.steps import Life, Status
+from binlake.position import Slice
+from binlake.records import feed_watermarks, watermarks
+from binlake.schema.table import TableName
+from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import DecisionRow, QuarantineRow, WatermarkRow
+
+if TYPE_CHECKING:
+    from binlake.binlog.locate import Place
+
+
+@dataclass(frozen=True)
+class Reason:
+    """The person who decides, and why: words for those who read it later."""
+
+    who: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"by {self.who}: {self.why}"
+
+
+def note(metadata: Metadata, action: str, reason: Reason, **about: Any) -> None:
+    """Record a decision. about: more of its columns."""
+    DecisionRow.append(metadata, [DecisionRow(at_us=now_us(), **vars(reason), action=action, **about)])
+
+
+def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
+    """Leave a table as it is while the others continue, and return a message; resume brings it up to them."""
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        _without_open_batch(held)
+        row = _row(metadata, name, "following")
+        _set(metadata, row, "paused", f"paused {reason}", resume_command(name))
+        note(metadata, "pause", reason, database=name.database, table=name.table, batch=row.batch)
+    return f"{name} is paused at {row.position}"
+
+
+def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
+    """Let the next sync snapshot the table again, and return a message."""
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        _without_open_batch(held)
+        row = _row(metadata, name, "following", "stopped", "paused", "catching up", "missing", "resnapshot")
+        _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
+        note(metadata, "resnapshot", reason, database=name.database, table=name.table, batch=row.batch)
+    return f"{name} is snapshotted again by the next sync"
+
+
+def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
+    """Step over the event that stopped the open batch from now on, and return a message."""
+    file, offset = place
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        opened = held.control().open
+        stopped = [row for row in poison(metadata, opened.batch if opened else -1) if (row.file, row.offset) == place]
+        if opened is None or not stopped:
+            raise UsageError(
+                f"nothing stopped at {file}:{offset}", remedy="binlake status names the event that stops the open batch"
+            )
+        if not stopped[0].raw:
+            raise UsageError(
+                f"{file}:{offset} can't be stepped over: where its event ends isn't known ({stopped[0].reason})",
+                remedy=stopped[0].remedy,
+            )
+        created = next(part.created for part in opened.range.slices if part.file == file)
+        note(metadata, "skip-event", reason, file=file, offset=offset, created=created, batch=opened.batch)
+    return f"{file}:{offset} is stepped over; what it did is not in the lake. Verify the tables it may concern"
+
+
+def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
+    """Take the lease of the source and the copying of its tables, or the lease of a feed, from a holder whose end can't
+    be seen from here, and return a message.
+
+    Raises UsageError where the holder is alive here.
+    """
+    metadata = _metadata(config)
+    about = f"source {config.source.name}" if feed is None else f"feed {feed}"
+    if feed is None:
+        holders = [lease.take_away(metadata), copier.take_away(metadata)]
+    else:
+        holders = [feed_watermarks.take_away(metadata, feed)]
+    holder = next(filter(None, holders), None)
+    if holder is None:
+        return f"nobody holds {about}"
+    note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))
+    return f"{about} is free: it was held by {holder}, which can write nothing of it any more"
+
+
+def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:
+    """Return a function that gives the offsets of a slice's events that are to be stepped over."""
+    rows = [row for row in DecisionRow.read(metadata) if row.action == "skip-event"]
+
+    def of(part: Slice) -> frozenset[int]:
+        return frozenset(row.offset or 0 for row in rows if (row.file, row.created) == (part.file, part.created))
+
+    return of
+
+
+def poison(metadata: Metadata, batch: int) -> list[QuarantineRow]:
+    """Return the events that stop a batch, without those that were decided upon."""
+    decided = {(row.file, row.offset) for row in DecisionRow.read(metadata) if row.batch == batch}
+    return [
+        row
+        for row in QuarantineRow.read(metadata)
+        if row.batch == batch and row.table is None and (row.file, row.offset) not in decided
+    ]
+
+
+def following(metadata: Metadata, name: TableName) -> Life:
+    """Return a table's life. Raises UsageError where it follows no log."""
+    row = _row(metadata, name, "following")
+    return next(life for life in watermarks.read_lives(metadata) if life.id == row.table_id)
+
+
+def _metadata(config: PipelineConfig) -> Metadata:
+    return Metadata(config.metadata_path("").rstrip("/"))
+
+
+def _without_open_batch(held: Lease) -> None:
+    """Raise UsageError where a batch is open."""
+    opened = held.control().open
+    if opened is not None:
+        raise UsageError(
+            f"batch {opened.batch} is open ({opened.state})", remedy="run binlake sync to finish it, then decide again"
+        )
+
+
+def _row(metadata: Metadata, name: TableName, *allowed: Status) -> WatermarkRow:
+    """Return the watermark of a table's life. Raises UsageError where there is none in such a state."""
+    rows = [row for row in watermarks.read(metadata) if row.name == name]
+    living = [row for row in rows if row.status != "dropped"]
+    if not living:
+        raise watermarks.not_known(metadata, name)
+    row = living[0]
+    if row.status not in allowed:
+        raise UsageError(f"{name} is {row.status}", remedy=f"this is for a table that is {' or '.join(allowed)}")
+    return row
+
+
+def _set(metadata: Metadata, row: WatermarkRow, status: Status, reason: str, remedy: str) -> None:
+    changed = replace(row, status=status, reason=reason, remedy=remedy, updated_us=now_us())
+    watermarks.write(metadata, [changed])
+
+
+def row_to_resume(metadata: Metadata, name: TableName) -> WatermarkRow:
+    """Return the watermark of a table that can go through what it missed. Raises UsageError."""
+    return _row(metadata, name, "paused", "stopped", "catching up")
+
+
+def follows(metadata: Metadata, name: TableName) -> bool:
+    """Return whether a table follows the log."""
+    rows = WatermarkRow.read(metadata, "database", "table", "status")
+    return any(row.name == name and row.status == "following" for row in rows)

@@ -1,0 +1,298 @@
+"""The status of a source, read from metadata alone: no server, no JVM."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from binlake.config import PipelineConfig
+from binlake.config.table_modes import mirror_of
+from binlake.delta import opened_tables
+from binlake.errors import TAKEN_REMEDY, LakeError, repair_beside, repair_command
+from binlake.lease import followers, lease
+from binlake.lease.followers import FollowerStatus
+from binlake.moment import moment_text
+from binlake.planner.steps import LEFT_OUT
+from binlake.records import decisions, feed_watermarks, lost_tables, verified, watermarks
+from binlake.records.failures import FAILED
+from binlake.records.feed_watermarks import FeedStatus
+from binlake.records.snapshot_ids import OF_KEYS
+from binlake.records.verified import VerifiedTables
+from binlake.schema.table import TableName
+from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.rows import BatchRow, ChunkRow, LogRow, WatermarkRow
+from binlake.store.run_rows import RunRow
+
+_SUCCEEDED = "kind IN ('sync', 'bootstrap')"
+"""Predicate of runs that moved the lake forward."""
+_BETWEEN_TASKS_US = 10 * 60 * 1_000_000
+"""Microseconds for which an open batch may have no run at work: Airflow starts the next task."""
+
+
+@dataclass(frozen=True)
+class SnapshotStatus:
+    """A snapshot that isn't committed: how many of its chunks are copied, their rows, and when it was planned."""
+
+    table: str
+    chunks: int
+    copied: int
+    rows: int
+    begun_us: int | None = None
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """An attempt that failed. run: Airflow's ``DAG/RUN``, else a generated id. batch: the one that was open then."""
+
+    run: str
+    phase: str
+    batch: int | None
+    ended_us: int
+    message: str
+
+
+@dataclass(frozen=True)
+class ProblemBeside:
+    """A problem of a table beside a mirror. table: its own name."""
+
+    table: str
+    problem: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """The source's position, its open batch, the holder of its lease, and each table's watermark.
+
+    holder_died: the holder was a process of this machine that is gone; unknown for one elsewhere. carried_us: what was
+    committed before is in the lake, whether or not a batch is open: see _carried.
+    """
+
+    source: str
+    batch: int
+    position: str | None
+    open_batch: dict[str, Any] | None
+    holder: str | None
+    tables: tuple[dict[str, Any], ...]
+    last_run: dict[str, Any] | None
+    poison: tuple[dict[str, Any], ...] = ()
+    """Events that stop the open batch: file, offset, reason, remedy."""
+    holder_died: bool = False
+    carried_us: int | None = None
+    snapshots: tuple[SnapshotStatus, ...] = ()
+    feeds: tuple[FeedStatus, ...] = ()
+    failed: FailedRun | None = None
+    """The newest attempt, if it failed."""
+    follower: FollowerStatus | None = None
+    """The process that follows the log, if one does."""
+    beside: tuple[ProblemBeside, ...] = ()
+    """Tables beside mirrors that are stopped, or can't be read."""
+    lost: tuple[str, ...] = ()
+    """Metadata tables that are gone."""
+
+    @property
+    def abandoned(self) -> str:
+        """Say which open batch no run works on, and why; empty if there is none."""
+        opened = self.open_batch
+        if opened is None or not opened["abandoned"]:
+            return ""
+        began = f", begun at {moment_text(opened['planned_us'])}," if opened["planned_us"] else ""
+        return f"batch {opened['batch']}{began} isn't finished: {opened['abandoned']}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as plain values for JSON."""
+        return {
+            "source": self.source,
+            "batch": self.batch,
+            "position": self.position,
+            "open_batch": self.open_batch,
+            "holder": self.holder,
+            "holder_died": self.holder_died,
+            "tables": list(self.tables),
+            "last_run": self.last_run,
+            "poison": list(self.poison),
+            "carried_us": self.carried_us,
+            "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
+            "feeds": [asdict(feed) for feed in self.feeds],
+            "failed": asdict(self.failed) if self.failed else None,
+            "follower": asdict(self.follower) if self.follower else None,
+            "beside": [asdict(problem) for problem in self.beside],
+            "lost": list(self.lost),
+        }
+
+
+def _table(
+    config: PipelineConfig, row: WatermarkRow, through: dict[str, Any] | None, problem: str | None
+) -> dict[str, Any]:
+    """Return a watermark as the YAML decides now: what it leaves out isn't followed, and what it includes again will
+    be. problem: what was wrong with its files in the lake when they were to be compared last."""
+    name = row.name
+    follows = config.included(name) or config.ghost(name)
+    if not follows and row.status in ("following", "stopped", "resnapshot", "missing"):
+        row = replace(row, status="excluded", reason=LEFT_OUT.reason, remedy=LEFT_OUT.remedy)
+    if follows and row.status == "excluded":
+        row = replace(row, reason="the YAML includes it again", remedy="run binlake sync, which brings it up to date")
+    if follows and row.status in ("missing", "resnapshot") and (why := config.taken_by(name)):
+        row = replace(row, reason=why, remedy=TAKEN_REMEDY)  # a snapshot would be refused
+    if row.status == "following" and problem:
+        row = replace(row, reason=problem, remedy=repair_command(name))
+    kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
+    return {
+        "table": str(name),
+        **{key: getattr(row, key) for key in kept},
+        "verified_through": through,
+        "problem": problem,
+    }
+
+
+def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
+    """Return a source's status. metadata: the source's, where the caller has it open."""
+    metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
+    control = lease.read(metadata)
+    last = RunRow.first(metadata, where=_SUCCEEDED, newest=Newest("ended_us", 1))
+    failed = _failed(metadata, last, is_open=control.open is not None)
+    noted, follower = verified.read(metadata), followers.read_status(metadata)
+    tables = [
+        _table(config, row, noted.through.get(row.table_id), noted.problems.get(row.table_id))
+        for row in watermarks.read(metadata)
+    ]
+    return SourceStatus(
+        source=config.source.name,
+        batch=control.batch,
+        position=str(control.position) if control.position else None,
+        open_batch=_open_batch(metadata, control, failed),
+        holder=control.holder,
+        holder_died=control.holder_died,
+        tables=tuple(sorted(tables, key=lambda row: row["table"])),
+        poison=tuple(
+            {key: getattr(row, key) for key in ("file", "offset", "reason", "remedy")}
+            for row in (decisions.poison(metadata, control.open.batch) if control.open else [])
+        ),
+        carried_us=_carried(metadata, control.recorded_state, follower) if control.recorded_state else None,
+        snapshots=tuple(_unfinished(metadata)),
+        feeds=tuple(feed_watermarks.statuses(config, metadata)),
+        failed=failed,
+        follower=follower,
+        beside=tuple(_problems_beside(config, noted)),
+        lost=tuple(lost_tables.find(metadata, notes=False)),
+        last_run={**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
+    )
+
+
+def _problems_beside(config: PipelineConfig, noted: VerifiedTables) -> Iterator[ProblemBeside]:
+    """Yield what is wrong with tables beside mirrors."""
+    for table_id, own in sorted(noted.names.items(), key=lambda item: item[1]):
+        if place := mirror_of(own.table):
+            mirror, mode = TableName(own.database, place[0]), place[1]
+            if mode in config.beside(mirror) and not _is_past(config.beside_path(mirror, mode), own, table_id):
+                yield ProblemBeside(str(own), noted.problems[table_id], repair_beside(mirror))
+
+
+def _is_past(path: str, own: TableName, table_id: str) -> bool:
+    """Return whether a problem was noted of a table beside a mirror that isn't there any more. path: of the one that is
+    there by now, if any."""
+    try:
+        if not opened_tables.is_table(path):
+            return table_id != verified.unbegun(own)
+        return str(opened_tables.newest(path).metadata().id) != table_id
+    except (DeltaError, LakeError, OSError):
+        return False  # it can't be read, which may be the problem
+
+
+def _failed(metadata: Metadata, last: RunRow | None, *, is_open: bool) -> FailedRun | None:
+    """Return the newest attempt if it failed, and no run succeeded since. A run that found nothing leaves no row, but
+    notes the server's log."""
+    columns = ("run", "phases", "batch", "ended_us", "message")
+    row = RunRow.first(metadata, *columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1))
+    if row is None or (last and last.ended_us > row.ended_us):
+        return None
+    seen = None if is_open else LogRow.first(metadata, "at_us", newest=Newest("at_us", 1))
+    if seen and seen.at_us > row.ended_us:
+        return None
+    return FailedRun(row.run, next(iter(row.seconds)), row.batch, row.ended_us, row.message)
+
+
+def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> dict[str, Any] | None:
+    """Return the open batch: batch, state, stop, planned_us, and ``abandoned``, why no run works on it, or None."""
+    opened = control.open
+    if opened is None:
+        return None
+    return {
+        "batch": opened.batch,
+        "state": opened.state,
+        "stop": str(opened.range.stop),
+        "planned_us": opened.planned_us or None,
+        "abandoned": _abandoned(metadata, control, opened.batch, failed),
+    }
+
+
+def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: FailedRun | None) -> str | None:
+    if control.holder and not control.holder_died:
+        return None
+    if control.holder_died:
+        return f"{control.holder}, which worked on it, died"
+    if failed and failed.batch == batch:
+        return f"its run failed in {failed.phase}"
+    # Between two of Airflow's tasks nobody holds the lease.
+    row = BatchRow.first(metadata, "updated_us", where=f"batch = {batch}")
+    return "no run works on it" if now_us() - (row.updated_us if row else 0) > _BETWEEN_TASKS_US else None
+
+
+def _carried(metadata: Metadata, recorded: lease.RecordedState, follower: FollowerStatus | None = None) -> int | None:
+    """Return a time in microseconds: what was committed before is in the lake. None if it isn't known.
+
+    A process that follows looks again and again, also where nothing is new, and so knows a later time than its batches.
+    """
+    carried = _carried_by_batches(metadata, recorded)
+    if follower is None or follower.behind_seconds is None:
+        return carried
+    return max(carried or 0, int(follower.at_us - follower.behind_seconds * 1e6))
+
+
+def _carried_by_batches(metadata: Metadata, recorded: lease.RecordedState) -> int | None:
+    """Return such a time by the batches that were recorded.
+
+    It is when the batch that was recorded last was planned, or the time at which that batch was to stop; if the log is
+    followed from a bootstrap's position, it is when that bootstrap began.
+    """
+    where = f"batch = {recorded.batch} AND state = 'recorded'"
+    batches = BatchRow.read(metadata, "until_us", "planned_us", "stop", where=where)
+    times = [row.until_us or row.planned_us for row in batches]
+    if any(row.stop == str(recorded.position) for row in batches):
+        return max(times)
+    bootstraps = RunRow.read(metadata, "started_us", "position", where="kind = 'bootstrap'")
+    times += [row.started_us for row in bootstraps if row.position == str(recorded.position)]
+    if times or not bootstraps:
+        return max(times, default=None)
+    return min(row.started_us for row in bootstraps)
+
+
+def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
+    """Return the newest snapshot of each table, unless it is committed."""
+    chunks: dict[tuple[str, str], list[ChunkRow]] = defaultdict(list)
+    columns = ("snapshot", "database", "table", "state", "rows", "updated_us")
+    if not ChunkRow.read(metadata, "snapshot", where="state <> 'committed'", newest=Newest("updated_us", 1)):
+        return []
+    for row in ChunkRow.read(metadata, *columns):
+        if row.snapshot.endswith(OF_KEYS):
+            continue
+        chunks[str(row.name), row.snapshot].append(row)
+    newest: dict[str, list[ChunkRow]] = {}
+    for (table, _), rows in sorted(chunks.items(), key=lambda item: max(row.updated_us for row in item[1])):
+        newest[table] = rows
+    return [
+        SnapshotStatus(
+            table,
+            len(rows),
+            len(copied),
+            sum(row.rows for row in copied),
+            min(row.updated_us for row in rows),
+        )
+        for table, rows in sorted(newest.items())
+        if any(row.state != "committed" for row in rows)
+        for copied in [[row for row in rows if row.state != "planned"]]
+    ]

@@ -1,0 +1,1 @@
+"""Comparison by the executors of a Spark cluster."""

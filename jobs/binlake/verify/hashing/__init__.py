@@ -1,0 +1,1 @@
+"""Comparison by checksums that both sides compute, and the rows of the chunks that differ."""

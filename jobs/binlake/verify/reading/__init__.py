@@ -1,0 +1,1 @@
+"""Comparison by reading the rows of both sides."""
