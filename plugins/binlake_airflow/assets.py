@@ -81,7 +81,7 @@ def changes(report: RunReport) -> list[TableEvent]:
 
 def repairs(metadata: Metadata, run: str) -> list[TableEvent]:
     """Return the events of the tables in which a run repaired rows."""
-    from binlake.store.metadata import literal
+    from binlake.store.conditions import literal
     from binlake.store.run_rows import RepairRow
 
     repaired: dict[tuple[str, int | None], dict[str, Any]] = {}

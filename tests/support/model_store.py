@@ -14,7 +14,8 @@ from binlake.lease.lease import RecordedState
 from binlake.position import Position
 from binlake.records import watermarks
 from binlake.store import formats
-from binlake.store.metadata import Metadata, Newest, literal
+from binlake.store.conditions import Newest, literal
+from binlake.store.metadata import Metadata
 from binlake.store.rows import WatermarkRow
 from binlake.store.table_schemas import SCHEMAS
 

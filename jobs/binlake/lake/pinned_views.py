@@ -12,7 +12,8 @@ from binlake.lake.lake_versions import LakeVersion, lake_versions
 from binlake.lake.table_at import TableAt
 from binlake.lake.view_statements import spark_select
 from binlake.names import plain_name
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import ViewsRow
 
 

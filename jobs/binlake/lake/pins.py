@@ -25,7 +25,8 @@ from binlake.records import table_versions, thinning
 from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
 from binlake.storage import files
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import PinRow
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")

@@ -18,7 +18,8 @@ from typing import Generic, Self, TypeVar
 from binlake.errors import LakeError, LeaseHeld
 from binlake.lease.holder import BY_TURNS, LIFETIME, Watch, known_here, refuse_alive, renewed_every, this_process
 from binlake.retries import Retries, growing
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.typed_rows import OfHolder
 
 BRIEF = "brief-"

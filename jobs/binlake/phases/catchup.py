@@ -36,7 +36,8 @@ from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.spark.starting import SessionFactory
 from binlake.staging.stage import stage_batch
 from binlake.storage import files
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, ShapeRow, WatermarkRow
 
 

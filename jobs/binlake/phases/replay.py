@@ -40,7 +40,8 @@ from binlake.spark.starting import SessionFactory, no_session
 from binlake.staging.stage import stage_batch
 from binlake.staging.staged_files import check_file
 from binlake.storage import files, storage_errors
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, ShapeRow, WatermarkRow
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from binlake.errors import UsageError
 from binlake.moment import parse_moment
 from binlake.position import Flavour, file_number
 from binlake.schema.table import TableName, TableSchema
-from binlake.store.metadata import Metadata, literal, rows_of
+from binlake.store.conditions import literal, rows_of
+from binlake.store.metadata import Metadata
 from binlake.store.rows import ShapeRow, StatementRow
 
 _FEW = 20

@@ -27,7 +27,8 @@ from binlake.records.snapshot_ids import OF_KEYS
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, ChunkRow, SizeRow, StatementRow, VersionRow, WatermarkRow
 from binlake.store.run_rows import RunRow
 from binlake.store.table_schemas import CHECKPOINT_EACH, SCHEMAS, TOMBSTONE_SECONDS

@@ -22,7 +22,8 @@ from binlake.lease.lease import RecordedState
 from binlake.planner.steps import PreparedXa
 from binlake.storage import files
 from binlake.store import formats
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, FeedRow, OmissionRow
 
 RELAY = "(relay)"

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import SizeRow
 
 _COLUMNS = ("at_us", "database", "table", "bytes", "files")

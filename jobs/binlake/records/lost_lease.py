@@ -16,7 +16,8 @@ from binlake.errors import MetadataLost
 from binlake.lease.lease import RecordedState
 from binlake.records import table_versions, watermarks
 from binlake.store import formats
-from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, LeaseRow, VersionRow, WatermarkRow
 
 _OTHERWISE = (

@@ -14,7 +14,8 @@ from binlake.delta import opened_tables
 from binlake.errors import BinlakeError, NoBinlog
 from binlake.schema.log_gaps import LogGap
 from binlake.serialization import dumps, loads
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import UnloggedRow
 
 _NOTED_EACH_US = 60 * 1_000_000

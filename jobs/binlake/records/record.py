@@ -20,7 +20,8 @@ from binlake.records import awaited_tables, table_versions, watermarks
 from binlake.report import rows_of_tables
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
-from binlake.store.metadata import Metadata, Newest, literal, now_us
+from binlake.store.conditions import Newest, literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, LogRow, QuarantineRow, ShapeRow, StatementRow, WatermarkRow
 from binlake.store.run_rows import RunRow, TableRun
 

@@ -15,7 +15,8 @@ from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.names import plain_name
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import RegistrationRow, WatermarkRow
 
 

@@ -14,7 +14,8 @@ from binlake.lease.lease import OpenBatch
 from binlake.position import Range
 from binlake.records.failures import FAILED
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, Newest, literal, rows_of
+from binlake.store.conditions import Newest, literal, rows_of
+from binlake.store.metadata import Metadata
 from binlake.store.rows import BatchRow, QuarantineRow
 from binlake.store.run_rows import RunRow, TableRun, VerificationRow
 

@@ -23,7 +23,8 @@ from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.snapshot_ids import OF_KEYS
 from binlake.records.verified import VerifiedTables
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, ChunkRow, LogRow, WatermarkRow
 from binlake.store.run_rows import RunRow
 

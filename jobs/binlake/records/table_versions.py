@@ -32,7 +32,8 @@ from binlake.planner.outcome import BesideOutcome, LifeOutcome
 from binlake.planner.steps import Life
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, Newest, literal, now_us, rows_of
+from binlake.store.conditions import Newest, literal, rows_of
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import KINDS, PinRow, ReadableRow, RowKind, VersionRow, WatermarkRow
 
 NEVER = 1 << 62

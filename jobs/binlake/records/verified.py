@@ -8,7 +8,8 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import WatermarkRow
 from binlake.store.run_rows import VerificationRow, VerifiedRow
 

@@ -16,7 +16,8 @@ from binlake.position import Position
 from binlake.records import table_versions
 from binlake.schema.table import TableName
 from binlake.serialization import dumps
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import WITHOUT_LIFE, ShapeRow, WatermarkRow
 
 

@@ -33,7 +33,8 @@ from binlake.snapshot.bounds import Bound
 from binlake.snapshot.cutting import cut
 from binlake.source.catalog import Partition, SourceTable
 from binlake.source.server import Source
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import ChunkRow
 
 CHUNK_ROWS = 1_000_000

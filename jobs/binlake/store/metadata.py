@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -24,9 +23,9 @@ from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import LakeGone, LeaseLost, WrittenMeanwhile
 from binlake.retries import Retries, at_random, growing
-from binlake.schema.table import TableName
 from binlake.storage import stores
 from binlake.store import folder_errors, known_lakes, plain_rows
+from binlake.store.conditions import Newest, literal, quoted
 from binlake.store.table_schemas import PROPERTIES, SCHEMAS, columns_lacking, fields_of, kind_read
 
 if TYPE_CHECKING:
@@ -41,39 +40,11 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def literal(value: str | int | None) -> str:
-    """Return a literal for the SQL of predicates and updates."""
-    if value is None:
-        return "NULL"
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
-
-
-def rows_of(name: TableName) -> str:
-    """Return the predicate of a table's rows, by the table's name."""
-    return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The ``count`` rows with the highest ``by``, highest first; rows without it come last.
-
-    per: so many for each combination of these columns' values, in no order.
-    """
-
-    by: str
-    count: int
-    per: tuple[str, ...] = ()
-
-
 _OF_EACH_LAKE = ("watermarks", "schemas", "batches")
 """Tables that a lake has from its first snapshot, or its first batch, on."""
 _APPENDING = Retries(at_random(growing(0.05)), attempts=8)
 """An append, while others add rows, too."""
 _ENCODED = "Dictionary(Int32, Utf8)"
-
-
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
@@ -95,17 +66,16 @@ def _selected(
     abort the interpreter's exit.
     """
     chosen = [
-        f"arrow_cast({_quoted(column)}, '{_ENCODED}') AS {_quoted(column)}" if column in encoded else _quoted(column)
+        f"arrow_cast({quoted(column)}, '{_ENCODED}') AS {quoted(column)}" if column in encoded else quoted(column)
         for column in columns or ()
     ]
     sql = f"SELECT {', '.join(chosen) or '*'} FROM rows"
     if where:
         sql += f" WHERE {where}"
     if newest:
-        order = f"ORDER BY {_quoted(newest.by)} DESC NULLS LAST"
-        per = ", ".join(map(_quoted, newest.per))
-        of_each = f" QUALIFY row_number() OVER (PARTITION BY {per} {order}) <= {newest.count}"
-        sql += of_each if per else f" {order} LIMIT {newest.count}"
+        per = ", ".join(map(quoted, newest.per))
+        of_each = f" QUALIFY row_number() OVER (PARTITION BY {per} {newest.order}) <= {newest.count}"
+        sql += of_each if per else f" {newest.order} LIMIT {newest.count}"
     return _answer(QueryBuilder().register("rows", table), sql)
 
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Protocol, Self, dataclass_transform
 
 from binlake.schema.table import TableName
-
-if TYPE_CHECKING:
-    from binlake.store.metadata import Metadata, Newest
+from binlake.store.conditions import Newest
 
 ROWS: dict[str, type[Row]] = {}
 """The rows of all metadata tables, by the table's name."""
+
+
+class RowStore(Protocol):
+    """Where rows of metadata tables are read and written, as dictionaries: Metadata."""
+
+    def read(
+        self, name: str, columns: Sequence[str] | None = None, *, where: str | None = None, newest: Newest | None = None
+    ) -> list[dict[str, Any]]:
+        """Return a table's rows."""
+
+    def count(self, name: str, predicate: str) -> int:
+        """Return the number of rows that meet a predicate."""
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows."""
+
+    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]], *, again: bool = False) -> None:
+        """Make a table together with its first rows."""
+
+    def replace(self, name: str, predicate: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Put rows in the place of those that meet a predicate."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -46,7 +65,7 @@ class Row:
 
     @classmethod
     def read(
-        cls, metadata: Metadata, *columns: str, where: str | None = None, newest: Newest | None = None
+        cls, metadata: RowStore, *columns: str, where: str | None = None, newest: Newest | None = None
     ) -> list[Self]:
         """Return rows, with some columns or with all: all rows unless ``where`` or ``newest`` choose. Raises
         LakeError."""
@@ -56,28 +75,28 @@ class Row:
 
     @classmethod
     def first(
-        cls, metadata: Metadata, *columns: str, where: str | None = None, newest: Newest | None = None
+        cls, metadata: RowStore, *columns: str, where: str | None = None, newest: Newest | None = None
     ) -> Self | None:
         """Return the first of the rows that ``read`` returns; None where there is none. Raises LakeError."""
         return next(iter(cls.read(metadata, *columns, where=where, newest=newest)), None)
 
     @classmethod
-    def count(cls, metadata: Metadata, predicate: str = "true") -> int:
+    def count(cls, metadata: RowStore, predicate: str = "true") -> int:
         """Return the number of rows that meet a predicate. Raises LakeError."""
         return metadata.count(cls.TABLE, predicate)
 
     @classmethod
-    def append(cls, metadata: Metadata, rows: Sequence[Self]) -> None:
+    def append(cls, metadata: RowStore, rows: Sequence[Self]) -> None:
         """Add rows. An append must never decide ownership. Raises LakeError."""
         metadata.append(cls.TABLE, [row.values() for row in rows])
 
     @classmethod
-    def create(cls, metadata: Metadata, rows: Sequence[Self], *, again: bool = False) -> None:
+    def create(cls, metadata: RowStore, rows: Sequence[Self], *, again: bool = False) -> None:
         """Make the table together with its first rows, as Metadata.create_with does. Raises LakeError."""
         metadata.create_with(cls.TABLE, [row.values() for row in rows], again=again)
 
     @classmethod
-    def replace(cls, metadata: Metadata, predicate: str, rows: Sequence[Self] = ()) -> None:
+    def replace(cls, metadata: RowStore, predicate: str, rows: Sequence[Self] = ()) -> None:
         """Put ``rows`` in the place of those that meet ``predicate``, which they must meet, too, in one commit. Raises
         LakeError."""
         metadata.replace(cls.TABLE, predicate, [row.values() for row in rows])

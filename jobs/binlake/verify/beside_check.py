@@ -33,7 +33,8 @@ from binlake.planner.steps import Life
 from binlake.position import Position
 from binlake.records import table_versions
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, literal, now_us, rows_of
+from binlake.store.conditions import literal, rows_of
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import ShapeRow
 from binlake.store.run_rows import VerifiedRow
 from binlake.verify.reading.key_cells import ComparedColumns, KeyCells, shares_of

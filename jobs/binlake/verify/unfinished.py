@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 
 from binlake.config.units import DAY_US
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.run_rows import UnfinishedRow
 
 _FORGOTTEN_AFTER = 7 * DAY_US

@@ -13,7 +13,8 @@ from binlake.records.failures import FAILED
 from binlake.records.runs import RunHead, tells_of
 from binlake.report import counted
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, Newest, now_us, rows_of
+from binlake.store.conditions import Newest, rows_of
+from binlake.store.metadata import Metadata, now_us
 from binlake_airflow.page.answers import metadata_of
 from binlake_airflow.page.folded_batches import SYNCS, Batches, are_dense, folded
 

@@ -21,7 +21,8 @@ from binlake.schema.lake_columns import side_names
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging import staged_files
 from binlake.storage import files, parquet_files
-from binlake.store.metadata import Metadata, Newest
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata
 from binlake.store.rows import BatchRow
 from binlake.verify.result import MASK
 

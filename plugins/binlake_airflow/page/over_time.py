@@ -12,7 +12,8 @@ from binlake.config import PipelineConfig
 from binlake.config.units import DAY_US, HOUR_US
 from binlake.records.lake_sizes import sums_at
 from binlake.records.status import SourceStatus, read_status
-from binlake.store.metadata import Metadata, Newest, now_us
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import BatchRow, LogRow
 from binlake.store.run_rows import RunRow
 from binlake_airflow.page import charts

@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from binlake.delta import opened_tables
 from binlake.storage import files
 from binlake.storage.protocol import StoredFile
-from binlake.store.metadata import Metadata, Newest
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa

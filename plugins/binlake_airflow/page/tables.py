@@ -18,7 +18,8 @@ from binlake.records.status import SnapshotStatus, read_status
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of, own_columns
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.store.metadata import Newest, literal, now_us
+from binlake.store.conditions import Newest, literal
+from binlake.store.metadata import now_us
 from binlake.store.rows import WatermarkRow
 from binlake.store.run_rows import RepairRow, RunRow
 from binlake.verify.result import MASK

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from binlake.store.metadata import Metadata, Newest
+from binlake.store.conditions import Newest
+from binlake.store.metadata import Metadata
 from binlake.store.rows import PinRow, WatermarkRow
 from binlake.store.run_rows import RunRow
 from binlake.store.typed_rows import ROWS

@@ -14,7 +14,8 @@ from binlake.errors import WrittenMeanwhile
 from binlake.planner.steps import Life
 from binlake.retries import Retries, steady
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.run_rows import VerifiedRow
 from binlake.verify.reading.key_cells import CELLS, KeyCells, range_column
 from binlake.verify.reading.row_checksums import Flags, Sums

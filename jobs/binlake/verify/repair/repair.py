@@ -38,7 +38,8 @@ from binlake.planner.steps import Life
 from binlake.records import decisions, table_versions, watermarks
 from binlake.schema.table import TableName
 from binlake.spark.starting import SessionFactory
-from binlake.store.metadata import Metadata, literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata, now_us
 from binlake.store.run_rows import RepairRow
 from binlake.verify.beside_check import BesideTable
 from binlake.verify.reading.key_cells import ComparedColumns

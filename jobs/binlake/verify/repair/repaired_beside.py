@@ -30,7 +30,8 @@ from binlake.merge.history.history_state import newest_version
 from binlake.merge.shared_reads import SharedReads
 from binlake.planner.steps import EventBeside, Life
 from binlake.records import table_versions
-from binlake.store.metadata import literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import now_us
 from binlake.store.run_rows import RepairRow
 
 if TYPE_CHECKING:

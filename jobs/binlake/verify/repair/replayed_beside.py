@@ -40,7 +40,8 @@ from binlake.planner.steps import BesideSteps, EventBeside, Life, PreparedXa, Ro
 from binlake.records import replayable, table_versions
 from binlake.staging.staged_files import check_file
 from binlake.storage import files
-from binlake.store.metadata import literal, now_us
+from binlake.store.conditions import literal
+from binlake.store.metadata import now_us
 from binlake.store.rows import BatchRow, ShapeRow, VersionRow
 from binlake.verify.beside_check import BesideTable
 from binlake.verify.repair.beside_bases import NOTHING, BesideBase, ReadableFiles, bases
