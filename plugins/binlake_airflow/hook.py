@@ -47,7 +47,15 @@ class BinlakeHook(BaseHook):
         self.connection_id = connection_id
 
     def endpoint(self) -> Endpoint:
-        """Return address and account. Raises ConfigurationError if the connection isn't defined."""
+        """Return address and account. Raises ConfigurationError if the connection isn't defined.
+
+        Once the server refuses the account, the connection is looked up again.
+        """
+        from binlake.source.connection import renewed_by
+
+        return renewed_by(self._looked_up)
+
+    def _looked_up(self) -> Endpoint:
         from binlake.source.connection import endpoint
 
         try:

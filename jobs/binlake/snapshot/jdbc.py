@@ -160,12 +160,13 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
 
     The password is an option, never in the URL: Spark redacts it in plans and logs.
     """
+    account = endpoint.newest
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return {
         "url": f"jdbc:mysql://{host}:{endpoint.port}/",
         "driver": DRIVER,
-        "user": endpoint.user,
-        "password": endpoint.password,
+        "user": account.user,
+        "password": account.password,
         "fetchsize": _STREAM_ROWS,
         "tinyInt1isBit": "false",
         "yearIsDateType": "false",

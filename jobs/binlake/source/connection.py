@@ -8,12 +8,8 @@ import json
 import os
 import re
 import ssl
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,6 +27,8 @@ from binlake.errors import (
     UsageError,
 )
 from binlake.source import authentication, error_numbers, session_settings
+from binlake.source.renewal import Renewal
+from binlake.source.tls import Tls, carried, unverified
 from binlake.storage.connection_text import is_json, parsed, variable_of
 
 if TYPE_CHECKING:
@@ -54,56 +52,6 @@ TLS_FIELDS = {f"ssl_{name}": name for name in _TLS}
 """TLS settings as single fields of a connection's extra, as Airflow's form has them; an empty one counts as missing."""
 
 
-_PEM = "-----BEGIN "
-_BLOCK = re.compile(rf"{_PEM}[^-]+-----.*?-----END [^-]+-----", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Tls:
-    """How a connection is encrypted.
-
-    ca, cert, key: paths, or the files' contents. verified: the server's certificate is verified. by_name: its name is
-    verified, too."""
-
-    ca: str | None
-    cert: str | None
-    key: str | None = field(repr=False)
-    verified: bool
-    by_name: bool
-
-    def context(self) -> ssl.SSLContext:
-        """Return the SSL context. Raises ConfigurationError for certificates that can't be read."""
-        carried = self.ca is not None and _PEM in self.ca
-        try:
-            context = ssl.create_default_context(
-                cafile=None if carried else self.ca, cadata=self.ca if carried else None
-            )
-            context.check_hostname = self.by_name
-            context.verify_mode = ssl.CERT_REQUIRED if self.verified else ssl.CERT_NONE
-            if self.cert:
-                with _in_a_file(self.cert) as cert, _in_a_file(self.key) as key:
-                    context.load_cert_chain(str(cert), key)
-        except OSError as error:  # ssl's own errors, too
-            named = ", ".join(path for path in (self.ca, self.cert, self.key) if path and _PEM not in path)
-            raise ConfigurationError(
-                f"can't read the certificates in {named}: {error.strerror or error}",
-                remedy="fix ssl.ca, ssl.cert and ssl.key of the connection",
-            ) from None
-        return context
-
-
-@contextmanager
-def _in_a_file(pem: str | None) -> Iterator[str | None]:
-    """Yield the path of a temporary file with ``pem``, because ssl loads a client's certificate only from files."""
-    if pem is None or _PEM not in pem:
-        yield pem
-        return
-    with tempfile.NamedTemporaryFile("w", prefix="binlake-", encoding="utf-8") as file:  # its owner's alone
-        file.write(pem)
-        file.flush()
-        yield file.name
-
-
 @dataclass(frozen=True)
 class Endpoint:
     """Address and account of a source. Its repr hides the password."""
@@ -116,11 +64,31 @@ class Endpoint:
     """pymysql's ssl settings from the connection's extras: ca, cert, key, verify_mode, check_hostname."""
     allow_cleartext: bool = False
     """Whether the password may be sent to a server that nothing proves."""
+    renewal: Renewal | None = field(default=None, repr=False, compare=False)
+    """Looks the account up again once it is refused; None where it can't change."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # It may be unpickled on another machine, so it carries the certificates, as it does the password.
-        carried = tuple(map(_carried, self.tls))
-        return (Endpoint, (self.host, self.port, self.user, self.password, carried, self.allow_cleartext))
+        now = self.newest
+        return (
+            Endpoint,
+            (now.host, now.port, now.user, now.password, tuple(map(carried, now.tls)), now.allow_cleartext),
+        )
+
+    @property
+    def newest(self) -> Endpoint:
+        """Return the endpoint with the newest account that is known in this process."""
+        return self.renewal.newest(self) if self.renewal else self
+
+    @property
+    def account(self) -> tuple[object, ...]:
+        """Return what the server knows the account by."""
+        return self.user, self.password
+
+    def with_account_for(self, other: Endpoint) -> Endpoint:
+        """Return another endpoint with this one's account; unchanged, if it is another server's."""
+        same = (self.host, self.port) == (other.host, other.port)
+        return replace(other, user=self.user, password=self.password) if same else other
 
     @property
     def address(self) -> str:
@@ -154,13 +122,6 @@ class Endpoint:
         verified = settings.get("verify_mode", "required").lower() not in ("none", "false")
         by_name = verified and settings.get("check_hostname", "true").lower() not in ("false", "0")
         return Tls(settings.get("ca"), settings.get("cert"), settings.get("key"), verified, by_name)
-
-
-def _carried(setting: tuple[str, str]) -> tuple[str, str]:
-    name, value = setting
-    if name not in ("ca", "cert", "key") or _PEM in value:
-        return setting
-    return name, "\n".join(_BLOCK.findall(Path(value).read_text(encoding="utf-8", errors="replace")))
 
 
 def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
@@ -261,7 +222,19 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
 
 
 def from_environment(connection: str, file_variable: str = CONNECTION_FILE) -> Endpoint:
-    """Read the endpoint from the file that a variable names, else from ``AIRFLOW_CONN_{ID}``."""
+    """Read the endpoint from the file that a variable names, else from ``AIRFLOW_CONN_{ID}``.
+
+    Raises ConfigurationError. It is read again once its account is refused.
+    """
+    return renewed_by(lambda: _from_environment(connection, file_variable))
+
+
+def renewed_by(look_up: Callable[[], Endpoint]) -> Endpoint:
+    """Return the endpoint that is looked up, and is again once its account is refused. Raises as ``look_up``."""
+    return replace(look_up(), renewal=Renewal(look_up))
+
+
+def _from_environment(connection: str, file_variable: str) -> Endpoint:
     if path := os.environ.get(file_variable):
         return _from_file(path, file_variable)
     variable = variable_of(connection)
@@ -311,15 +284,6 @@ def _from_file(path: str, variable: str) -> Endpoint:
             remedy=f"unset {variable}, or let it name a file with Airflow's JSON form of the connection",
         ) from None
     return parse_airflow_connection(text, name=variable)
-
-
-@cache
-def _unverified() -> ssl.SSLContext:
-    """Return a context that encrypts without verifying the server, for connections without TLS settings."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 LARGEST_PACKET = (1 << 30) + (1 << 20)
@@ -372,16 +336,26 @@ class _Connection(pymysql.Connection):
 
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
         """Return the given context, or an unverified one without the system's authorities, which pymysql would load."""
-        return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
+        return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
 
 
 def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
     """Open a connection in utf8mb4, whose session depends on no default of the server (see ``session_settings``).
 
-    It has no open transaction, and a deadline for everything it waits for. Raises ConnectionFailed, AccessDenied, and
-    SourceError if TLS is demanded and can't be trusted, or the password itself is asked for and nothing proves the
-    server.
+    It has no open transaction, and a deadline for everything it waits for. A refused account is looked up again. Raises
+    ConnectionFailed, AccessDenied, and SourceError if TLS is demanded and can't be trusted, or the password itself is
+    asked for and nothing proves the server.
     """
+    account = where.newest
+    try:
+        return _opened(account, read_timeout, options)
+    except AccessDenied as denied:
+        if where.renewal is None:
+            raise
+        return _opened(where.renewal.renewed(account, denied), read_timeout, options)
+
+
+def _opened(where: Endpoint, read_timeout: float, options: dict[str, Any]) -> pymysql.Connection[Cursor]:
     guarded = where.password and not where.tells_password
     try:
         connection = _Connection(
