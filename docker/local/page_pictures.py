@@ -60,6 +60,7 @@ def make_tables(past: Any) -> None:
     from binlake.planner.steps import Life
     from binlake.records import watermarks
     from binlake.schema.table import Column, TableSchema
+    from binlake.store.rows import ShapeRow
 
     for number, name in enumerate(past.names):
         rows = 4000 * (1 + number * 7 % 11)
@@ -75,7 +76,7 @@ def make_tables(past: Any) -> None:
     )
     here = past.position(233)
     life = Life(f"life-{orders}", orders, TableSchema(columns, ("id",), "primary"), past.position(0), past.position(0))
-    past.metadata.append("schemas", [watermarks.schema_row(life, batch=233, where=here, why="followed")])
+    ShapeRow.append(past.metadata, [watermarks.schema_row(life, batch=233, where=here, why="followed")])
 
 
 def make_past(shared: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from binlake.lease import lease
 from binlake.phases.watch import Watched, watch
 from binlake.records.record import log_noted
+from binlake.records.status import read_status
 from binlake.source.retention import RETENTION, headroom_seconds, retention_hours
 from binlake.source.server import Source
 from binlake.store.rows import LogRow
@@ -55,7 +56,11 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     assert watched.headroom_seconds is not None
     assert 35_900 < watched.headroom_seconds <= 36_001
     assert changed.poke({})
+    quiet_us = read_status(mirror.config).nothing_new_us
     mirror.sync()
+    assert read_status(mirror.config).nothing_new_us == quiet_us
+    mirror.sync()
+    assert (read_status(mirror.config).nothing_new_us or 0) > (quiet_us or 0), "a sync that found nothing is one"
     lag = watch(mirror.config, mirror.origin).lag_seconds  # MariaDB writes to a new file by and by
     assert lag is not None
     assert lag < 30

@@ -98,7 +98,8 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
 
         missed_changes.note(metadata, ahead)
     asked = None if isinstance(ahead, str) else ahead
-    health = health_of(evidence_of(config, metadata, status, now_us(), ahead=asked))
+    evidence = evidence_of(config, metadata, status, now_us(), ahead=asked)
+    health = health_of(evidence)
     rows = [*status.tables, *_new_tables(ahead, status)]
     known = watermarks.names(metadata) | {str(name): name for name in ([] if isinstance(ahead, str) else ahead.tables)}
     named = [(row, known.get(row["table"]) or TableName.parse(row["table"])) for row in rows]
@@ -112,7 +113,7 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
     if arguments.json:
         head, beyond, gaps = (None, None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes, ahead.gaps)
         log_gaps = None if gaps is None else [{"reason": gap.reason, "remedy": gap.remedy} for gap in gaps]
-        of_log = {"head": head, "bytes_ahead": beyond, "log_gaps": log_gaps}
+        of_log = {"head": head, "bytes_ahead": beyond, "log_gaps": log_gaps, "lag_seconds": evidence.lag_seconds}
         printing.as_json({**status.to_json(), **of_log, "health": asdict(health)})
     else:
         printing.status(status, ahead, health, all_tables=bool(arguments.state))

@@ -25,7 +25,7 @@ from binlake.position import Position, Range, Slice
 from binlake.records import awaited_tables, leftovers, life_settings, lost_tables, watermarks
 from binlake.records.failures import noted
 from binlake.records.intervals import MergedBy, merged_by
-from binlake.records.record import changed_by_yaml, missing_run, note_log, note_open, standing_still
+from binlake.records.record import LookKind, changed_by_yaml, missing_run, note_log, note_open, standing_still
 from binlake.report import counted
 from binlake.schema.cascades import Cascade
 from binlake.source.ahead import log_seen
@@ -95,8 +95,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
             held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
         if looks_around:
-            planned_batch = control.batch if batch_range.empty else control.batch + 1
-            note_log(held.metadata, log_seen(log, batch_range.stop), planned_batch)
+            _note_log(held, log, batch_range, control.batch)
     if batch_range.empty:
         missed_changes.end(held.metadata, recorded_state.position, missed)
         by = merged_by(held.metadata, limit.until) if limit.until else None
@@ -120,6 +119,13 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
     fault("planned")
     message = _said(lost, _continued(batch_range, recorded_state.position) + _batch_text(planned))
     return PlanOutcome(planned.batch, False, str(batch_range.stop), message, tables=tables)
+
+
+def _note_log(held: Lease, log: Log, planned: Range, batch: int) -> None:
+    """Note the log's end, and whether a sync found anything. batch: the newest before this plan. A follower's plan is
+    no sync: it looks every second."""
+    kind: LookKind = "look" if held.by_turns else "nothing new" if planned.empty else "planned"
+    note_log(held.metadata, log_seen(log, planned.stop), batch if planned.empty else batch + 1, kind)
 
 
 def _nothing_new(metadata: Metadata, batch: int, stop: Position, tables: tuple[TableRun, ...]) -> PlanOutcome:

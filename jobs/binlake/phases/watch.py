@@ -12,7 +12,7 @@ from binlake.moment import moment_text
 from binlake.phases import missed_changes
 from binlake.position import Position
 from binlake.records import missing_log, verified
-from binlake.records.evidence import LogStanding, evidence_of
+from binlake.records.evidence import Evidence, LogStanding, evidence_of
 from binlake.records.health import Health, health_of
 from binlake.records.record import LOG_NOTED_EACH_US, log_noted, note_log
 from binlake.records.status import SourceStatus, read_status
@@ -27,11 +27,11 @@ from binlake.store.metadata import Metadata, metadata_of, now_us
 class Watched:
     """State of a source.
 
-    lag_seconds: since the time up to which the lake has every commit; 0 if the log has nothing more. lag_bytes: of log
-    after the lake's position. headroom_seconds: see source/retention.py. Each is None if unknown. stopped: the stopped
-    tables. abandoned: which open batch no run works on, and why; empty if there is none. verified_through: the batch up
-    to which all tables that follow the log are known equal to the server; None where that isn't known of one. gaps: why
-    the log lacks changes now. health: by all of this; None before the first snapshot.
+    lag_seconds: see evidence.lag_seconds. lag_bytes: of log after the lake's position. headroom_seconds: see
+    source/retention.py. Each is None if unknown. stopped: the stopped tables. abandoned: which open batch no run works
+    on, and why; empty if there is none. verified_through: the batch up to which all tables that follow the log are
+    known equal to the server; None where that isn't known of one. gaps: why the log lacks changes now. health: by all
+    of this; None before the first snapshot.
     """
 
     lag_seconds: float | None
@@ -54,21 +54,20 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
     with opened(origin) as log:
         ahead = look(config, log, position)
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
-    lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
     verified_through = verified.least(verified.batches(config, metadata_of(config)).values())
     gaps, beyond = tuple(gap.reason for gap in ahead.gaps), ahead.bytes
-    health = _health(config, status, ahead, headroom)
-    return Watched(
-        0.0 if beyond == 0 else lag, beyond, headroom, stopped, status.abandoned, verified_through, gaps, health
-    )
+    known = _known(config, status, ahead, headroom)
+    lag, health = known.lag_seconds, health_of(known)
+    return Watched(lag, beyond, headroom, stopped, status.abandoned, verified_through, gaps, health)
 
 
-def _health(config: PipelineConfig, status: SourceStatus, ahead: Ahead, headroom: float | None) -> Health:
-    """Return the health by what the server says now. headroom: seconds for which it keeps the log that is read next."""
+def _known(config: PipelineConfig, status: SourceStatus, ahead: Ahead, headroom: float | None) -> Evidence:
+    """Return what is known, with what the server says now. headroom: seconds for which it keeps the log that is read
+    next."""
     known = evidence_of(config, metadata_of(config), status, now := now_us(), ahead=ahead)
     log = known.log or LogStanding(now, ahead.head, ahead.bytes, None, 0, 0, None, ahead.server or None)
     until = None if headroom is None else int(now + headroom * 1e6)
-    return health_of(replace(known, log=replace(log, kept_until_us=until)))
+    return replace(known, log=replace(log, kept_until_us=until))
 
 
 def look(config: PipelineConfig, log: Log, position: Position) -> Ahead:

@@ -32,19 +32,27 @@ class LogStanding(LogSeen):
 @dataclass(frozen=True)
 class HealthLimits:
     """The settings that say what is healthy, see PipelineConfig, AirflowConfig and VerifyConfig. repair: who may put
-    differing rows right."""
+    differing rows right. watched_at: when Airflow's DAG of the limits looks at the log."""
 
     schedule: str | None = None
     lag_minutes: float | None = None
     retention_hours: float | None = None
     verify_schedule: str | None = None
     repair: RepairPolicy = "ask"
+    watched_at: str | None = None
 
     @classmethod
     def of(cls, config: PipelineConfig) -> HealthLimits:
         """Return the limits of a source."""
         airflow, verify = config.airflow, config.verify
-        return cls(config.schedule, airflow.lag_minutes, airflow.retention_hours, verify.schedule, verify.repair)
+        return cls(
+            config.schedule,
+            airflow.lag_minutes,
+            airflow.retention_hours,
+            verify.schedule,
+            verify.repair,
+            airflow.watched_at,
+        )
 
 
 @dataclass(frozen=True)
@@ -114,13 +122,18 @@ class Evidence:
     @property
     def carried_us(self) -> int | None:
         """Return the time before which the lake has every commit; None if it isn't known."""
-        return carried_us(self.status, self.log.at_us, self.log.bytes_ahead) if self.log else self.status.carried_us
+        return carried_us(self.status, self.log)
 
     @property
     def lag_seconds(self) -> float | None:
-        """Return for how many seconds there may be commits that the lake lacks; None if it isn't known."""
-        carried = self.carried_us
-        return None if carried is None else max(0.0, (self.now_us - carried) / 1e6)
+        """Return how far behind the lake is, see the function of this name."""
+        return lag_seconds(self.status, self.log, self.now_us)
+
+    @property
+    def lag_known_us(self) -> int | None:
+        """Return the time of the look by which ``lag_seconds`` is known; None before the first one."""
+        looks = [self.log.at_us if self.log else None, self.status.follower.at_us if self.status.follower else None]
+        return max((us for us in looks if us is not None), default=None)
 
     @property
     def headroom_seconds(self) -> float | None:
@@ -128,12 +141,23 @@ class Evidence:
         return (self.log.kept_until_us - self.now_us) / 1e6 if self.log and self.log.kept_until_us else None
 
 
-def carried_us(status: SourceStatus, looked_us: int, bytes_ahead: int | None) -> int | None:
-    """Return the time before which the lake has every commit, by its batches or by the look at the server at
-    ``looked_us``, which proves as much where the log had nothing beyond them. None if it isn't known."""
-    if status.carried_us is None or bytes_ahead != 0:
+def carried_us(status: SourceStatus, log: LogStanding | None) -> int | None:
+    """Return the time before which the lake has every commit, by metadata or by a look at the log, which proves as much
+    where the log had nothing more. None if it isn't known."""
+    if status.carried_us is None or log is None or log.bytes_ahead != 0:
         return status.carried_us
-    return max(status.carried_us, looked_us)
+    return max(status.carried_us, log.at_us)
+
+
+def lag_seconds(status: SourceStatus, log: LogStanding | None, now_us: int) -> float | None:
+    """Return for how many seconds there may be commits that the lake lacks, by the newest look at the log, so that it
+    doesn't grow while nothing is written; None if that isn't known."""
+    follower, carried = status.follower, carried_us(status, log)
+    if follower and follower.behind_seconds is not None and (log is None or follower.at_us >= log.at_us):
+        return follower.behind_seconds
+    if carried is None:
+        return None
+    return 0.0 if log and log.bytes_ahead == 0 else max(0.0, (now_us - carried) / 1e6)
 
 
 def evidence_of(
@@ -164,12 +188,12 @@ def log_standing(
     seen = log_noted(metadata)
     if seen is None:
         return None
-    known = LogStanding(**{key: value for key, value in seen.values().items() if key != "batch"})
+    known = LogStanding(**{key: value for key, value in seen.values().items() if key not in ("batch", "kind")})
     if ahead:
         known = replace(known, at_us=now_us, head=ahead.head, bytes_ahead=ahead.bytes, server=ahead.server or None)
     elif known.bytes_ahead is not None and (opened := lease.read(metadata).open):  # what is planned counts as merged
         known = replace(known, bytes_ahead=known.bytes_ahead + opened.range.size)
-    carried, kept = carried_us(status, known.at_us, known.bytes_ahead), known.kept_hours
+    carried, kept = carried_us(status, known), known.kept_hours
     return replace(known, kept_until_us=int(carried + kept * HOUR_US) if kept and carried else None)
 
 

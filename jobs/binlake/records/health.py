@@ -80,12 +80,15 @@ def _clock(us: int, now_us: int) -> str:
 
 
 def _lag(known: Evidence) -> str:
-    lag = known.lag_seconds
+    lag, follower = known.lag_seconds, known.status.follower
     if lag is None:
         return ""
-    follower = known.status.follower
-    is_exact = follower is not None and not follower.is_silent
-    return f"{duration_text(lag)} behind." if is_exact or lag < 1 else f"At most {duration_text(lag)} behind."
+    behind = f"{duration_text(lag)} behind"
+    if follower and not follower.is_silent:
+        return f"{behind}."
+    if known.log and known.log.bytes_ahead == 0:
+        return f"{behind} (asked {duration_text((known.now_us - known.log.at_us) / 1e6)} ago)."
+    return f"At most {behind}."
 
 
 def _headroom(known: Evidence) -> str:

@@ -341,14 +341,23 @@ def _nobody_follows(known: Evidence, dag: DagState | None, start: Remedy | None,
 
 
 def _unseen(known: Evidence) -> list[Advice]:
-    """Return advice if the server was last seen too long ago for the schedule, so that what is known of it is old."""
-    log, schedule = known.log, known.limits.schedule
-    if log is None or schedule is None or not missed(schedule, log.at_us, known.now_us):
+    """Return advice if the server was last seen too long ago, so that what is known of it is old."""
+    seen_us = known.lag_known_us
+    if known.log is None or seen_us is None or not _is_overdue(known, seen_us):
         return []
-    hours = (known.now_us - log.at_us) / 3.6e9
-    what = f"the server was looked at {hours:,.0f} hours ago: its log may have grown by more than is shown here"
+    what = f"the server was looked at {_ago(known, seen_us)}: its log may have grown by more than is shown here"
     remedy = "sync now: any run that asks the server writes down how far its log reaches"
     return [Advice("warn", what, remedy, Remedy("sync"))]
+
+
+def _is_overdue(known: Evidence, seen_us: int) -> bool:
+    """Return whether the server should have been looked at since a time: by the DAG of the limits, by a sync, or, where
+    neither is scheduled, within ``lag_minutes``."""
+    limits, watch = known.limits, known.dags.get("watch")
+    schedule = limits.watched_at if watch and not watch.is_paused else None
+    if schedule or limits.schedule:
+        return any(missed(each, seen_us, known.now_us) for each in (schedule, limits.schedule) if each)
+    return limits.lag_minutes is not None and known.now_us - seen_us > limits.lag_minutes * 60e6
 
 
 def _purged(known: Evidence) -> list[Advice]:

@@ -130,19 +130,10 @@ def unreadable(source: str) -> MetricSample:
     return READABLE.of(0, source)
 
 
-def lag_seconds(known: Evidence) -> float | None:
-    """Return for how many seconds there may be commits that the lake lacks, by the newest look at the log, so that it
-    doesn't grow while nothing is written; None if that isn't known."""
-    follower, log = known.status.follower, known.log
-    if follower and follower.behind_seconds is not None and (log is None or follower.at_us >= log.at_us):
-        return follower.behind_seconds
-    return 0.0 if log and log.bytes_ahead == 0 else known.lag_seconds
-
-
 def _of_log(known: Evidence) -> Iterator[MetricSample]:
     log, carried = known.log, known.carried_us
     values = (
-        (LAG_SECONDS, lag_seconds(known)),
+        (LAG_SECONDS, known.lag_seconds),
         (LAG_BYTES, log.bytes_ahead if log else None),
         (HEADROOM_SECONDS, known.headroom_seconds),
         (CARRIED, None if carried is None else carried / 1e6),

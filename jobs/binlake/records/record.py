@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 LOG_NOTED_EACH_US = 5 * 60 * 1_000_000
-"""Microseconds of which the newest look at the server's log is kept."""
+"""Microseconds of which the newest look of a kind at the server's log is kept."""
+LookKind = Literal["planned", "nothing new", "look"]
+"""See LogRow."""
 STANDING_STILL = ("stopped", "resnapshot", "missing")
 """Statuses of tables that every run reports."""
 _MISSING_BATCHES = ("stopped", "excluded")
@@ -110,14 +112,15 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
     BatchRow.replace(metadata, f"batch = {plan.batch}", [row])
 
 
-def note_log(metadata: Metadata, seen: LogSeen, batch: int) -> None:
-    """Write what the server said of its log, for readers of metadata; of each five minutes the newest stays.
+def note_log(metadata: Metadata, seen: LogSeen, batch: int, kind: LookKind = "look") -> None:
+    """Write what the server said of its log, for readers of metadata; of each kind and five minutes the newest stays.
 
-    batch: the newest that is planned. Nothing depends on it, so failures are ignored.
+    batch: the newest that is planned. kind: see LogRow. Nothing depends on it, so failures are ignored.
     """
     since = seen.at_us - seen.at_us % LOG_NOTED_EACH_US
     with suppress(LakeError):
-        LogRow.replace(metadata, f"at_us >= {since}", [LogRow(**asdict(seen), batch=batch)])
+        row = LogRow(**asdict(seen), batch=batch, kind=kind)
+        LogRow.replace(metadata, f"at_us >= {since} AND kind = {literal(kind)}", [row])
 
 
 def log_noted(metadata: Metadata) -> LogRow | None:

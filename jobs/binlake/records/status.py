@@ -30,6 +30,8 @@ from binlake.store.run_rows import RunRow
 
 _SUCCEEDED = "kind IN ('sync', 'bootstrap')"
 """Predicate of runs that moved the lake forward."""
+_FOUND_NOTHING = "kind = 'nothing new'"
+"""Predicate of the log's rows that a sync left which found nothing."""
 _BETWEEN_TASKS_US = 10 * 60 * 1_000_000
 """Microseconds for which an open batch may have no run at work: Airflow starts the next task."""
 
@@ -94,6 +96,8 @@ class SourceStatus:
     """Tables beside mirrors that are stopped, or can't be read."""
     lost: tuple[str, ...] = ()
     """Metadata tables that are gone."""
+    nothing_new_us: int | None = None
+    """When a sync found nothing new last; None if none did."""
 
     @property
     def abandoned(self) -> str:
@@ -123,6 +127,7 @@ class SourceStatus:
             "follower": asdict(self.follower) if self.follower else None,
             "beside": [asdict(problem) for problem in self.beside],
             "lost": list(self.lost),
+            "nothing_new_us": self.nothing_new_us,
         }
 
 
@@ -155,7 +160,9 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     last = RunRow.first(metadata, where=_SUCCEEDED, newest=Newest("ended_us", 1))
-    failed = _failed(metadata, last, is_open=control.open is not None)
+    quiet = LogRow.first(metadata, "at_us", where=_FOUND_NOTHING, newest=Newest("at_us", 1))
+    succeeded_us = max(last.ended_us if last else 0, quiet.at_us if quiet and control.open is None else 0)
+    failed = _failed(metadata, succeeded_us)
     noted, follower = verified.read(metadata), followers.read_status(metadata)
     tables = [
         _table(config, row, noted.through.get(row.table_id), noted.problems.get(row.table_id))
@@ -180,6 +187,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         follower=follower,
         beside=tuple(_problems_beside(config, noted)),
         lost=tuple(lost_tables.find(metadata, notes=False)),
+        nothing_new_us=quiet.at_us if quiet else None,
         last_run={**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
     )
 
@@ -204,15 +212,11 @@ def _is_past(path: str, own: TableName, table_id: str) -> bool:
         return False  # it can't be read, which may be the problem
 
 
-def _failed(metadata: Metadata, last: RunRow | None, *, is_open: bool) -> FailedRun | None:
-    """Return the newest attempt if it failed, and no run succeeded since. A run that found nothing leaves no row, but
-    notes the server's log."""
+def _failed(metadata: Metadata, succeeded_us: int) -> FailedRun | None:
+    """Return the newest attempt if it failed. succeeded_us: when a run succeeded last."""
     columns = ("run", "phases", "batch", "ended_us", "message")
     row = RunRow.first(metadata, *columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1))
-    if row is None or (last and last.ended_us > row.ended_us):
-        return None
-    seen = None if is_open else LogRow.first(metadata, "at_us", newest=Newest("at_us", 1))
-    if seen and seen.at_us > row.ended_us:
+    if row is None or succeeded_us > row.ended_us:
         return None
     return FailedRun(row.run, next(iter(row.seconds)), row.batch, row.ended_us, row.message)
 
@@ -246,12 +250,15 @@ def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: F
 def _carried(metadata: Metadata, recorded: lease.RecordedState, follower: FollowerStatus | None = None) -> int | None:
     """Return a time in microseconds: what was committed before is in the lake. None if it isn't known.
 
-    A process that follows looks again and again, also where nothing is new, and so knows a later time than its batches.
+    A look at a log that had nothing beyond a recorded batch proves it without a batch. A process that follows looks
+    again and again, and so knows a later time than its batches, too.
     """
-    carried = _carried_by_batches(metadata, recorded)
-    if follower is None or follower.behind_seconds is None:
-        return carried
-    return max(carried or 0, int(follower.at_us - follower.behind_seconds * 1e6))
+    where = f"bytes_ahead = 0 AND batch <= {recorded.batch}"
+    look = LogRow.first(metadata, "at_us", where=where, newest=Newest("at_us", 1))
+    known = [_carried_by_batches(metadata, recorded), look.at_us if look else None]
+    if follower and follower.behind_seconds is not None:
+        known.append(int(follower.at_us - follower.behind_seconds * 1e6))
+    return max((us for us in known if us is not None), default=None)
 
 
 def _carried_by_batches(metadata: Metadata, recorded: lease.RecordedState) -> int | None:

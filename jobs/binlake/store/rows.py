@@ -338,8 +338,11 @@ class DecisionRow(Row, table="decisions"):
 
 
 class LogRow(Row, table="source_log"):
-    """The state of the server's log when it was looked at, see source.ahead.LogSeen: the newest of each five minutes.
-    batch: the newest that was planned.
+    """The state of the server's log when it was looked at, see source.ahead.LogSeen: the newest of each five minutes,
+    by kind.
+
+    batch: the newest that was planned. kind: ``planned`` where a sync planned a batch, ``nothing new`` where it found
+    nothing, ``look`` of a look alone; None where an older binlake noted it.
     """
 
     at_us: int
@@ -351,6 +354,7 @@ class LogRow(Row, table="source_log"):
     kept_hours: float | None = None
     batch: int | None = None
     server: str | None = None
+    kind: str | None = None
 
 
 class SizeRow(OfTable, table="lake_sizes"):

@@ -308,6 +308,7 @@ def test_a_server_with_nothing_new_leaves_the_lake_neither_late_nor_without_log(
     looked = now_us() - 60_000_000
     past.metadata.append("source_log", [{**seen, "at_us": looked, "bytes_ahead": 0}])
     source = get(viewer(server), "sources/shop")
+    assert (source["lag"], source["nothing_new_us"]) == ({"seconds": 0, "known_us": looked}, None), "a look is no sync"
     assert (source["advice"], source["log"]["kept_until_us"]) == ([], looked + 48 * HOUR)
     past.metadata.replace("source_log", "true", [{**seen, "at_us": looked, "bytes_ahead": 700}])
     assert [line["what"] for line in get(viewer(server), "sources/shop")["advice"]] == [

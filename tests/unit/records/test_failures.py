@@ -131,8 +131,12 @@ def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
     assert status.last_run["batch"] == 3, "the last that succeeded"
     assert any(line.startswith("the last run failed in plan") for line in printing.status_lines(status, "?"))
     assert [run.kind for run in runs.newest(past.metadata, 2)] == ["failed", "sync"]
-    past.metadata.append("source_log", [{"at_us": now_us(), "head": "b.1:4", "files": 1, "bytes": 4}])
-    assert read_status(past.config).failed is None, "a run found nothing new since"
+    look = {"at_us": now_us(), "head": "b.1:4", "files": 1, "bytes": 4}
+    past.metadata.append("source_log", [{**look, "kind": "look"}, {**look, "kind": "planned"}])
+    assert read_status(past.config).failed is not None, "a look is no run"
+    past.metadata.append("source_log", [{**look, "kind": "nothing new"}])
+    status = read_status(past.config)
+    assert (status.failed, status.nothing_new_us) == (None, look["at_us"]), "a run found nothing new since"
 
 
 def test_a_batch_tells_the_attempts_that_failed_while_it_was_open(past: Past) -> None:

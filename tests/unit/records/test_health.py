@@ -139,24 +139,25 @@ def test_all_is_well_says_what_was_proved_and_when_and_how_far_behind_it_may_be(
     health = health_of(WELL)
     assert health.level == "good"
     assert health.sentence == (
-        "9 of 9 tables equal the server at 12:09:24 (compared 36 s ago). At most 2 s behind. 29 days of log left."
+        "9 of 9 tables equal the server at 12:09:24 (compared 36 s ago). 0 s behind (asked 2 s ago). "
+        "29 days of log left."
     )
     follower = FollowerStatus("a", 1, before(seconds=1), 1.0, 7, 1.0, "", is_silent=False)
     followed = health_of(replace(WELL, status=replace(WELL.status, follower=follower)))
-    assert "). 2 s behind. 29" in followed.sentence
+    assert "). 1 s behind. 29" in followed.sentence
 
 
 @pytest.mark.parametrize(
     ("results", "said"),
     [
-        ({}, "9 tables, not compared with the server yet. At most"),
+        ({}, "9 tables, not compared with the server yet. 0 s behind (asked 2 s ago)."),
         (
             dict(list(ALL_EQUAL.items())[:7]),
-            "7 of 9 tables equal the server at 12:09:24 (compared 36 s ago); 2 not compared yet. At most",
+            "7 of 9 tables equal the server at 12:09:24 (compared 36 s ago); 2 not compared yet. 0 s",
         ),
         (
             ALL_EQUAL | {"shop.t3": compared(at_us=before(hours=13))},
-            "9 of 9 tables equal the server at 2026-02-28 23:10:00 UTC (compared 13 h ago). At most",
+            "9 of 9 tables equal the server at 2026-02-28 23:10:00 UTC (compared 13 h ago). 0 s",
         ),
     ],
 )
@@ -418,3 +419,28 @@ def test_a_snapshot_is_offered_while_none_is_at_work() -> None:
         assert not known.is_copied_first
         assert [line.button for line in health_of(known).advice] == [Remedy("bootstrap")]
     assert not replace(WELL, airflow=AirflowState(at_work={"bootstrap": 5})).is_copied_first, "it isn't the first"
+
+
+@pytest.mark.parametrize("lag_minutes", [5, None])
+def test_lag_does_not_grow_between_looks_at_an_idle_server(lag_minutes: float | None) -> None:
+    """Half an hour after a look that found nothing: the next one is the hourly sync's."""
+    limits = replace(WELL.limits, lag_minutes=lag_minutes)
+    known = replace(WELL, limits=limits, now_us=us(NOW + timedelta(minutes=30)))
+    assert "0 s behind (asked 30 min ago)." in health_of(known).sentence
+    unscheduled = replace(known, limits=replace(limits, schedule=None))
+    assert lines(health_of(unscheduled)) == (
+        ["warn: the server was looked at 30 min ago: its log may have grown by more than is shown here"]
+        if lag_minutes
+        else []
+    )
+
+
+def test_a_server_that_the_limits_should_have_looked_at_is_told() -> None:
+    watch = {"watch": DagState("binlake_shop_watch", False, None)}
+    limits = replace(WELL.limits, watched_at="*/10 * * * *")
+    known = replace(WELL, limits=limits, airflow=replace(WELL.airflow or AirflowState(), dags=watch))
+    later = replace(known, now_us=us(NOW + timedelta(minutes=40)))
+    assert not lines(health_of(known))
+    assert lines(health_of(later)) == [
+        "warn: the server was looked at 40 min ago: its log may have grown by more than is shown here"
+    ]

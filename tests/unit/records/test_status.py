@@ -20,12 +20,13 @@ from binlake.lease.lease import OpenBatch, RecordedState
 from binlake.position import Position, Range
 from binlake.records.evidence import Evidence, evidence_of
 from binlake.records.health import health_of
+from binlake.records.record import LookKind, note_log
 from binlake.records.status import SnapshotStatus, read_status
 from binlake.records.watermarks import unsnapshotted_row
 from binlake.schema.table import TableName
-from binlake.source.ahead import Ahead
+from binlake.source.ahead import Ahead, LogSeen
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import WatermarkRow
+from binlake.store.rows import LogRow, WatermarkRow
 
 HERE = Position("s", "b.000001", 4, 1)
 ELSEWHERE = "it isn't asked"
@@ -246,3 +247,24 @@ def test_a_lake_whose_connection_leads_elsewhere_says_so_first(config: PipelineC
     assert wrong.sentence == (
         "The lake belongs to another server: it follows s, and the connection leads to other."
     )  # fmt: skip
+
+
+def test_a_look_that_found_nothing_proves_what_a_batch_would_also_once_something_is_written(
+    config: PipelineConfig,
+) -> None:
+    """Otherwise one new row on a server that was idle for a day is a lag of a day."""
+    look = {"head": "b.1:4", "files": 1, "bytes": 4, "batch": 1, "bytes_ahead": 0, "kind": "look"}
+    metadata_of(config).append("source_log", [
+        {**look, "at_us": 70}, {**look, "at_us": 80}, {**look, "at_us": 88, "batch": 2},
+        {**look, "at_us": 89, "bytes_ahead": 90},
+    ])  # fmt: skip
+    assert read_status(config).carried_us == 80, "batch 2 isn't recorded"
+
+
+def test_what_a_sync_found_is_noted_beside_looks_of_others(config: PipelineConfig) -> None:
+    seen = LogSeen(0, "b.000001:4", 0, "b.000001", 1, 9, 24.0)
+    looks: tuple[tuple[int, LookKind], ...] = ((3, "look"), (5, "nothing new"), (6, "nothing new"), (7, "look"))
+    for at_us, kind in looks:
+        note_log(metadata_of(config), replace(seen, at_us=at_us), 1, kind)
+    assert {row.kind: row.at_us for row in LogRow.read(metadata_of(config))} == {"nothing new": 6, "look": 7}
+    assert read_status(config).nothing_new_us == 6

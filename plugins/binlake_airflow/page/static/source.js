@@ -21,7 +21,7 @@ function sourceFacts(source) {
     ["Behind by", behind(source), "What was committed before is in the lake"],
     source.follower ? ["Following", following(source.follower), `${source.follower.holder}, last heard of ${moment(source.follower.at_us)}`] : null,
     ["Position", where(source.position), "File and offset of the binlog up to which every table that follows is merged"],
-    ["Last run", lastRun(source)],
+    ["Last sync", lastSync(source)],
     ["Next run", next ? (next < source.now_us ? "due" : moments(next, source.now_us)) : source.dags.sync?.is_paused ? "paused" : source.schedule ? "–" : "by hand"],
     ["Rows changed in the last hour", changed(source.rows_changed.hour, source.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
     ["Rows changed in 24 hours", changed(source.rows_changed.day, source.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
@@ -33,19 +33,22 @@ function sourceFacts(source) {
   );
 }
 
-// A look at the log that found nothing is the newest that is known, though it leaves no batch.
-function lastRun({ last_run: last, log, now_us }) {
-  if (!last) return "none yet";
-  const did = [`${counted(last.mutations, "mutation")}, `, moments(last.ended_us, now_us)];
-  return log?.bytes_ahead === 0 && log.at_us > last.ended_us ? ["nothing new ", time(log.at_us, now_us), "; before that ", did] : did;
+// A sync that found nothing is one, though it leaves no batch.
+function lastSync({ last_run: last, nothing_new_us: quiet, now_us }) {
+  const did = last && (last.kind === "bootstrap" ? "snapshot" : counted(last.mutations, "row"));
+  if (quiet > (last?.ended_us ?? 0)) {
+    const before = last && el("span", { class: "under" }, `before that ${did}, `, time(last.ended_us, now_us));
+    return [time(quiet, now_us), ", nothing new", before];
+  }
+  return last ? [time(last.ended_us, now_us), `, ${did}`] : "none yet";
 }
 
 // The process that carries batches as they come, by its newest sign of life.
-function following({ every_seconds, behind_seconds, waits_for, is_silent, is_dead, at_us }) {
+function following({ every_seconds, waits_for, is_silent, is_dead, at_us }) {
   if (is_dead) return ["dead since ", moment(at_us)];
   if (is_silent) return ["silent since ", moment(at_us)];
   if (waits_for) return [`waits: ${waits_for}`];
-  return [`every ${number(every_seconds)} s`, behind_seconds === null ? "" : `, ${behind_seconds.toFixed(1)} s behind`];
+  return `every ${number(every_seconds)} s`;
 }
 
 function tally(words) {
@@ -71,18 +74,11 @@ function logFacts({ log, now_us }) {
   ];
 }
 
-// A look at the server that found nothing more says that the lake has all, however long ago the last batch was.
-function behind(source) {
-  if (!source.carried_us) return "–";
-  const inLake = el("span", { class: "moment" }, `in the lake up to ${moment(source.carried_us)}`);
-  if (source.log?.bytes_ahead !== 0) return [lag(source), inLake];
-  return ["nothing newer on the server", el("span", { class: "quiet" }, ", as of ", time(source.log.at_us, source.now_us)), inLake];
-}
-
-function lag(source) {
-  const shown = time(source.carried_us, source.now_us);
-  shown.textContent = duration(Math.max(0, (source.now_us - source.carried_us) / 1e6));
-  return shown;
+// By the newest look at the server's log: while nothing is written there, it doesn't grow.
+function behind({ lag, carried_us, now_us }) {
+  if (lag?.seconds === null || lag?.seconds === undefined) return "–";
+  const asked = lag.known_us ? el("span", { class: "under" }, "asked ", time(lag.known_us, now_us)) : null;
+  return [el("span", { title: carried_us ? `What was committed before ${moment(carried_us)} is in the lake` : null }, duration(lag.seconds)), asked];
 }
 
 function sourceCard(source, alone) {
@@ -134,10 +130,10 @@ const sourceColumns = [
   { name: "Health", key: "health", sort: worst, cell: (source) => badge(source.health, source.error ? "can't be read" : HEALTH_WORDS[source.health]) },
   { name: "In one sentence", cell: inOneSentence },
   { name: "Verified", key: "verified", number: true, title: "The oldest of the tables' newest comparisons with the server", sort: (source) => source.verified?.at_us, cell: (source) => (source.verified ? verified(source) : "–") },
-  { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (source) => (source.carried_us ? source.now_us - source.carried_us : null), cell: (source) => (source.carried_us ? lag(source) : "–") },
+  { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (source) => source.lag?.seconds, cell: behind },
   { name: "Rows changed", key: "rows", number: true, title: "In 24 hours", sort: (source) => source.rows_changed?.day, cell: (source) => (source.rows_changed ? changed(source.rows_changed.day, source.rows_changed.by_hour, 60) : "–") },
   { name: "Tables", key: "tables", number: true, sort: (source) => tables(source), cell: (source) => number(tables(source)) },
-  { name: "Last run", key: "last", number: true, sort: (source) => source.last_run?.ended_us, cell: (source) => (source.last_run ? lastRun(source) : "–") },
+  { name: "Last sync", key: "last", number: true, sort: (source) => Math.max(source.last_run?.ended_us ?? 0, source.nothing_new_us ?? 0), cell: (source) => (source.error ? "–" : lastSync(source)) },
 ];
 
 const tables = (source) => Object.values(source.table_counts ?? {}).reduce((sum, count) => sum + count, 0);
