@@ -30,16 +30,28 @@ def run(folder: Path, *command: str | Path, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
+def uv() -> str:
+    return shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The archive of sources, and the wheel that is built of it."""
+    run(folder, uv(), "build", "-q", "--out-dir", folder / "built", ROOT)
+    (sources,) = (folder / "built").glob("*.tar.gz")
+    (wheel,) = (folder / "built").glob("*.whl")
+    return sources, wheel
+
+
 def fresh_environment(folder: Path) -> Path:
     """A fresh one with the wheel; the packages it is on are lent by this one, and the kernels it has compiled."""
-    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
-    run(folder, uv, "build", "-q", "--wheel", "--out-dir", folder / "wheel", ROOT)
+    _, wheel = build(folder)
     fresh = folder / "environment"
     run(folder, sys.executable, "-m", "venv", "--without-pip", fresh)
-    (wheel,) = (folder / "wheel").glob("*.whl")
-    run(folder, uv, "pip", "install", "-q", "--no-deps", "--python", fresh / "bin" / "python", wheel)
+    run(folder, uv(), "pip", "install", "-q", "--no-deps", "--python", fresh / "bin" / "python", wheel)
     (packages,) = (fresh / "lib").glob("python*/site-packages")
     # A .pth that is in a folder named by a .pth isn't read, so the checkout itself isn't lent.
     (packages / "lent.pth").write_text(sysconfig.get_path("purelib"))
-    shutil.copytree(settings.SHARE / "numba", fresh / "share" / "binlake" / "numba", dirs_exist_ok=True)
+    kernels = fresh / "share" / "binlake" / "numba"
+    ignored = shutil.ignore_patterns("*.tmp.*")  # of processes that compile at the moment
+    shutil.copytree(settings.SHARE / "numba", kernels, ignore=ignored, dirs_exist_ok=True)
     return fresh

@@ -97,6 +97,13 @@ def test_files_the_images_copy_exist_and_reach_the_build() -> None:
             assert f"!{name}" in ignored, name
 
 
+def test_what_the_wheel_is_forced_to_include_is_copied_before_it_is_built() -> None:
+    copied = [name for line in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    forced = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert [name for name in forced if not any(name == given or name.startswith(f"{given}/") for given in copied)] == []
+
+
 def test_scripts_of_the_server_images_can_be_executed() -> None:
     # The images source what isn't executable, and its `set -e` would then be theirs.
     assert os.access(DOCKER / "create_account.sh", os.X_OK)

@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = ("jobs/binlake", "plugins/binlake_airflow")
@@ -74,3 +76,21 @@ def test_no_import_comes_from_a_package_that_nobody_declares() -> None:
         if not given & declared:
             undeclared[module] = sorted(files)
     assert not undeclared
+
+
+def test_python_versions_are_those_that_the_wheel_can_be_installed_on() -> None:
+    project = PROJECT["project"]
+    named = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in project["classifiers"]]
+    versions = [match[1] for match in named if match]
+    allowed = SpecifierSet(project["requires-python"])
+    assert versions == [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}.99" in allowed]
+
+
+def test_no_licence_is_claimed_that_nobody_chose() -> None:
+    files = [file.name for file in ROOT.iterdir() if file.name.upper().startswith(("LICENSE", "LICENCE", "COPYING"))]
+    said = (ROOT / "README.md").read_text().splitlines()[-1]
+    claims = [line for line in PROJECT["project"]["classifiers"] if line.startswith("License")]
+    claims += [key for key in PROJECT["project"] if key.startswith("license")]
+    assert not files
+    assert not claims
+    assert said == "No licence has been chosen yet."

@@ -35,6 +35,11 @@ def test_the_front_door_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= 150
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_read_at_once(page: str) -> None:
+    assert len(text_of(page).splitlines()) <= (250 if page == "plugins/README.md" else 200)
+
+
 # settings ------------------------------------------------------------------------------------------------------------
 def listed(page: str) -> dict[str, list[Setting]]:
     return tables_in(text_of(page))

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO, cast, get_args
 
@@ -33,6 +32,7 @@ from binlake.cli import (
     step_commands,
     table_commands,
 )
+from binlake.cli.installed_versions import ShowVersions
 from binlake.errors import BinlakeError
 from binlake.planner.steps import Status
 from binlake.report import HarmlessStream, harmless_entry
@@ -102,7 +102,7 @@ def _first_line(error: BaseException) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="binlake", description="MySQL and MariaDB tables mirrored into Delta Lake")
-    parser.add_argument("--version", action="version", version=f"binlake {version('binlake')}")
+    parser.add_argument("--version", action=ShowVersions)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., None], help_: str, *, as_json: bool) -> argparse.ArgumentParser:

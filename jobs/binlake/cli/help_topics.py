@@ -38,37 +38,62 @@ def installed_text(page: str) -> str:
     raise SetupFailed(f"this installation has no page {page}", remedy="install binlake's wheel again")
 
 
-TOPICS = {
-    topic.name: topic
-    for topic in (
+QUESTIONS = {
+    "What is it, and how does it begin?": (
         Topic("overview", "README.md", "what binlake is, the servers, first steps, all commands"),
-        Topic("yaml", "dags/pipelines/README.md", "every setting of a source's YAML"),
-        Topic("operations", "jobs/README.md", "how it works, commands, problems, upkeep, catalogs, installation"),
-        Topic("backup", "jobs/BACKUP.md", "backup and restore of a lake, metadata that are lost"),
-        Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
+        Topic("install", "jobs/binlake/setup/README.md", "the wheel without a checkout, its extras, Spark's jars"),
+        Topic("docker", "docker/README.md", "the whole stack in containers"),
         Topic(
             "servers",
             "jobs/binlake/source/README.md",
             "accounts, connections, TLS, services, failover, folders of binlog files",
         ),
-        Topic("types", "jobs/binlake/schema/README.md", "types in the lake, changes of shape, limits"),
-        Topic("feeds", "jobs/binlake/feeds/README.md", "mutations to Kafka, webhooks, files, binlog files"),
-        Topic("relay", "jobs/binlake/relay/README.md", "subscriptions over HTTP and a binary protocol"),
+    ),
+    "What can be set?": (
+        Topic("yaml", "dags/pipelines/README.md", "a source's YAML: what is mirrored, and where to"),
+        Topic("settings", "dags/pipelines/SETTINGS.md", "a source's YAML: how its steps work, policies, Airflow"),
         Topic("stores", "jobs/binlake/storage/README.md", "a lake in a folder, on S3, Azure or HDFS"),
         Topic("clusters", "jobs/binlake/spark/README.md", "Spark's settings, and executors on other hosts"),
+    ),
+    "How is it run, and what to do if something is wrong?": (
+        Topic("operations", "jobs/README.md", "how it works, commands, problems and what to do"),
+        Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
+        Topic("follow", "jobs/FOLLOW.md", "batches of seconds, all the time"),
+        Topic("upkeep", "jobs/binlake/maintain/README.md", "binlake maintain, and names in a catalog"),
+        Topic("verify", "jobs/binlake/verify/README.md", "whether the lake is right; repair and replay"),
+        Topic("backup", "jobs/BACKUP.md", "backup and restore of a lake, metadata that are lost"),
+        Topic("metrics", "jobs/METRICS.md", "figures for Prometheus"),
+    ),
+    "How are the tables read?": (
+        Topic("analysts", "sql/README.md", "SQL, Python, other readers, the metadata"),
+        Topic("versions", "jobs/binlake/lake/README.md", "all tables at one position: which can be read, and pins"),
+        Topic("modes", "sql/MODES.md", "a table's log and history, deleted rows that stay, what wrote a row"),
+        Topic("types", "jobs/binlake/schema/README.md", "types in the lake, changes of shape, limits"),
+    ),
+    "Who else gets the changes?": (
+        Topic("feeds", "jobs/binlake/feeds/README.md", "mutations to Kafka, webhooks, files, binlog files"),
+        Topic("formats", "jobs/binlake/feeds/formats/README.md", "what a feed's messages look like"),
+        Topic("relay", "jobs/binlake/relay/README.md", "subscriptions over HTTP and a binary protocol"),
         Topic("binlog", "jobs/binlake/binlog/README.md", "the log's reader alone, and a second opinion"),
-        Topic("analysts", "sql/README.md", "reading the tables, their past, the metadata"),
+    ),
+    "What is inside, and how is it changed?": (
+        Topic("architecture", "jobs/ARCHITECTURE.md", "the picture, a row's way, promises and their tests, all words"),
         Topic("security", "jobs/SECURITY.md", "what is promised and what isn't, and how to report a hole"),
-        Topic("docker", "docker/README.md", "the whole stack in containers"),
-    )
+        Topic("contributing", "jobs/CONTRIBUTING.md", "set-up, tests, and three changes file by file"),
+        Topic("changelog", "jobs/CHANGELOG.md", "what each release changed"),
+    ),
 }
+"""The pages, by the question that they answer."""
+TOPICS = {topic.name: topic for topics in QUESTIONS.values() for topic in topics}
 
 
 def print_help(arguments: argparse.Namespace) -> None:
-    """Print the page of a topic; without a topic, list all of them."""
+    """Print the page of a topic; without a topic, list all of them by question."""
     if arguments.topic:
         print(TOPICS[arguments.topic].text, end="")
         return
     width = max(map(len, TOPICS))
-    for topic in TOPICS.values():
-        print(f"{topic.name:<{width}}  {topic.about}")
+    for question, topics in QUESTIONS.items():
+        print(question)
+        for topic in topics:
+            print(f"  {topic.name:<{width}}  {topic.about}")

@@ -16,7 +16,7 @@ from binlake.source.listed_tables import MIRRORED, list_tables, user_databases
 from binlake.source.server import Source, replicas
 
 _YAML = """\
-# All that can be set: binlake help yaml
+# All that can be set: binlake help yaml, binlake help settings
 source:
   name: {name}
   connection: {connection}

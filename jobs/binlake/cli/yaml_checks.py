@@ -36,7 +36,9 @@ def check(arguments: argparse.Namespace) -> None:
     failed = sum(not file.is_good for file in checked)
     if failed:
         what = f"{failed:,} of {counted(len(checked), 'file')}"
-        raise CheckFailed(f"{what} can't be used", remedy="fix the lines marked FAIL; binlake help yaml lists all keys")
+        raise CheckFailed(
+            f"{what} can't be used", remedy="fix the lines marked FAIL; binlake help yaml and settings list the keys"
+        )
 
 
 def files_at(paths: Iterable[Path]) -> list[Path]:

@@ -82,7 +82,7 @@ class YamlFile:
             lines = [f"  {self._error_line(kind, problem)}" for problem in error.errors(include_url=False)]
             raise ConfigurationError(
                 f"{self.path}:\n" + "\n".join(lines),
-                remedy="fix these keys; binlake help yaml lists all of them",
+                remedy="fix these keys; binlake help yaml and settings list them",
             ) from None
 
     def _error_line(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:

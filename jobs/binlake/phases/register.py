@@ -67,7 +67,7 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
     """
     catalog = config.catalog
     if catalog is None:
-        raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help yaml")
+        raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help settings")
     with lease.held(metadata_of(config)) as held:
         changes = registrations.changes(config, catalog, held.metadata)
         pinned = pinned_views.changes(config, catalog, held.metadata)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from binlake import config, pipeline
-from binlake.cli import command_line
+from binlake.cli import command_line, installed_versions
 from binlake.errors import UsageError
 from binlake.lease import lease
 from binlake.report import Report
+from binlake.spark import settings
 from binlake.store.metadata import metadata_of, now_us
 from past import Past
 
@@ -242,3 +245,29 @@ def test_an_option_that_would_do_nothing_is_refused(
     name, *options = command.split()
     assert command_line.run([name, "--config", shop(tmp_path), *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_versions_of_what_is_there_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(["--version"])
+    assert ended.value.code == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["binlake"] == metadata.version("binlake")
+    assert shown["Python"].startswith(platform.python_version())
+    for name, package in (("Spark", "pyspark"), ("Delta", "delta-spark"), ("deltalake", "deltalake")):
+        assert shown[name] == metadata.version(package)
+    assert "17" in shown["Java"] or "21" in shown["Java"]
+
+
+def test_versions_of_what_is_missing_are_not_invented(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(settings, "JARS", tmp_path)
+    monkeypatch.setattr(installed_versions, "PACKAGES", {"Airflow": "binlake-no-such-package"})
+    with pytest.raises(SystemExit):
+        command_line.run(["--version"])
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown.keys() == {"binlake", "Python", "Airflow", "Java", "jars"}
+    assert shown["Airflow"] == shown["Java"] == "not installed"
+    assert shown["jars"] == "3 missing: run binlake setup"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from binlake.cli import command_line, help_topics
-from binlake.cli.help_topics import TOPICS
+from binlake.cli.help_topics import QUESTIONS, TOPICS
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,10 +20,12 @@ def test_a_topic_prints_its_page(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == (ROOT / topic.page).read_text(encoding="utf-8")
 
 
-def test_without_a_topic_each_is_listed_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_topic_each_is_listed_in_one_line_below_its_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(TOPICS)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(TOPICS)
+    assert [line for line in lines if not line.startswith("  ")] == list(QUESTIONS)
+    assert all(line.endswith("?") for line in QUESTIONS)
     assert all(len(line) <= 100 for line in lines)
 
 
