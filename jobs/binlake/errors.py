@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from binlake import names
@@ -185,8 +186,22 @@ class UsageError(BinlakeError):
     exit_code = 2
 
 
+@dataclass(frozen=True)
+class KeyProblem:
+    """What is wrong with a key of a YAML. line: from 1; 0 if it isn't known. key: with dots; empty for the whole file.
+    text: what was found, and what is wanted."""
+
+    line: int
+    key: str
+    text: str
+
+
 class ConfigurationError(UsageError):
-    """The YAML or a connection is wrong."""
+    """The YAML or a connection is wrong. problems: by key, where the error is of a YAML's keys."""
+
+    def __init__(self, message: str, *, remedy: str = "", problems: tuple[KeyProblem, ...] = ()) -> None:
+        super().__init__(message, remedy=remedy)
+        self.problems = problems
 
 
 class NoSnapshotYet(UsageError):

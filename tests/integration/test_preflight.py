@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlake.config import PipelineConfig
-from binlake.doctor.check import Check
+from binlake.doctor.check import Check, missing_grants
 from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError, ServerSettingError, TableError
 from binlake.position import FIRST_OFFSET, Slice
@@ -199,9 +199,23 @@ def test_each_missing_grant_is_named_with_its_sql(
         server.execute("DROP USER some")
 
 
+def test_all_missing_grants_are_said_in_one_round(server: Server, tables: str, lake: Path) -> None:
+    server.create_account("some", "s3cret", ["USAGE ON *.*"])
+    grants = missing_grants(examine(server, lake, tables, user="some"))
+    assert f"GRANT SELECT ON `{tables}`.* TO `some`" in "\n".join(grants).replace("\\_", "_")
+    for grant in GRANTS[server.kind]:
+        assert len([sql for sql in grants if f"GRANT {grant} ON *.* TO `some`" in sql]) == 1
+    for sql in grants:
+        server.execute(sql)
+    again = examine(server, lake, tables, user="some")
+    assert (failing(again), missing_grants(again)) == ({}, [])
+    server.execute("DROP USER some")
+
+
 def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> None:
-    failed = failing(examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere"]))
-    assert list(failed) == [f"table {tables}.nowhere"]
+    checks = examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere", f"{tables}.no*re"])
+    assert list(failing(checks)) == [f"table {tables}.nowhere"]
+    assert f"no included table matches {tables}.no*re" in [check.found for check in checks if check.ok == "warn"]
     assert failing(examine(server, lake, tables, include=["nowhere.*"]))["tables"]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from binlake.config import PipelineConfig, SourceConfig, config_of, yaml_file
 from binlake.errors import ConfigurationError, SourceError, UsageError
@@ -23,10 +26,10 @@ source:
   server_id: {server_id}  # the first of {server_ids} replica ids that no other replica may have
 tables:
   include: {include}  # database.table, shell-style patterns
-lake:
+{tables}lake:
   path: {lake}
 schedule: {schedule}
-"""
+{sections}"""
 _IDS = range(10_000, 4_000_000_000)
 """The ids to choose from; people give servers smaller ones."""
 
@@ -36,7 +39,8 @@ class SourceAsked:
     """The answers from which a new source's YAML is made.
 
     include: patterns of tables; without any all that the account sees. lake: a folder or a store's URL. schedule: cron.
-    connection: the id of its Airflow connection; by default made of the name. server_id: None for free ones.
+    connection: the id of its Airflow connection; by default made of the name. server_id: None for free ones. settings:
+    others, by their keys with dots, such as verify.repair.
     """
 
     name: str
@@ -45,6 +49,7 @@ class SourceAsked:
     schedule: str
     connection: str | None = None
     server_id: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,8 @@ def _whole(database: str) -> str:
 def draft(path: Path, endpoint: Endpoint, asked: SourceAsked) -> Draft:
     """Return the source's file, with free replica ids.
 
-    Raises UsageError if the file exists, would be refused, or there is nothing to mirror; SourceError.
+    Raises UsageError if the file exists or there is nothing to mirror; ConfigurationError if it would be refused;
+    SourceError.
     """
     if path.exists():
         raise UsageError(f"{path} is there already", remedy=_OTHER_FILE)
@@ -134,7 +140,11 @@ def draft(path: Path, endpoint: Endpoint, asked: SourceAsked) -> Draft:
 
 
 def _text(asked: SourceAsked, patterns: Collection[str], first_id: int) -> str:
+    sections = nested(asked.settings)
+    tables = _yaml(sections.pop("tables", {}))
     return _YAML.format(
+        tables="".join(f"  {line}\n" for line in tables.splitlines()),
+        sections=_yaml(sections),
         name=asked.name,
         connection=asked.connection or connection_of(asked.name),
         server_id=first_id,
@@ -145,20 +155,40 @@ def _text(asked: SourceAsked, patterns: Collection[str], first_id: int) -> str:
     )
 
 
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by keys with dots as sections of a YAML."""
+    sections: dict[str, Any] = {}
+    for key, value in settings.items():
+        *above, last = key.split(".")
+        section = sections
+        for name in above:
+            section = section.setdefault(name, {})
+        section[last] = value
+    return sections
+
+
+def _yaml(sections: Mapping[str, Any]) -> str:
+    """Return sections as YAML, each of a line; nothing where there is none."""
+    if not sections:
+        return ""
+    return yaml.safe_dump(dict(sections), default_flow_style=None, sort_keys=False, allow_unicode=True, width=10**6)
+
+
 def connection_of(name: str) -> str:
     """Return the id of the Airflow connection that a source of this name has by default."""
     return f"{name.replace('-', '_')}_mysql"
 
 
 def _configuration_in(path: Path, text: str) -> PipelineConfig:
-    """Return the configuration that the file will mean. Raises UsageError if it would be refused."""
+    """Return the configuration that the file will mean. Raises ConfigurationError if it would be refused."""
     try:
         return config_of(yaml_file.parsed(text.encode(), path))
     except ConfigurationError as error:
         _, _, lines = error.message.partition("\n")
-        raise UsageError(
+        raise ConfigurationError(
             f"nothing was written to {path}, for it would be refused:\n{lines or error.message}",
             remedy="fix --tables, --name, --lake or --schedule",
+            problems=error.problems,
         ) from None
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, KeyProblem
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
 CATALOG = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -79,19 +79,20 @@ class YamlFile:
         try:
             return kind.model_validate(self.document)
         except ValidationError as error:
-            lines = [f"  {self._error_line(kind, problem)}" for problem in error.errors(include_url=False)]
+            problems = tuple(self._problem(kind, problem) for problem in error.errors(include_url=False))
             raise ConfigurationError(
-                f"{self.path}:\n" + "\n".join(lines),
+                f"{self.path}:\n" + "\n".join(f"  {_in_a_line(problem)}" for problem in problems),
                 remedy="fix these keys; binlake help yaml and settings list them",
+                problems=problems,
             ) from None
 
-    def _error_line(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+    def _problem(self, kind: type[BaseModel], error: Mapping[str, Any]) -> KeyProblem:
         place: KeyPath = error["loc"]
-        text = _LOGIN.sub(r"\1…@", _explained(kind, error))
+        text = _LOGIN.sub(r"\1…@", explained(kind, error))
         named = ".".join(map(str, place)).removesuffix(".[key]")  # pydantic's for a key that isn't as it should be
-        return f"line {self._line(place)}: {named}: {text}" if named else f"line {self._line(place)}: {text}"
+        return KeyProblem(self.line(place), named, text)
 
-    def _line(self, place: KeyPath) -> int:
+    def line(self, place: KeyPath) -> int:
         """Return the line of a key, or of the mapping that lacks it; parts that aren't in the file, which pydantic adds
         for alternatives, are ignored."""
         node, line = self._root, self._root.start_mark.line + 1
@@ -100,6 +101,10 @@ class YamlFile:
             if below is not None:
                 node, line = below
         return line
+
+
+def _in_a_line(problem: KeyProblem) -> str:
+    return ": ".join(filter(None, (f"line {problem.line}", problem.key, problem.text)))
 
 
 def _below(node: yaml.Node, part: int | str) -> tuple[yaml.Node, int] | None:
@@ -130,8 +135,9 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        said = f"{path}{where}: this isn't YAML as it should be: {error.problem or error.context}"
-        raise ConfigurationError(said, remedy="fix that place") from error
+        what = f"this isn't YAML as it should be: {error.problem or error.context}"
+        problem = KeyProblem(mark.line + 1 if mark else 0, "", what)
+        raise ConfigurationError(f"{path}{where}: {what}", remedy="fix that place", problems=(problem,)) from error
     except RecursionError as error:
         raise ConfigurationError(f"{path}: brackets or lists are nested too deep", remedy="close them") from error
     except yaml.YAMLError as error:
@@ -145,7 +151,7 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
 
 
 # words ---------------------------------------------------------------------------------------------------------------
-def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+def explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     """Return a message on what was found and what is wanted, in plainer words than pydantic's."""
     place, what, context = error["loc"], error["type"], error.get("ctx") or {}
     if what == "extra_forbidden":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from binlake.config import PipelineConfig
-from binlake.doctor.check import Check
+from binlake.doctor.check import GRANTS, Check
 from binlake.doctor.server_checks import Examined, account_sql, grant_sql
 from binlake.errors import SourceError
 from binlake.kernels.cores import available_cores
@@ -60,13 +60,16 @@ def unseen_tables(subject: Examined, config: PipelineConfig, visible: Collection
         database = match["database"].strip("`").replace("``", "`")
         if any(matches_database(pattern, database) for pattern in config.tables.include):
             finding = f"SELECT is revoked on {database}, whose tables are included: they can't be seen"
-            remedy = f"{grant_sql(subject, 'SELECT', f'{grant_quote(database)}.*')} or exclude the database in the YAML"
-            yield Check("tables in sight", False, finding, remedy)
+            sql = grant_sql(subject, "SELECT", f"{grant_quote(database)}.*")
+            remedy = f"{sql} or exclude the database in the YAML"
+            yield Check("tables in sight", False, finding, remedy, {GRANTS: [sql]})
     hidden = [name for name in _stored(subject) if config.included(name) and name not in visible]
     if hidden:
         more = f" and {len(hidden) - 1} more" if hidden[1:] else ""
-        remedy = grant_sql(subject, "SELECT", f"{grant_quote(hidden[0].database)}.*")
-        yield Check("tables in sight", False, f"the account can't see {hidden[0]}{more}, which is included", remedy)
+        databases = dict.fromkeys(name.database for name in hidden)
+        grants = [grant_sql(subject, "SELECT", f"{grant_quote(database)}.*") for database in databases]
+        finding = f"the account can't see {hidden[0]}{more}, which is included"
+        yield Check("tables in sight", False, finding, " ".join(grants), {GRANTS: grants})
 
 
 def _stored(subject: Examined) -> list[TableName]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+GRANTS = "grants"
+"""The field of a check's detail with the statements that give what is missing."""
 
 
 @dataclass(frozen=True)
@@ -20,3 +24,8 @@ class Check:
     def text(self) -> str:
         """Return the line, with the remedy below it."""
         return f"{self.name}: {self.found}" + (f"\n  → {self.remedy}" if self.remedy else "")
+
+
+def missing_grants(checks: Iterable[Check]) -> list[str]:
+    """Return the statements that give the account all that it lacks, each once."""
+    return list(dict.fromkeys(sql for check in checks for sql in check.detail.get(GRANTS, ())))

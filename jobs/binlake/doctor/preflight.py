@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from binlake import names
 from binlake.config import PipelineConfig
 from binlake.doctor import account_checks, reach, server_checks
-from binlake.doctor.check import Check
+from binlake.doctor.check import GRANTS, Check
 from binlake.doctor.server_checks import Examined
 from binlake.errors import (
     TAKEN_REMEDY,
@@ -213,11 +213,9 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
         ours_now = subject.config.source.replica_name  # a sync may be at work
         taken = {own, *(other.server_id for other in replicas(subject.source) if other.name != ours_now)}
         finding += " are free"
-    except SourceError as error:
-        if not subject.source.is_mariadb:
-            yield server_checks.grant(subject, "REPLICATION SLAVE", error)
-            return
-        # Listing replicas takes REPLICATION MASTER ADMIN there, more than a mirror should have.
+    except SourceError:
+        # MySQL takes REPLICATION SLAVE for the list, which is asked for below; MariaDB takes REPLICATION MASTER ADMIN,
+        # more than a mirror should have.
         taken = {own}
         finding += ", other replicas aren't visible to this account"
     clash = sorted(taken & set(ours))
@@ -234,19 +232,30 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
     base = [table for table in subject.listed if table.kind in MIRRORED]
     for pattern in subject.config.tables.include:
         database, _, table = pattern.partition(".")
-        exact = not re.search(r"[*?\[]", pattern)
+        exact = not _is_pattern(pattern)
         if exact and not any((name.database, name.table) == (database, table) for name in names):
-            remedy = f"check the name, and {server_checks.grant_sql(subject, 'SELECT', f'{grant_quote(database)}.*')}"
-            yield Check(f"table {pattern}", False, "the server has none of this name that we may see", remedy)
+            sql = server_checks.grant_sql(subject, "SELECT", f"{grant_quote(database)}.*")
+            finding, remedy = "the server has none of this name that we may see", f"check the name, and {sql}"
+            yield Check(f"table {pattern}", False, finding, remedy, {GRANTS: [sql]})
+        elif not exact and base and unmatched([pattern], [(name.database, name.table) for name in names]):
+            remedy = "check the pattern; leave it where such tables are to come"
+            yield Check("tables.include", "warn", f"no included table matches {pattern}", remedy)
     if not base:
+        databases = dict.fromkeys(pattern.partition(".")[0] for pattern in subject.config.tables.include)
+        named = [grant_quote(database) for database in databases if not _is_pattern(database)]
+        grants = [server_checks.grant_sql(subject, "SELECT", f"{database}.*") for database in named]
         remedy = "check tables.include in the YAML, and GRANT SELECT on the databases"
-        yield Check("tables", False, "no included table is visible to this account", remedy)
+        yield Check("tables", False, "no included table is visible to this account", remedy, {GRANTS: grants})
     else:
         yield Check("tables", True, f"{len(base)} included")
     for listed in subject.listed:
         if listed.kind not in (*MIRRORED, "VIEW", "SYSTEM VIEW"):
             finding = f"{listed.kind.lower()}s aren't mirrored"
             yield Check(f"table {listed.name}", False, finding, _excluding(listed.name))
+
+
+def _is_pattern(text: str) -> bool:
+    return re.search(r"[*?\[]", text) is not None
 
 
 def _excluding(name: TableName) -> str:

@@ -16,7 +16,7 @@ from pymysql.constants import ER
 
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
-from binlake.doctor.check import Check
+from binlake.doctor.check import GRANTS, Check
 from binlake.errors import BinlakeError, ConnectionFailed, SourceError
 from binlake.lease import lease
 from binlake.names import mysql_quote
@@ -251,7 +251,8 @@ def own_server_id(subject: Examined) -> Check:
 
 
 def replica(subject: Examined) -> Iterator[Check]:
-    """Check that events can be read as a replica, which needs REPLICATION SLAVE."""
+    """Check that events can be read as a replica, which needs REPLICATION SLAVE. All grants that are missing are said
+    at once."""
     if not is_logging(subject):
         return  # said by its own check
     try:
@@ -260,6 +261,8 @@ def replica(subject: Examined) -> Iterator[Check]:
         yield Check("binlog position", True, "readable")
     except SourceError as error:
         yield grant(subject, "BINLOG MONITOR" if subject.source.is_mariadb else "REPLICATION CLIENT", error)
+        if not _granted(subject) & {"REPLICATION SLAVE", "ALL PRIVILEGES"}:  # without a file's name it can't be tried
+            yield missing(subject, "REPLICATION SLAVE")
         return
     transport = subject.source.transport()
     try:
@@ -280,7 +283,8 @@ def grant(subject: Examined, grant: str, error: SourceError) -> Check:
 
 def missing(subject: Examined, grant: str, on: str = "*.*") -> Check:
     """Return the failed check of a grant, with the SQL that gives it. on: the grant's scope."""
-    return Check(f"grant {grant}", False, f"missing on {on}", grant_sql(subject, grant, on))
+    sql = grant_sql(subject, grant, on)
+    return Check(f"grant {grant}", False, f"missing on {on}", sql, {GRANTS: [sql]})
 
 
 def grant_sql(subject: Examined, grant: str, on: str = "*.*") -> str:
@@ -329,12 +333,14 @@ def sight_of_statements(subject: Examined) -> Iterator[Check]:
     wanted = [("PROCESS", "*.*")]
     if not subject.source.is_mariadb:
         wanted = [("SELECT", f"performance_schema.{table}") for table in ("metadata_locks", "threads")]
+    grants = [grant_sql(subject, privilege, on) for privilege, on in wanted]
     yield Check(
         "long statements",
         "warn",
         "can't be seen: a snapshot asks for its lock behind a long statement, too, and writes wait for some seconds"
         " before it takes another way",
-        " ".join(grant_sql(subject, privilege, on) for privilege, on in wanted),
+        " ".join(grants),
+        {GRANTS: grants},
     )
 
 
@@ -345,8 +351,10 @@ def _read_lock(subject: Examined) -> Check:
     wanted = subject.source.release.flush_grant
     if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
         return Check(f"grant {wanted}", True, "given")
-    remedy = f"{grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
-    return Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)
+    sql = grant_sql(subject, wanted)
+    remedy = f"{sql} or snapshot with --lock tables (LOCK TABLES)"
+    finding = "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used"
+    return Check(f"grant {wanted}", "warn", finding, remedy, {GRANTS: [sql]})
 
 
 def replica_checks(config: PipelineConfig, origin: Origin, endpoint: Endpoint) -> Iterator[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from binlake import names
 from binlake.cli import environment, new_source
 from binlake.cli.new_source import SourceAsked
+from binlake.errors import ConfigurationError
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 
@@ -36,6 +38,35 @@ def test_all_databases_are_included_whatever_their_names(tmp_path: Path, monkeyp
     include = made.config.tables.include
     for database in DATABASES:
         assert [names.matches(pattern, database, "t") for pattern in include].count(True) == 1
+
+
+def test_settings_become_sections_and_what_is_wrong_is_said_by_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Source, "open", lambda endpoint: Server())
+    monkeypatch.setattr(new_source, "replicas", lambda source: [])
+    odd = "shop.o'd: [#*"
+    settings = {
+        "tables.exclude": ["shop.tmp_*", odd],
+        "tables.exclude_columns": ["shop.*.password"],
+        "follow.every": "2s",
+        "verify.schedule": None,
+        "verify.repair": "auto",
+        "airflow.lag_minutes": 30,
+        "policies.on_drop_column": "keep",
+        "invalid_dates": "keep_text",
+    }
+    path, endpoint = tmp_path / "shop.yaml", Endpoint("127.0.0.1", 3306, "u", "p")
+    asked = SourceAsked("shop", ("shop.*",), "./lake", "0 * * * *", settings=settings)
+    made = new_source.draft(path, endpoint, asked).config
+    assert (made.tables.exclude, made.tables.exclude_columns) == (["shop.tmp_*", odd], ["shop.*.password"])
+    assert made.follow is not None
+    assert (made.follow.every, made.verify.schedule, made.verify.repair) == ("2s", None, "auto")
+    assert (made.airflow.lag_minutes, made.policies.on_drop_column, made.invalid_dates) == (30, "keep", "keep_text")
+    wrong = replace(asked, schedule="hourly", settings={**settings, "tables.exclude": ["a", "b.c"]})
+    with pytest.raises(ConfigurationError) as refused:
+        new_source.draft(path, endpoint, wrong)
+    assert [problem.key for problem in refused.value.problems] == ["tables.exclude.0", "schedule"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from binlake import config
 from binlake.cli import command_line
-from binlake.errors import ConfigurationError, UsageError
+from binlake.config import yaml_file
+from binlake.errors import ConfigurationError, KeyProblem, UsageError
 from binlake.feeds import feeds_file
 
 GOOD = """\
@@ -135,8 +136,19 @@ def refused(path: Path, text: str) -> str:
 
 
 def test_every_wrong_key_has_a_line(tmp_path: Path) -> None:
-    said = refused(tmp_path / "shop.yaml", GOOD.replace("4001", "0").replace("schedule", "shedule"))
-    assert [line.split(":")[0].strip() for line in said.splitlines()[1:3]] == ["line 4", "line 9"]
+    file = tmp_path / "shop.yaml"
+    file.write_text(GOOD.replace("4001", "0").replace("schedule", "shedule"))
+    with pytest.raises(ConfigurationError) as caught:
+        config.load(file)
+    assert [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:3]] == ["line 4", "line 9"]
+    assert caught.value.problems == (
+        KeyProblem(4, "source.server_id", "found 0; wanted a number not below 1"),
+        KeyProblem(9, "shedule", "there is no key 'shedule'; did you mean 'schedule'?"),
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        yaml_file.parsed(b"a: 1\nb: [\n", file)
+    ((line, key),) = {(problem.line, problem.key) for problem in caught.value.problems}
+    assert (line, key) == (3, "")
 
 
 def test_what_is_nested_too_deep(tmp_path: Path) -> None:

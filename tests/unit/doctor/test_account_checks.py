@@ -8,6 +8,7 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.doctor import account_checks
+from binlake.doctor.check import missing_grants
 from binlake.doctor.server_checks import Examined, whole_log
 from binlake.schema.table import TableName
 from recorded_server import DENIED, RecordedServer
@@ -73,7 +74,8 @@ def test_included_tables_that_the_server_has_and_the_account_cant_see() -> None:
     subject = examined(MARIADB, **{"grants": grants(), "information_schema.INNODB_SYS_TABLES": stored})
     (check,) = account_checks.unseen_tables(subject, CONFIG, {TableName("shop", "t")})
     assert (check.ok, check.found) == (False, "the account can't see bank.t and 1 more, which is included")
-    assert check.remedy == "GRANT SELECT ON `bank`.* TO `binlake`@`%`;"
+    grants_of_both = [f"GRANT SELECT ON `{database}`.* TO `binlake`@`%`;" for database in ("bank", "shop")]
+    assert (check.remedy, missing_grants([check, check])) == (" ".join(grants_of_both), grants_of_both)
 
 
 @pytest.mark.parametrize(("most", "ok"), [(0, None), (5, False), (6, True)])
