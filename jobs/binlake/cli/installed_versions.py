@@ -30,7 +30,7 @@ class ShowVersions(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *given: object) -> None:
         """Print one line each."""
         for name, version in installed():
-            print(f"{name:<10}{version}")
+            print(f"{name} {version}")  # the first line is what programs look for
         parser.exit()
 
 
