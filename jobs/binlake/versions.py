@@ -1,8 +1,20 @@
-"""Versions of the jars that are added to pyspark's own. Imports nothing outside the stdlib."""
+"""Versions of the jars that are added to pyspark's own, and of the packages that are installed beside binlake.
+
+Imports nothing outside the stdlib until packages are compared: that takes 20 ms, which no command needs that succeeds
+without Spark.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from binlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 SPARK = "4.2.0"
 DELTA = "4.4.0"
@@ -122,3 +134,78 @@ STORE_JARS: dict[str, tuple[Jar, ...]] = {
     ),
 }
 """The jars of object stores, which `binlake setup --stores NAME` downloads."""
+
+_OURS = "binlake"
+OF_SPARK = ("pyspark", "pyspark-client", "delta-spark")
+"""Packages that are needed where Spark is started, and nowhere else."""
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A package that binlake can't work with. version: the installed one; None where there is none."""
+
+    package: str
+    version: str | None
+    wanted: str
+    extra: str = ""
+    """The extra of binlake that asks for the package."""
+
+    def __str__(self) -> str:
+        there = f"{self.package} {self.version} is installed" if self.version else f"{self.package} isn't installed"
+        return f"{there}, and binlake needs {self.package}{self.wanted}"
+
+    @property
+    def remedy(self) -> str:
+        """Return the command that installs what is wanted."""
+        if self.extra and not self.version:
+            return f"pip install 'binlake[{self.extra}]'"
+        return f"pip install '{self.package}{self.wanted}'"
+
+
+def unfit(*extras: str) -> list[Unfit]:
+    """Return the packages that are missing or don't fit, by name: those that the wheel always asks for, and those of
+    these of its extras. None where binlake wasn't installed by its wheel, as on executors that have it as a zip.
+    """
+    from packaging.requirements import Requirement
+
+    try:
+        declared = [Requirement(line) for line in metadata.requires(_OURS) or []]
+    except metadata.PackageNotFoundError:
+        return []
+    wrong: dict[str, Unfit] = {}
+    for requirement in declared:
+        asking = [extra for extra in ("", *extras) if _applies(requirement, extra)]
+        version = _version(requirement.name)
+        if asking and (version is None or not requirement.specifier.contains(version, prereleases=True)):
+            wrong[requirement.name] = Unfit(requirement.name, version, str(requirement.specifier), asking[0])
+    return [wrong[name] for name in sorted(wrong)]
+
+
+def misfit(*extras: str, without: Collection[str] = ()) -> UsageError | None:
+    """Return the error for packages that don't fit: what is there, what is wanted, and the command for it; None where
+    all fit. extras: see ``unfit``. without: packages that don't matter.
+    """
+    return _error([one for one in unfit(*extras) if one.package not in without])
+
+
+def refuse_misfit(*packages: str, extra: str = "") -> None:
+    """Raise UsageError if one of the packages doesn't fit. extra: the extra of the wheel that asks for them."""
+    if error := _error([one for one in unfit(extra) if one.package in packages]):
+        raise error
+
+
+def _error(wrong: Sequence[Unfit]) -> UsageError | None:
+    if not wrong:
+        return None
+    return UsageError("; ".join(map(str, wrong)), remedy="; ".join(dict.fromkeys(one.remedy for one in wrong)))
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,13 +1,12 @@
-"""binlake's operators, DAGs and page for Airflow. Connections are looked up in Airflow here."""
+"""binlake's operators, DAGs and page for Airflow. Connections are looked up in Airflow here.
+
+Every process of Airflow imports this for the provider and the plugin, so it imports nothing that an Airflow or another
+package of a wrong version could make fail. What needs a version asks ``supported``.
+"""
 
 from __future__ import annotations
 
-import airflow
-
 from binlake.storage import accounts
-from binlake_airflow import supported
-
-supported.check(airflow.__version__)
 
 
 def _look_up(connection: str) -> accounts.ConnectionFields:

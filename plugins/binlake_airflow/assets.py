@@ -7,14 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow.sdk import Asset, AssetAlias
+from binlake_airflow.compat import Asset, AssetAlias
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.config import PipelineConfig
     from binlake.records.record import RunReport
     from binlake.store.metadata import Metadata
+    from binlake_airflow.compat import Context
 
 TableEvent = tuple[str, dict[str, Any]]
 """A table's name, and the ``extra`` of its asset's event."""

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
-from airflow.sdk import DAG, BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from binlake.config.yaml_file import NAME
 from binlake.errors import ConfigurationError
+from binlake_airflow.compat import DAG, AirflowFailException, BaseOperator
 from binlake_airflow.timetables import FIRST_INTERVAL, timetable_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from airflow.sdk import Context, CronDataIntervalTimetable
+    from binlake_airflow.compat import Context, CronDataIntervalTimetable
 
 _log = logging.getLogger(__name__)
 _HOURLY = "0 * * * *"

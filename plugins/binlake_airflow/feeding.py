@@ -7,19 +7,16 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, BaseOperator
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
-
 from binlake.config import load
 from binlake.errors import ConfigurationError, FeedFollowed
+from binlake_airflow.compat import AirflowNotFoundException, AirflowSkipException, BaseHook, BaseOperator
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
 from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.config.feed_config import FeedConfig
+    from binlake_airflow.compat import Context
 
 
 class BinlakeFeedOperator(LogsHarmlessly, BaseOperator):

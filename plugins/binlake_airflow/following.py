@@ -8,13 +8,12 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
 from binlake.config import load
 from binlake.config.pipeline_config import YamlOnDisk
 from binlake.errors import NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.spark.on_demand import SessionOnDemand
+from binlake_airflow.compat import AirflowException
 from binlake_airflow.feeding import lend_connections
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.source import SourceOperator
@@ -22,10 +21,9 @@ from binlake_airflow.submit import airflow_errors, look_again
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.config import PipelineConfig
     from binlake.phases.follow import Followed
+    from binlake_airflow.compat import Context
 
 RESTART_DELAY = timedelta(seconds=5)
 """From the end of a task that was killed to its next try. It doesn't grow with tries: they count for a day."""

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import TaskGroup
-
 from binlake.config import load
+from binlake_airflow.compat import TaskGroup
 from binlake_airflow.steps import Steps, default_args
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
 from binlake.errors import BinlakeError, ConfigurationError
 from binlake.storage import accounts
+from binlake_airflow.compat import AirflowNotFoundException, BaseHook
 
 if TYPE_CHECKING:
     import pymysql

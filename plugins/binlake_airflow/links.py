@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from airflow.configuration import conf
-from airflow.sdk import BaseOperatorLink
 
 from binlake.config import load
 from binlake.errors import BinlakeError
+from binlake_airflow.compat import BaseOperatorLink
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
-    from airflow.sdk.types import TaskInstanceKey
+    from binlake_airflow.compat import BaseOperator, TaskInstanceKey
 
 PAGE = "plugin/binlake/binlake/"
 """Path of the page inside Airflow's UI."""

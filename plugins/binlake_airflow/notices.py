@@ -13,7 +13,7 @@ from binlake.config.orchestration import NotifyConfig, Occasion
 from binlake.errors import BinlakeError
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from binlake_airflow.compat import Context
 
 log = logging.getLogger(__name__)
 

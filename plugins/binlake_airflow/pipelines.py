@@ -9,13 +9,11 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, AssetOrTimeSchedule, Param
-from airflow.sdk.definitions.param import ParamsDict
-
 from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 from binlake_airflow.assets import asset_alias
 from binlake_airflow.broken import broken_dag
+from binlake_airflow.compat import DAG, AssetOrTimeSchedule, Param, ParamsDict
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.sources import files_of_feeds, sources_of
 from binlake_airflow.steps import Steps, arguments_of_feed, default_args

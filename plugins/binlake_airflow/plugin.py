@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from binlake.errors import unexpected
+from binlake_airflow import supported
+from binlake_airflow.refusal import Refusal
+
+log = logging.getLogger(__name__)
 _Message = MutableMapping[str, Any]
 
 
@@ -19,10 +25,18 @@ class PageOnDemand:
         self._lock = threading.Lock()
 
     def app(self) -> Any:
-        """Return the page's app, imported by the first call."""
+        """Return the page's app, imported by the first call; where it can't be, one that says why."""
+        if error := supported.problem():
+            return Refusal(error.message, error.remedy)
         with self._lock:  # two threads must not import one module at the same time
-            from binlake_airflow.page.app import app
-
+            try:
+                from binlake_airflow.page.app import app
+            except Exception as error:  # whatever doesn't fit: the other pages of the server have no part in it
+                log.exception("binlake's page can't be loaded")
+                return Refusal(
+                    f"Its page can't be loaded: {unexpected(error)}",
+                    "The log of Airflow's API server has the traceback.",
+                )
             return app
 
     async def __call__(
@@ -44,3 +58,9 @@ class BinlakePlugin(AirflowPlugin):
     external_views = [  # noqa: RUF012
         {"name": "Binlake", "href": "binlake/", "destination": "nav", "url_route": "binlake", "nav_top_level": True}
     ]
+
+    @classmethod
+    def on_load(cls, *_: Any, **__: Any) -> None:
+        """Log what keeps binlake from working here; called by each process of Airflow that loads plugins."""
+        if error := supported.problem():
+            log.warning("%s", error)

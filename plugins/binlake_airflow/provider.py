@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from binlake_airflow import supported
+
 _MODULES = {
     "operators": ["binlake_airflow.operators", "binlake_airflow.upkeep", "binlake_airflow.feeding"],
     "sensors": ["binlake_airflow.sensors"],
@@ -17,16 +19,22 @@ STOCK = "apache-airflow-providers-mysql"
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's information, for the entry point ``apache_airflow_provider``.
 
-    Airflow calls this in every process, so it imports nothing of binlake. The connection type ``mysql`` is only
+    Airflow calls this in every process, so it imports nothing of the engine that takes long. Where binlake can't work
+    in this Airflow, it names no class that Airflow would import. The connection type ``mysql`` is only
     provided if the stock provider isn't installed: of two providers Airflow takes the first, warns in every process,
     and mixes up their forms (``ProvidersManager`` of 3.3.2). The fields are the same, so connections made with either
     work for both.
     """
-    return {
+    about = {
         "package-name": "binlake",
         "name": "binlake",
         "description": "MySQL and MariaDB tables mirrored into Delta Lake",
         "versions": [version("binlake")],
+    }
+    if supported.problem():
+        return about
+    return {
+        **about,
         **{kind: [{"integration-name": "binlake", "python-modules": modules}] for kind, modules in _MODULES.items()},
         "integrations": [{"integration-name": "binlake", "tags": ["service"]}],
         "extra-links": ["binlake_airflow.links.PageLink", "binlake_airflow.links.SparkLink"],

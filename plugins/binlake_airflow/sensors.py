@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
-
 from binlake.config import load
+from binlake_airflow.compat import BaseSensorOperator
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
 from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from binlake_airflow.compat import Context
 
 _LOOK_AGAIN = timedelta(minutes=1)
 

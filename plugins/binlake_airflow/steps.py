@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
-
 from binlake.config import PipelineConfig
+from binlake_airflow.compat import BaseOperator, TaskGroup, TriggerRule
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.following import RESTART_DELAY, BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.notices import FeedStopped, TaskFailed

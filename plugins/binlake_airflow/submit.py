@@ -13,31 +13,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowNotFoundException,
-    AirflowRescheduleException,
-    AirflowSkipException,
-)
-
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld, NoSnapshotYet
 from binlake.job import submitter
 from binlake.report import harmless
 from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
 from binlake.storage import accounts
+from binlake_airflow.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+    BaseHook,
+    SparkSubmitHook,
+    SparkSubmitOperator,
+)
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 from binlake_airflow.task_log import LogsHarmlessly, at_their_level
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.source.log import Origin
+    from binlake_airflow.compat import Context
 
 DEFAULT_SPARK = "spark_default"
 WAIT = timedelta(seconds=15)

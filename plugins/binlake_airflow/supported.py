@@ -1,28 +1,47 @@
-"""The versions of Airflow that binlake works with, checked when the package is imported."""
+"""The Airflow that binlake works with. Importing this never fails: whoever needs an Airflow that fits asks here."""
 
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
-from binlake.errors import ConfigurationError
+from binlake import versions
+from binlake.errors import ConfigurationError, UsageError
 
-OLDEST = NEWEST = (3, 3)
-"""Airflow's oldest and newest minor version with which the tests run, all of them included."""
+OLDEST = (3, 1)
+"""Airflow's oldest minor version that binlake works with."""
+NEWEST = (3, 3)
+"""Airflow's newest minor version with which the tests run."""
 
 
-def check(installed: str) -> None:
-    """Raise ConfigurationError for an Airflow that is too old, and warn of one that nobody tried.
+@cache
+def problem() -> UsageError | None:
+    """Return what keeps binlake from working in this Airflow, with what helps; None if nothing does.
 
-    installed: the version of Airflow.
+    Spark's packages are looked at where Spark is started: DAG files and the page need none.
     """
-    major, minor = (int(part) for part in installed.split(".")[:2])
+    import airflow
+
+    return too_old(airflow.__version__) or versions.misfit("airflow", without=("apache-airflow", *versions.OF_SPARK))
+
+
+def too_old(version: str) -> ConfigurationError | None:
+    """Return the error for a version of Airflow that is too old; None for others. Warns of one that nobody tried."""
+    major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST:
-        raise ConfigurationError(
-            f"binlake needs Airflow {_said(OLDEST)} or later, and this is {installed}",
-            remedy=f"install apache-airflow>={_said(OLDEST)}, or use binlake's command line without Airflow",
+        return ConfigurationError(
+            f"binlake needs Airflow {_said(OLDEST)} or later, and this is {version}",
+            remedy=f"pip install 'apache-airflow>={_said(OLDEST)}', or use binlake's command line without Airflow",
         )
     if (major, minor) > NEWEST:
-        warnings.warn(f"binlake is tested with Airflow up to {_said(NEWEST)}, and this is {installed}", stacklevel=2)
+        warnings.warn(f"binlake is tested with Airflow up to {_said(NEWEST)}, and this is {version}", stacklevel=2)
+    return None
+
+
+def refuse() -> None:
+    """Raise UsageError if binlake can't work in this Airflow."""
+    if error := problem():
+        raise error
 
 
 def _said(version: tuple[int, int]) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from airflow.sdk import CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowTimetableInvalid
-
 from binlake.errors import ConfigurationError
+from binlake_airflow.compat import AirflowTimetableInvalid, CronDataIntervalTimetable
 
 FIRST_INTERVAL = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-from airflow.sdk.observability import stats
-
 from binlake import names
 from binlake.config import PipelineConfig, load
 from binlake.config.orchestration import Occasion
@@ -17,15 +14,15 @@ from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.assets import run_key
+from binlake_airflow.compat import AirflowFailException, Stats
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.source import LineageOperator, SourceOperator, is_true
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.source.log import Origin
+    from binlake_airflow.compat import Context
 
 
 def _decider(context: Context) -> str:
@@ -288,7 +285,7 @@ class BinlakeWatchOperator(SourceOperator):
         shared = (metrics.LAG_SECONDS.stat, metrics.LAG_BYTES.stat, metrics.HEADROOM_SECONDS.stat)
         for name in (*shared, "tables_stopped", "verified_through"):
             if values[name] is not None:
-                stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
+                Stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
         if health:
             self.log.info("%s", health.sentence)
             for advice in health.advice:

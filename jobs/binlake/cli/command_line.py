@@ -36,7 +36,9 @@ from binlake.cli.installed_versions import ShowVersions
 from binlake.errors import BinlakeError
 from binlake.planner.steps import Status
 from binlake.report import HarmlessStream, harmless_entry
-from binlake.versions import STORE_JARS
+from binlake.versions import STORE_JARS, misfit
+
+_REPORT = "  → run again; nothing is lost. If it stays, report it with this message"
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +67,8 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         print(f"binlake: unexpected {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
-        print("  → run again; nothing is lost. If it stays, report it with this message", file=sys.stderr)
+        wrong = misfit()
+        print(f"binlake: {wrong}" if wrong else _REPORT, file=sys.stderr)
         logging.getLogger("binlake").debug("traceback", exc_info=True)
         return 3
     return 0

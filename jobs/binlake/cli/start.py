@@ -10,7 +10,15 @@ def main() -> None:
     """Run a command, and exit with its code."""
     heard = interrupts.end_at_once()
     gc.disable()  # what modules make stays: to look for garbage in it takes a tenth of the start
-    from binlake.cli import command_line
+    try:
+        from binlake.cli import command_line
+    except ImportError:
+        from binlake import versions
+
+        if error := versions.misfit():
+            print(f"binlake: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
+        raise
 
     gc.freeze()
     gc.enable()

@@ -18,6 +18,7 @@ from binlake import names
 from binlake.config import PipelineConfig
 from binlake.doctor import account_checks, reach, server_checks
 from binlake.doctor.check import GRANTS, Check
+from binlake.doctor.packages import packages
 from binlake.doctor.server_checks import Examined
 from binlake.errors import (
     TAKEN_REMEDY,
@@ -104,8 +105,8 @@ def preflight(
         else _server_checks_of(config, origin, patterns, writes=writes)
     )
     if spark_checks:
-        checks += [_java(), _jars(config)]
-    has_spark = not spark_checks or all(check.ok for check in checks[-2:])
+        checks += [packages(), _java(), _jars(config)]
+    has_spark = not spark_checks or all(check.ok for check in checks[-3:])
     lake = reach.lake_checks(config, session if has_spark else None) if writes else reach.lake_unwritten(config)
     return [*checks, _spark(config), *lake, *_catalog(config)]
 

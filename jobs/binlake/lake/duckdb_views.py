@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlake import versions
 from binlake.errors import LakeError, UsageError
 from binlake.lake.table_at import TableAt
 from binlake.lake.view_statements import duckdb_scan
@@ -28,6 +29,7 @@ def connection_of(tables: Sequence[TableAt]) -> duckdb.DuckDBPyConnection:
         import duckdb
     except ImportError as error:
         raise UsageError(f"DuckDB isn't installed: {error}", remedy=INSTALL) from error
+    versions.refuse_misfit("duckdb", extra="duckdb")
     connection = duckdb.connect()
     try:
         load_extension(connection, "delta")

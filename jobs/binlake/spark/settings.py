@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from binlake import versions
 from binlake.config import SparkConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.spark import trust
@@ -218,7 +219,9 @@ def say_missing_jars(lake: str, say: Callable[[str], object]) -> None:
 
 
 def refuse_missing_jars(lake: str) -> None:
-    """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started."""
+    """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started; also
+    where pyspark or delta-spark doesn't fit."""
+    versions.refuse_misfit(*versions.OF_SPARK)
     if not any(JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
     if (store := stores.store_of(lake)) is None:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
-
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
 from binlake.spark.on_demand import SessionOnDemand
 from binlake.spark.starting import no_session
 from binlake_airflow import assets, lineage, summaries
 from binlake_airflow.assets import run_key
+from binlake_airflow.compat import AirflowSkipException, DownstreamTasksSkipped
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.limits import open_batch, stop_of, wait_for_earlier_backfill
 from binlake_airflow.operators.reports import tell, tell_tables
@@ -22,10 +21,9 @@ from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.lease.lease import OpenBatch
     from binlake.phases.outcomes import PlanOutcome
+    from binlake_airflow.compat import Context
 
 
 class _BatchFindingOperator(SourceOperator):

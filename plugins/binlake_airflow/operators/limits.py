@@ -6,16 +6,14 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DagRunState
-
 from binlake.config import PipelineConfig
 from binlake.moment import parse_moment
+from binlake_airflow.compat import DagRunState
 from binlake_airflow.submit import look_again
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.lease.lease import OpenBatch
+    from binlake_airflow.compat import Context
 
 log = logging.getLogger(f"airflow.task.{__name__}")
 BACKFILL = "backfill"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from binlake.config import load
 from binlake_airflow import notices
+from binlake_airflow.compat import AirflowFailException
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.source import SourceOperator, is_true
 from binlake_airflow.submit import airflow_errors
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from binlake_airflow.compat import Context
 
 
 class BinlakePreflightOperator(SourceOperator):

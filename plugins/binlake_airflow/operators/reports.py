@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk.observability import stats
-
 from binlake.config import PipelineConfig
 from binlake_airflow import assets, notices
+from binlake_airflow.compat import Stats
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.records.record import RunReport
     from binlake.store.run_rows import TableRun
+    from binlake_airflow.compat import Context
 
 log = logging.getLogger(f"airflow.task.{__name__}")
 
@@ -44,6 +42,6 @@ def tell_tables(context: Context, config: PipelineConfig, tables: Iterable[Table
 def _count(source: str, report: RunReport) -> None:
     """Count mutations, bytes and seconds as metrics of Airflow (StatsD, OpenTelemetry)."""
     for name, number in (("mutations", report.mutations), ("bytes", report.bytes)):
-        stats.incr(f"binlake.{source}.{name}", number)
+        Stats.incr(f"binlake.{source}.{name}", number)
     for phase, seconds in report.phases:
-        stats.timing(f"binlake.{source}.{phase}", timedelta(seconds=seconds))
+        Stats.timing(f"binlake.{source}.{phase}", timedelta(seconds=seconds))

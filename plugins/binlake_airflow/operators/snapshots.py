@@ -6,19 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from binlake.config import PipelineConfig, load
 from binlake_airflow import assets, lineage, notices, summaries
 from binlake_airflow.assets import run_key
+from binlake_airflow.compat import AirflowFailException
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.source import LineageOperator, SourceOperator, is_true
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from binlake.store.metadata import Metadata
+    from binlake_airflow.compat import Context
 
 
 class BinlakeSnapshotOperator(LineageOperator):

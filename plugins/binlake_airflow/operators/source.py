@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from binlake_airflow import lineage
+from binlake_airflow.compat import BaseOperator
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator
 from binlake_airflow.task_log import LogsHarmlessly

@@ -18,7 +18,7 @@ from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from binlake_airflow.compat import Context
 
 
 class BinlakeSyncOperator(LineageOperator):

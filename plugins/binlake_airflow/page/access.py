@@ -26,6 +26,7 @@ from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request
 
 from binlake.config import PipelineConfig
+from binlake_airflow.compat import team_names
 from binlake_airflow.sources import pipelines_folder, sources_of
 
 Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume", "feeds", "follow", "replay"]
@@ -52,7 +53,7 @@ class Reader:
     def readable(self, sources: Collection[str]) -> set[str]:
         """Return those of the sources whose sync DAG the user may read."""
         dags = {dag_id(source, "sync"): source for source in sources}
-        teams = DagModel.get_dag_id_to_team_name_mapping(list(dags)) if dags else {}
+        teams = team_names(dags)
         return {source for dag, source in dags.items() if self._may_read(DagDetails(id=dag, team_name=teams.get(dag)))}
 
     def reads_dags(self) -> bool:

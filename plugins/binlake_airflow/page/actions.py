@@ -11,15 +11,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from airflow.api.common.trigger_dag import trigger_dag
-from airflow.api_fastapi.core_api.datamodels.dag_run import DagRunMutableStates
-from airflow.api_fastapi.core_api.services.public.dag_run import patch_dag_run_state
 from airflow.api_fastapi.logging.decorators import action_logging
-from airflow.exceptions import ParamValidationError
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, State, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType
@@ -35,6 +31,7 @@ from binlake.records import decisions, watermarks
 from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
 from binlake.store.metadata import metadata_of
+from binlake_airflow.compat import AirflowException, ParamValidationError, fail_run
 from binlake_airflow.page.access import (
     Dag,
     Reader,
@@ -197,7 +194,7 @@ def cancel(what: Dag, loaded: SourceDep, reader: ReaderDep, asked: CancelAsked) 
         if serialized is None:
             raise HTTPException(409, f"Airflow has no DAG {dag.dag_id} of that run any more")
         left = [task for task in _tasks(run, session) if task.state not in State.finished]
-        patch_dag_run_state(dag=serialized, dag_run=run, state=DagRunMutableStates.FAILED, session=session)
+        fail_run(serialized, run, session)
         session.flush()
         for task in left:
             session.refresh(task)

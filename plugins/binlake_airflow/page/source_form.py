@@ -15,7 +15,6 @@ from typing import Annotated, Any
 from airflow.api_fastapi.logging.decorators import action_logging
 from airflow.configuration import conf, ensure_secrets_loaded, get_custom_secret_backend
 from airflow.models.connection import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.secrets.metastore import MetastoreBackend
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
@@ -32,6 +31,7 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import UsageError
 from binlake.source.connection import Endpoint, endpoint
 from binlake.source.server import Source
+from binlake_airflow.compat import AirflowNotFoundException
 from binlake_airflow.page.access import Reader, ReaderDep, from_here, may_add
 from binlake_airflow.sources import pipelines_folder, sources_of
 

@@ -201,7 +201,7 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watched: Watche
     monkeypatch.setattr(watch, "watch", lambda *_: watched)
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     gauges: dict[str, float] = {}
-    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
+    monkeypatch.setattr("binlake_airflow.compat.Stats.gauge", lambda name, value: gauges.update({name: value}))
     told = BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
     assert messages == expected
     assert told["health"] == (watched.health and "bad")
@@ -243,7 +243,7 @@ def test_without_a_limit_nobody_looks_but_for_who_asks_for_metrics(
     monkeypatch.setattr(watch, "watch", lambda *_: Watched(90, 5_000_000, 3600, (), verified_through=7))
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
     gauges: dict[str, float] = {}
-    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
+    monkeypatch.setattr("binlake_airflow.compat.Stats.gauge", lambda name, value: gauges.update({name: value}))
     BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
     names = ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped", "verified_through")
     assert gauges == {f"binlake.shop.{name}": value for name, value in zip(names, (90, 5e6, 3600, 0, 7), strict=True)}
@@ -257,7 +257,7 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
     monkeypatch.setattr(pipeline, "record", lambda *_: report)
     counted: dict[str, Any] = {}
     for name in ("incr", "timing"):
-        monkeypatch.setattr(f"airflow.sdk.observability.stats.{name}", lambda of, value: counted.update({of: value}))
+        monkeypatch.setattr(f"binlake_airflow.compat.Stats.{name}", lambda of, value: counted.update({of: value}))
     run = SimpleNamespace(dag_id="binlake_shop_sync", run_id="r")
     operator = BinlakeRecordOperator(task_id="record", config_file=str(file), plan={"batch": 7, "empty": False})
     operator.execute({"dag_run": run})

@@ -14,7 +14,6 @@ from typing import Any
 import airflow
 import pytest
 
-from binlake.errors import ConfigurationError
 from binlake.source.connection import TLS_FIELDS
 from binlake_airflow import supported
 
@@ -53,6 +52,34 @@ print(json.dumps({
     "claims": [kind["connection-type"] for kind in ours.providers["binlake"].data["connection-types"]],
 }))
 """
+WRONG = """
+import asyncio, json, logging
+from binlake_airflow.plugin import BinlakePlugin
+from binlake_airflow.provider import get_provider_info
+
+logged = []
+handler = logging.Handler()
+handler.emit = lambda record: logged.append(record.getMessage())
+logging.getLogger("binlake_airflow.plugin").addHandler(handler)
+BinlakePlugin.on_load()
+sent = []
+
+async def send(message):
+    sent.append(message)
+
+async def receive():
+    return {"type": "http.request", "body": b""}
+
+asyncio.run(BinlakePlugin.fastapi_apps[0]["app"]({"type": "http", "path": "/"}, receive, send))
+try:
+    import binlake_airflow.pipelines
+except Exception as error:
+    raised = str(error)
+print(json.dumps({
+    "info": sorted(get_provider_info()), "log": "".join(logged), "dag file": raised,
+    "page": [sent[0]["status"], sent[1]["body"].decode()],
+}))
+"""
 
 
 def asked(*folders: Path) -> tuple[dict[str, Any], str]:
@@ -67,26 +94,54 @@ def asked(*folders: Path) -> tuple[dict[str, Any], str]:
     return provided, done.stdout + done.stderr
 
 
-def test_an_airflow_that_is_too_old_is_refused_and_a_newer_one_warned_of() -> None:
-    with pytest.raises(ConfigurationError, match=r"needs Airflow 3\.3 or later, and this is 3\.2\.9"):
-        supported.check("3.2.9")
-    with pytest.raises(ConfigurationError, match=r"this is 2\.11\.0"):
-        supported.check("2.11.0")
+def test_an_airflow_that_is_too_old_is_named_and_a_newer_one_warned_of() -> None:
+    for old in ("3.0.6", "2.11.0"):
+        error = supported.too_old(old)
+        assert error is not None
+        assert f"needs Airflow 3.1 or later, and this is {old}" in error.message
+        assert "pip install 'apache-airflow>=3.1'" in error.remedy
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for tried in ("3.3.0rc1", "3.3.2", airflow.__version__):
-            supported.check(tried)
+        for tried in ("3.1.0", "3.3.0rc1", "3.3.2", airflow.__version__):
+            assert supported.too_old(tried) is None
     with pytest.warns(UserWarning, match=r"tested with Airflow up to 3\.3, and this is 3\.10\.0"):
-        supported.check("3.10.0")
+        assert supported.too_old("3.10.0") is None
+    assert supported.problem() is None
 
 
-def test_the_range_of_airflows_is_what_is_declared_and_said() -> None:
+def test_the_range_of_airflows_is_what_is_declared() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["airflow"]
-    (version,) = (line.removeprefix("apache-airflow==") for line in declared if line.startswith("apache-airflow=="))
-    assert supported.OLDEST <= tuple(int(part) for part in version.split(".")[:2]) <= supported.NEWEST
     minor = ".".join(map(str, supported.OLDEST))
-    said = f"binlake works with Airflow {minor}; all tests run on {version}."
-    assert said in (ROOT / "plugins" / "README.md").read_text()
+    assert f"apache-airflow>={minor}" in declared
+    assert supported.OLDEST <= tuple(int(part) for part in airflow.__version__.split(".")[:2]) <= supported.NEWEST
+
+
+def without(folder: Path, package: str) -> Path:
+    """A folder of packages in which one has a version that is too old."""
+    info = folder / f"{package.replace('-', '_')}-0.0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
+    return folder
+
+
+@pytest.mark.parametrize("package", ["apache-airflow-providers-apache-spark", "deltalake"])
+def test_what_does_not_fit_costs_binlake_alone(tmp_path: Path, package: str) -> None:
+    """Of the provider nothing is left that Airflow would import; a DAG file and the page say what is missing."""
+    path = os.pathsep.join([str(without(tmp_path, package)), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", WRONG], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    sentence = f"{package} 0.0.1 is installed, and binlake needs {package}"
+    assert said["info"] == ["description", "name", "package-name", "versions"]
+    assert sentence in said["dag file"]
+    assert "pip install" in said["dag file"]
+    assert sentence in said["log"]
+    status, page = said["page"]
+    assert status == 503
+    assert sentence in page
+    assert "Nothing else of Airflow is concerned" in page
 
 
 def test_alone_it_brings_the_connection_type() -> None:
