@@ -108,10 +108,10 @@ class MaintainReport:
         log = sum(table.removed_log_files for table in self.tables)
         ours = sum(table.removed_files for table in self.metadata)
         return (
-            f"{counted(len(self.tables), 'table')}: {rewritten} data files became {written}, "
-            f"{removed} that nobody needs went, {log} of Delta's logs; "
-            f"{ours} files of metadata and {len(self.staging_removed)} folders of staging went"
-            + (f", {len(self.folders_removed)} of tables that nobody needs" if self.folders_removed else "")
+            f"{counted(len(self.tables), 'table')}: {counted(rewritten, 'data file')} became {written:,}; deleted: "
+            f"{counted(removed, 'old data file')}, {counted(log, 'file')} of Delta's logs, "
+            f"{counted(ours, 'file')} of metadata, {counted(len(self.staging_removed), 'folder')} of staging"
+            + (f", {counted(len(self.folders_removed), 'folder')} of earlier tables" if self.folders_removed else "")
             + self._pinned
         )
 

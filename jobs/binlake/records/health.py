@@ -76,7 +76,7 @@ def _verified(known: Evidence, compared: ComparedTables) -> str:
 def _clock(us: int, now_us: int) -> str:
     """Return the time of a day, with the day where it is another one."""
     moment, now = (datetime.fromtimestamp(time / 1e6, UTC) for time in (us, now_us))
-    return f"{moment:%H:%M:%S}" if moment.date() == now.date() else moment_text(us)
+    return f"{moment:%H:%M:%S} UTC" if moment.date() == now.date() else moment_text(us)
 
 
 def _lag(known: Evidence) -> str:

@@ -365,17 +365,15 @@ def _purged(known: Evidence) -> list[Advice]:
     log, headroom, limit = known.log, known.headroom_seconds, known.limits.retention_hours
     if log is None or headroom is None:
         return []
-    left = headroom / 3600
+    left, rest = headroom / 3600, duration_text(headroom)
     remedy = "sync now, or raise binlog_expire_logs_seconds on the server"
     if left <= 0:
         kept = "time" if log.kept_hours is None else f"{log.kept_hours:g} hours"
         what = f"the log that is needed next is older than the {kept} for which the server keeps it"
     elif limit is not None and left < limit:
-        what = f"the log that is needed next may be purged in {left:,.1f} hours; retention_hours demands {limit:g}"
+        what = f"the log that is needed next may be purged in {rest}; retention_hours demands {limit:g} h"
     elif left < (log.kept_hours or 0) / 4:
-        return [
-            Advice("warn", f"the log that is needed next may be purged in {left:.1f} hours", remedy, Remedy("sync"))
-        ]
+        return [Advice("warn", f"the log that is needed next may be purged in {rest}", remedy, Remedy("sync"))]
     else:
         return []
     return [Advice("bad", what, remedy, Remedy("sync"), "retention")]

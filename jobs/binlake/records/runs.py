@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from binlake.lease import lease
 from binlake.lease.lease import OpenBatch
@@ -221,7 +221,7 @@ def _verified(row: VerificationRow) -> Verified:
 class VerifiedDay:
     """The results of a day's comparisons of a table with the server.
 
-    day: in UTC, ISO 8601. equal: whether all found it equal; None where none could compare it. differing: chunks that
+    day: ISO 8601. equal: whether all found it equal; None where none could compare it. differing: chunks that
     differed, at most. rows, chunks: that were read. seconds: of the runs, in which other tables were compared, too.
     """
 
@@ -233,13 +233,14 @@ class VerifiedDay:
     seconds: float
 
 
-def verified_days(metadata: Metadata, name: TableName, *, since_us: int) -> list[VerifiedDay]:
-    """Return the days on which a table was compared, the oldest first. since_us: none before this time."""
+def verified_days(metadata: Metadata, name: TableName, *, since_us: int, zone: tzinfo = UTC) -> list[VerifiedDay]:
+    """Return the days on which a table was compared, the oldest first. since_us: none before this time. zone: whose
+    days they are."""
     columns = ("at_us", "equal", "differing", "source_rows", "chunks", "looked_rows", "looked_chunks", "seconds")
     rows = VerificationRow.read(metadata, *columns, where=f"{rows_of(name)} AND at_us >= {since_us}")
     by_day: dict[str, list[VerificationRow]] = {}
     for row in sorted(rows, key=lambda row: row.at_us):
-        by_day.setdefault(f"{datetime.fromtimestamp(row.at_us / 1e6, UTC):%Y-%m-%d}", []).append(row)
+        by_day.setdefault(f"{datetime.fromtimestamp(row.at_us / 1e6, zone):%Y-%m-%d}", []).append(row)
     return [_verified_day(day, of_day) for day, of_day in by_day.items()]
 
 

@@ -94,13 +94,21 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
 def _whole_check(minutes: float, window: Window, theirs: Theirs, tallies: dict[TableName, Tally]) -> Check:
     events_, rows, values = (sum(getattr(tally, name) for tally in tallies.values()) for name in _COUNTS)
     differing = sum(1 for tally in tallies.values() if tally.differing)
-    said = f"the log of the last {minutes:g} minutes" + (f" ({window.cut})" if window.cut else "")
+    said = f"the log of the last {minutes:g} minute{'' if minutes == 1 else 's'}" + (
+        f" ({window.cut})" if window.cut else ""
+    )
     if not window.transactions:
         said += " holds no transaction" if not window.cut else ": nothing was read"
     else:
         said += f", {window.slices[0].file}:{window.slices[0].start} to {_end(window, theirs)}, also by {PACKAGE}: "
         said += f"{_amount(events_, rows, values)} of {counted(len(tallies), 'included table')}"
-        said += f"; {differing} tables differ" if differing else ", equal" if values else ", nothing to compare"
+        said += (
+            f"; {counted(differing, 'table')} differ{'s' if differing == 1 else ''}"
+            if differing
+            else ", equal"
+            if values
+            else ", nothing to compare"
+        )
         said += "".join(f"; left out {count} parts {why}, first at {first}" for why, (count, first) in _unread(theirs))
     detail = {
         "minutes": minutes,

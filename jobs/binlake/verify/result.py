@@ -14,6 +14,7 @@ from binlake.errors import DIFFERING_REMEDY, UNVERIFIED_REMEDY, CheckFailed
 from binlake.names import shown
 from binlake.planner.steps import Status
 from binlake.position import Position
+from binlake.report import counted as counted_text
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
@@ -131,7 +132,14 @@ class TableResult:
     def why(self) -> str:
         """Return why a table isn't equal, in a few words."""
         count = len(self.statistics)
-        return self.reason or (f"the statistics of {count:,} data files" if count else f"{self.differing} chunks")
+        if self.reason:
+            return self.reason
+        return f"the statistics of {counted_text(count, 'data file')}" if count else self._differing_chunks
+
+    @property
+    def _differing_chunks(self) -> str:
+        differing, chunks = self.differing or 0, counted_text(self.chunks or 0, "chunk")
+        return f"{differing:,} of {chunks} {'differs' if differing == 1 else 'differ'}"
 
     @property
     def differing_rows(self) -> int | None:
@@ -160,21 +168,21 @@ class TableResult:
         if self.state != "compared":
             remedy = f"\n    → {self.remedy}" if self.remedy else ""
             return f"{self.state:9} {self.name}: {self.reason}{remedy}"
-        what = f"{self.source_rows:,} rows"
+        what = counted_text(self.source_rows or 0, "row")
         if self.lake_rows is None:
             what += f" {'verified' if self.position else 'on the server'}; the lake's weren't read"
         elif self.beside:
-            what = f"{self.lake_rows:,} {'rows' if self.beside == 'log' else 'current versions'}"
+            what = counted_text(self.lake_rows, "row" if self.beside == "log" else "current version")
             if self.lake_rows != self.source_rows:
                 what += f", of {self.source_rows:,} by {'its batches' if self.beside == 'log' else 'the mirror'}"
         elif self.statistics and not self.differing:
             what += ", which are equal"
         elif not self.equal and self.position:
-            what = f"{self.source_rows:,} rows verified, {self.lake_rows:,} in the lake"
-            what += f"; {self.differing} of {self.chunks} chunks differ"
+            what = f"{what} verified, {self.lake_rows:,} in the lake"
+            what += f"; {self._differing_chunks}"
         elif not self.equal:
-            what = f"{self.source_rows:,} rows on the server, {self.lake_rows:,} in the lake"
-            what += f"; {self.differing} of {self.chunks} chunks differ"
+            what = f"{what} on the server, {self.lake_rows:,} in the lake"
+            what += f"; {self._differing_chunks}"
         elif self.looked is not None and self.looked != self.chunks:
             what += f", {self.looked_rows:,} of them read"
         lines = [f"{'equal' if self.equal else 'DIFFERS':9} {self.name}: {what}, Delta version {self.delta_version}"]

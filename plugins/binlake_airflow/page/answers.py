@@ -90,6 +90,7 @@ def source(file: Path, config: PipelineConfig, airflow: AirflowState, unreadable
         "verified": asdict(health.compared),
         "is_copied_first": known.is_copied_first,
         "repair": config.verify.repair,
+        "history_hours": config.maintain.history_hours,
         "rows_changed": {"hour": sum(minutes), "day": sum(hours), "by_5_minutes": minutes, "by_hour": hours},
         "lag": {"seconds": known.lag_seconds, "known_us": known.lag_known_us},
         "log": asdict(known.log) if known.log else None,

@@ -6,8 +6,10 @@ Routes are plain functions: FastAPI runs them in worker threads, so that reading
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Depends, FastAPI, HTTPException, Path as PathParameter, Query, Request
 from fastapi.responses import FileResponse, Response
@@ -76,6 +78,17 @@ def _error_answer(_: Request, error: Exception) -> Answer:
 
 
 _OF_SOURCE = [Depends(may_read)]
+
+
+def zone_of(zone: Annotated[str, Query(max_length=64)] = "UTC") -> tzinfo:
+    """Return a time zone by its name, such as ``Europe/Berlin``. Raises 422 for one that isn't known."""
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise HTTPException(422, f"no time zone has the name {zone!r}") from None
+
+
+ZoneDep = Annotated[tzinfo, Depends(zone_of)]
 
 
 @app.get("/")
@@ -150,13 +163,15 @@ def one_table(
     table: str,
     loaded: SourceDep,
     reader: ReaderDep,
+    zone: ZoneDep,
     at: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Answer:
-    """Return one table. at: ``FILE:POS`` or a time, for the table's columns then.
+    """Return one table. at: ``FILE:POS`` or a time, for the table's columns then. zone: whose days those are on which
+    it was compared.
 
     Keys of rows are values, so only users who may edit get them.
     """
-    answer = tables_of.table(loaded[1], table, at, with_keys=reader.may_edit(source))
+    answer = tables_of.table(loaded[1], table, at, with_keys=reader.may_edit(source), zone=zone)
     if answer is None:
         raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
     return Answer(answer)
@@ -180,11 +195,13 @@ def work(loaded: SourceDep, reader: ReaderDep) -> Answer:
 @app.get("/api/sources/{source}/charts", dependencies=_OF_SOURCE)
 def charts(
     loaded: SourceDep,
-    span: charts_of.Span = "day",
+    zone: ZoneDep,
+    span: charts_of.Span | None = None,
     width: Annotated[int, Query(ge=200, le=4000)] = 640,
 ) -> Answer:
-    """Return charts over an hour, a day, a week or a month, as SVG. width: of each, in pixels."""
-    return Answer(charts_of.over_time(loaded[1], span, width))
+    """Return charts over an hour, a day, a week or a month, as SVG; without ``span`` over that which fits what is
+    known. width: of each, in pixels."""
+    return Answer(charts_of.over_time(loaded[1], span, width, zone))
 
 
 @app.get("/api/sources/{source}/events", dependencies=_OF_SOURCE)

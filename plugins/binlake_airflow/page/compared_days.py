@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.config.units import DAY_US
 from binlake.store.metadata import Metadata
 
 _COLUMNS = (
@@ -35,7 +35,7 @@ class DifferingTable:
 class ComparedDay:
     """How many tables a day's comparisons found equal and differing, and could not compare; of each its worst result.
 
-    day: in UTC, ISO 8601. rows, chunks: that were read. seconds: of the runs, summed over the tables. found: the
+    day: ISO 8601. rows, chunks: that were read. seconds: of the runs, summed over the tables. found: the
     first tables that differed.
     """
 
@@ -49,12 +49,16 @@ class ComparedDay:
     found: tuple[DifferingTable, ...] = ()
 
 
-def compared_days(metadata: Metadata, since_us: int) -> list[ComparedDay]:
-    """Return the days on which tables were compared, the oldest first. since_us: none before this time."""
-    rows = metadata.read_columns("verifications", _COLUMNS, where=f"at_us >= {since_us}")
+def compared_days(metadata: Metadata, now_us: int, count: int, zone: tzinfo = UTC) -> list[ComparedDay]:
+    """Return the days on which tables were compared, the oldest first. count: of days before today. zone: whose days
+    they are."""
+    today = datetime.fromtimestamp(now_us / 1e6, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    begins = [today - timedelta(days=back) for back in range(count, -1, -1)]
+    begins_us = np.array([round(day.timestamp() * 1e6) for day in begins], np.int64)
+    rows = metadata.read_columns("verifications", _COLUMNS, where=f"at_us >= {begins_us[0]}")
     names = (rows[name].cast(pa.string()) for name in ("database", "table"))
     compared = {
-        "day": pc.divide(rows["at_us"], DAY_US),
+        "day": pa.array(np.searchsorted(begins_us, rows["at_us"].to_numpy(), side="right") - 1),
         "table": pc.binary_join_element_wise(*names, "."),
         "differs": pc.cast(pc.invert(rows["equal"]), pa.int64()),
         "rows": pc.coalesce(rows["looked_rows"], rows["source_rows"]),
@@ -69,15 +73,14 @@ def compared_days(metadata: Metadata, since_us: int) -> list[ComparedDay]:
     days: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in by_table.to_pylist():
         days[row["day"]].append(row)
-    return [_compared_day(day, tables) for day, tables in sorted(days.items())]
+    return [_compared_day(f"{begins[day]:%Y-%m-%d}", tables) for day, tables in sorted(days.items())]
 
 
-def _compared_day(day: int, tables: Sequence[dict[str, Any]]) -> ComparedDay:
+def _compared_day(day: str, tables: Sequence[dict[str, Any]]) -> ComparedDay:
     """Return a day's results. tables: of each whether it differed (0 or 1, None where it couldn't be compared), and
     what was read."""
     results = Counter(row["differs_max"] for row in tables)
     rows, chunks, seconds = (sum(row[f"{name}_sum"] or 0 for row in tables) for name in _SUMMED)
     differing = sorted((row["table"], row["differing_rows_max"]) for row in tables if row["differs_max"] == 1)
     found = tuple(DifferingTable(*table) for table in differing[:_NAMED])
-    date = datetime.fromtimestamp(day * DAY_US / 1e6, UTC)
-    return ComparedDay(f"{date:%Y-%m-%d}", results[0], results[1], results[None], rows, chunks, float(seconds), found)
+    return ComparedDay(day, results[0], results[1], results[None], rows, chunks, float(seconds), found)

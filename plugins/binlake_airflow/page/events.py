@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from binlake.config import PipelineConfig
@@ -15,11 +17,14 @@ from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.store.conditions import Newest, rows_of
 from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import LogRow
 from binlake_airflow.page.answers import metadata_of
 from binlake_airflow.page.folded_batches import SYNCS, Batches, are_dense, folded
 
 Kind = Literal["run", "batch", "failed", "verify", "ddl", "stop", "decision"]
 """run: batches, snapshots and the upkeep. batch: each batch. verify: also repairs."""
+_QUIET = "kind = 'nothing new'"
+"""Predicate of the looks at the log of syncs that found nothing."""
 _WEEK_US = 7 * DAY_US
 _EVER = 2**63 - 1
 _MOST = 500
@@ -31,9 +36,10 @@ class Event:
     """Something that happened at a time.
 
     title: in a few words. what: the run's message, the statement, or the reason. tables: those that it is about, as
-    ``database.table``. place: ``file:offset`` of the log. run: Airflow's ``DAG/RUN``, or a number of its own. who, why:
-    of a decision. look: bad where a comparison found a difference, warn where a repair put it right; None for that of
-    the kind. since_us: of batches that are one line, when the first of them was recorded.
+    ``database.table``. place: ``file:offset`` of the log. run: Airflow's ``DAG/RUN``, or a number of its own. rows,
+    bytes, phases, why_spark: what a run changed, read and took, see RunHead. who, why: of a decision. look: bad where a
+    comparison found a difference, warn where a repair put it right; None for that of the kind. since_us: of events that
+    are one line, when the first of them was.
     """
 
     at_us: int
@@ -46,6 +52,10 @@ class Event:
     place: str | None = None
     run: str | None = None
     seconds: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    why_spark: str = ""
     who: str | None = None
     why: str | None = None
     look: Literal["bad", "warn"] | None = None
@@ -96,6 +106,8 @@ def events(
             happened = [event for event in happened if event.at_us >= oldest]
         else:
             happened += [_run("run", run) for run in batches]
+        if table is None:
+            happened += _quiet_syncs(asked, [event.at_us for event in happened], oldest)
     ordered = sorted(happened, key=lambda event: event.at_us, reverse=True)
     shown = [event for event in ordered if event.at_us >= _oldest_of_a_page(ordered, count)]
     earlier = min(event.since_us or event.at_us for event in shown) if len(ordered) >= count else None
@@ -123,8 +135,22 @@ def _batches(group: Batches, by_batch: Mapping[int | None, RunHead]) -> Event:
     if group.first_us == group.last_us and group.batch in by_batch:
         return _run("run", by_batch[group.batch])
     title = "batches" if group.count is None else counted(group.count, "batch")
-    what = "" if group.rows is None else counted(group.rows, "row")
-    return Event(group.last_us, "run", title, what, since_us=group.first_us)
+    return Event(group.last_us, "run", title, "", rows=group.rows, since_us=group.first_us)
+
+
+def _quiet_syncs(asked: _Asked, others: Sequence[int], since_us: int) -> list[Event]:
+    """Return syncs that found nothing, as one event for those between two others. others: times of other events."""
+    ordered = sorted(others)
+    since_us = max(since_us, ordered[-asked.count] if len(ordered) >= asked.count else 0)
+    rows = LogRow.read(asked.metadata, "at_us", where=asked.where(f"at_us >= {since_us}", _QUIET, time="at_us"))
+    groups = groupby(sorted(row.at_us for row in rows), lambda at_us: bisect_left(ordered, at_us))
+    return [_quiet(list(times)) for _, times in groups]
+
+
+def _quiet(times: Sequence[int]) -> Event:
+    if len(times) == 1:
+        return Event(times[0], "run", "sync", "nothing new")
+    return Event(times[-1], "run", counted(len(times), "sync"), "nothing new", since_us=times[0])
 
 
 def _runs_of(kind: Kind, where: str) -> _Reader:
@@ -143,7 +169,8 @@ def _run(kind: Kind, run: runs.RunHead) -> Event:
         what, _, remedy = run.message.partition("\n  → ")
     return Event(
         run.ended_us, kind, title, what, remedy or None, run.batch, run=run.run,
-        seconds=(run.ended_us - run.started_us) / 1e6,
+        seconds=(run.ended_us - run.started_us) / 1e6, rows=run.mutations or None, bytes=run.bytes or None,
+        phases=run.phases, why_spark=run.why_spark or "",
     )  # fmt: skip
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, tzinfo
 from typing import Any, Literal
 
 import numpy as np
 
 from binlake.config import PipelineConfig
-from binlake.config.units import DAY_US, HOUR_US
+from binlake.config.units import HOUR_US
+from binlake.records.evidence import lag_seconds, log_standing
 from binlake.records.lake_sizes import sums_at
 from binlake.records.status import SourceStatus, read_status
 from binlake.store.conditions import Newest
@@ -31,27 +33,34 @@ SPANS: dict[Span, tuple[int, int]] = {
     "month": (6 * HOUR_US, 124),
 }
 """The microseconds of a period, and the number of periods, by span."""
+_OLDER = Newest("ended_us", 1)
 _PHASES = ("plan", "stage", "merge")
 _LOOKS_OF_PHASES = {WAITING: "phase-0", **{phase: f"phase-{at}" for at, phase in enumerate(_PHASES, 1)}}
-_LOOKS = ["at_us", "kept_hours", "bytes_ahead", "batch"]
+_LOOKS = ["at_us", "kept_hours", "bytes_ahead", "batch", "kind"]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart: its title, what it shows in words, the look of each of its series by name, and the SVG."""
+    """A chart: its title, what it shows in words, the look of each of its series by name, and the SVG. is_empty: it
+    shows nothing in its span."""
 
     name: str
     title: str
     says: str
     looks: dict[str, str]
     svg: str
+    is_empty: bool = False
 
 
-def over_time(config: PipelineConfig, span: Span, width: int) -> dict[str, Any]:
-    """Return a source's charts. width: of each, in pixels."""
+def over_time(config: PipelineConfig, span: Span | None, width: int, zone: tzinfo = UTC) -> dict[str, Any]:
+    """Return a source's charts. span: None for that which fits what is known. width: of each, in pixels. zone: in which
+    times are said."""
     metadata, now = metadata_of(config), now_us()
-    periods = Periods.until(now, *SPANS[span])
-    behind, left = lag_and_headroom(metadata, read_status(config, metadata), periods, now)
+    status = read_status(config, metadata)
+    span = span or fitting(metadata, status, now)
+    periods = Periods.until(now, *SPANS[span], zone)
+    looks = _looks(metadata, periods)
+    behind, left = lag_and_headroom(metadata, status, periods, now, looks)
     ran = totals_of(metadata).by(periods)
     drawn = [
         _lag(config, periods, behind, width),
@@ -59,33 +68,48 @@ def over_time(config: PipelineConfig, span: Span, width: int) -> dict[str, Any]:
         _phases(periods, ran, width),
         _headroom(config, periods, left, width),
         *_sizes(metadata, periods, width),
-        _events(metadata, periods, ran, width),
+        _events(metadata, periods, ran, looks, width),
     ]
-    since = now // DAY_US * DAY_US - VERIFIED_DAYS * DAY_US
     return {
         "source": config.source.name,
         "span": span,
-        "charts": [asdict(chart) for chart in drawn if chart],
-        "compared": [asdict(day) for day in compared_days(metadata, since)],
+        "charts": [asdict(chart) for chart in drawn if not chart.is_empty],
+        "empty": [chart.title for chart in drawn if chart.is_empty],
+        "compared": [asdict(day) for day in compared_days(metadata, now, VERIFIED_DAYS, zone)],
         "now_us": now,
     }
 
 
+def fitting(metadata: Metadata, status: SourceStatus, now: int) -> Span:
+    """Return the span to begin with: an hour where all that is known is younger, else the shortest from a day on in
+    which something happened."""
+    newest = max(status.last_run["ended_us"] if status.last_run else 0, status.nothing_new_us or 0)
+    if newest and not RunRow.first(metadata, "ended_us", where=f"ended_us < {now - HOUR_US}", newest=_OLDER):
+        return "hour"
+    reach: dict[Span, int] = {span: width * (count - 1) for span, (width, count) in SPANS.items() if span != "hour"}
+    return next((span for span, us in reach.items() if newest >= now - us), "month") if newest else "day"
+
+
+def _looks(metadata: Metadata, periods: Periods) -> list[LogRow]:
+    """Return the looks at the server's log in all periods, and the last one before."""
+    before = LogRow.read(metadata, *_LOOKS, where=f"at_us < {periods.since_us}", newest=Newest("at_us", 1))
+    return [*before, *LogRow.read(metadata, *_LOOKS, where=f"at_us >= {periods.since_us}")]
+
+
 def lag_and_headroom(
-    metadata: Metadata, status: SourceStatus, periods: Periods, now: int
+    metadata: Metadata, status: SourceStatus, periods: Periods, now: int, looks: Sequence[LogRow]
 ) -> tuple[list[float | None], list[float | None]]:
     """Return the most seconds that the lake was behind in each period, and for how many seconds the server still kept
     the log."""
-    looks = LogRow.read(metadata, *_LOOKS, where=f"at_us >= {periods.since_us}")
-    before = LogRow.read(metadata, *_LOOKS, where=f"at_us < {periods.since_us}", newest=Newest("at_us", 1))
-    had_nothing = (row for row in (*before, *looks) if row.bytes_ahead == 0)
+    had_nothing = (row for row in looks if row.bytes_ahead == 0)
     nothing_new = [(row.at_us, row.batch) for row in had_nothing if row.batch is not None]
     carried = Carried.by(_batches(metadata, periods.since_us), nothing_new)
     if status.carried_us is not None:
-        carried = carried.also(max(now, int(carried.at_us.max(initial=0))), status.carried_us)
         carried = carried.also(*_first_snapshot(metadata, status.carried_us))
-    behind = most_behind(periods, carried, now)
-    return behind, headroom(periods, behind, [(row.at_us, row.kept_hours) for row in (*before, *looks)])
+    lag = lag_seconds(status, log_standing(metadata, status), now)
+    kept = [(row.at_us, row.kept_hours) for row in looks]
+    at_most = most_behind(periods, carried.as_batches(), now)  # what was written since the newest look isn't known
+    return most_behind(periods, carried, now, lag), headroom(periods, at_most, kept)
 
 
 def _batches(metadata: Metadata, since_us: int) -> Batches:
@@ -107,21 +131,27 @@ def _first_snapshot(metadata: Metadata, carried_us: int) -> tuple[int, int]:
 
 def _lag(config: PipelineConfig, periods: Periods, behind: Sequence[float | None], width: int) -> Drawn:
     minutes = config.airflow.lag_minutes
-    limit = None if minutes is None else ("limit", minutes * 60)
-    title, says = "Behind by", "At most, in each period: what was committed before was in the lake."
-    svg = charts.line(title, periods, Series("behind by", "behind", behind), SECONDS, width, limit)
-    return Drawn("lag", title, says, {}, svg)
+    series = Series("behind by", "behind", behind)
+    says = "At most, in each period: what was committed before was in the lake."
+    return _line("lag", "Behind by", says, periods, series, width, None if minutes is None else minutes * 60)
 
 
-def _headroom(config: PipelineConfig, periods: Periods, left: Sequence[float | None], width: int) -> Drawn | None:
-    """Return the chart; None where the server keeps its log for ever, or isn't known."""
-    if all(value is None for value in left):
-        return None
+def _headroom(config: PipelineConfig, periods: Periods, left: Sequence[float | None], width: int) -> Drawn:
+    """Return the chart; an empty one where the server keeps its log for ever, or isn't known."""
     hours = config.airflow.retention_hours
-    limit = None if hours is None else ("limit", hours * 3600)
-    title, says = "Headroom", "For so long at least the server still kept the log that was needed next."
-    svg = charts.line(title, periods, Series("kept for", "kept", left), SECONDS, width, limit)
-    return Drawn("headroom", title, says, {}, svg)
+    says = "For so long at least the server still kept the log that was needed next."
+    series = Series("kept for", "kept", left)
+    return _line("headroom", "Headroom", says, periods, series, width, None if hours is None else hours * 3600)
+
+
+def _line(name: str, title: str, says: str, periods: Periods, series: Series, width: int, limit: float | None) -> Drawn:
+    """Return a line of seconds, with its limit in the legend."""
+    looks = {}
+    if limit is not None:
+        far = ", far above" if charts.is_far(series, limit) else ""
+        looks = {f"limit {charts.duration(limit)}{far}": "limit"}
+    svg = charts.line(title, periods, series, SECONDS, width, limit)
+    return Drawn(name, title, says, looks, svg, is_empty=all(value is None for value in series.values))
 
 
 def _rows(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
@@ -129,7 +159,7 @@ def _rows(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     series = [Series(kind, kind, [getattr(period, kind) for period in ran]) for kind in kinds]
     title, says = "Rows changed", "Of batches recorded in each period."
     svg = charts.columns(title, periods, series, COUNT, width)
-    return Drawn("rows", title, says, {kind: kind for kind in kinds}, svg)
+    return Drawn("rows", title, says, {kind: kind for kind in kinds}, svg, is_empty=_are_empty(series))
 
 
 def _phases(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
@@ -139,7 +169,12 @@ def _phases(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     series = [Series(name, looks[name], [period.seconds.get(name, 0.0) for period in ran]) for name in names]
     title = "Time of runs, by phase"
     says = "Waiting is what a run took beyond its phases: in Airflow mostly the start of tasks."
-    return Drawn("phases", title, says, looks, charts.columns(title, periods, series, SECONDS, width))
+    svg = charts.columns(title, periods, series, SECONDS, width)
+    return Drawn("phases", title, says, looks, svg, is_empty=_are_empty(series))
+
+
+def _are_empty(series: Sequence[Series]) -> bool:
+    return not any(value for member in series for value in member.values)
 
 
 def _sizes(metadata: Metadata, periods: Periods, width: int) -> list[Drawn]:
@@ -157,13 +192,14 @@ def _sizes(metadata: Metadata, periods: Periods, width: int) -> list[Drawn]:
     ]
 
 
-_LANES = {"failed": "failed", "verify": "verify", "upkeep": "maintain"}
+_LANES = {"snapshots": "bootstrap", "failed": "failed", "verify": "verify", "repairs": "repair", "upkeep": "maintain"}
 """Lanes of runs that aren't syncs, and the kind of each."""
 _TIMES = {"DDL": ("ddl_history", "committed_us"), "stops": ("quarantine", "at_us"), "decisions": ("decisions", "at_us")}
 """Lanes of other events: the metadata table, and the column of its time."""
 
 
-def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
+def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], looks: Sequence[LogRow], width: int) -> Drawn:
+    """Return a lane for each kind of event of which there is one."""
     since = periods.since_us
     runs = RunRow.read(metadata, "kind", "ended_us", where=f"kind <> 'sync' AND ended_us >= {since}")
     lanes = {name: [row.ended_us for row in runs if row.kind == kind] for name, kind in _LANES.items()}
@@ -172,12 +208,14 @@ def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], width: int
     found = metadata.read("verifications", ["at_us"], where=f"at_us >= {since} AND equal = false")
     if found:
         lanes["differing"] = [row["at_us"] for row in found]
+    quiet = _counted(periods, [row.at_us for row in looks if row.kind == "nothing new"])
     series = [
-        Series("syncs", "event-syncs", [period.runs for period in ran]),
+        Series("syncs", "event-syncs", [period.runs + count for period, count in zip(ran, quiet, strict=True)]),
         *(Series(name, f"event-{name.lower()}", _counted(periods, times)) for name, times in lanes.items()),
     ]
+    series = [lane for lane in series if any(lane.values)]
     title, says = "What happened", "A mark for each period in which something did; all of it is listed below."
-    return Drawn("events", title, says, {}, charts.lanes(title, periods, series, width))
+    return Drawn("events", title, says, {}, charts.lanes(title, periods, series, width), is_empty=not series)
 
 
 def _counted(periods: Periods, times: Sequence[int]) -> list[int]:

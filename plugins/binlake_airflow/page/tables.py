@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable
 from dataclasses import asdict
+from datetime import UTC, tzinfo
 from typing import Any
 
 from binlake.config import PipelineConfig
@@ -121,12 +122,13 @@ def _verified(verified: Verified | None) -> dict[str, Any] | None:
 
 
 def table(
-    config: PipelineConfig, name: str, at: str | None = None, *, with_keys: bool = False
+    config: PipelineConfig, name: str, at: str | None = None, *, with_keys: bool = False, zone: tzinfo = UTC
 ) -> dict[str, Any] | None:
     """Return one table by ``database.table``; None if the source has none of that name.
 
     at: ``FILE:POS`` or a time, for the table's columns then. with_keys: include keys of the newest mutations, and all
-    values if the YAML's section ``page`` says so. Raises UsageError if nothing is known of the table at ``at``.
+    values if the YAML's section ``page`` says so. zone: whose days those are on which it was compared. Raises
+    UsageError if nothing is known of the table at ``at``.
     """
     metadata = metadata_of(config)
     now = now_us()
@@ -149,7 +151,9 @@ def table(
         "shape": _shape(config, metadata, table_name, at) if at else None,
         "verified": _verified(comparisons(metadata, status).get(name)),
         "repair": config.verify.repair,
-        "verifications": [asdict(day) for day in runs.verified_days(metadata, table_name, since_us=calendar)],
+        "verifications": [
+            asdict(day) for day in runs.verified_days(metadata, table_name, since_us=calendar, zone=zone)
+        ],
         "history": [
             {key: getattr(entry, key) for key in kept} for entry in ddl_history.statements(metadata, table_name)
         ],

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from itertools import pairwise
 from xml.etree.ElementTree import Element
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 
-from binlake_airflow.page.charts import COUNT, SECONDS, Periods, Series, columns, lanes, line
+from binlake_airflow.page.charts import (
+    BYTES,
+    COUNT,
+    SECONDS,
+    Periods,
+    Series,
+    Unit,
+    columns,
+    lanes,
+    line,
+    time_labels,
+)
 from binlake_airflow.page.lag import Batches, Carried, headroom, most_behind
+from binlake_airflow.page.over_time import SPANS, Span
 from drawn import drawn, said
 
 MINUTE = 60_000_000
@@ -47,7 +60,7 @@ def test_columns_stand_on_each_other_and_say_their_numbers() -> None:
     assert deleted[0]["y"] + deleted[0]["height"] == pytest.approx(inserted[0]["y"], abs=0.2)
     assert inserted[0]["height"] == pytest.approx(3 * deleted[0]["height"], abs=0.5)
     assert words(svg, "scale")[:5] == ["0", "10", "20", "30", "40"]
-    assert words(svg, "scale")[5:] == ["12:00", "12:15", "12:30", "12:45"]
+    assert words(svg, "scale")[5:] == ["12:00", "12:10", "12:20", "12:30", "12:40", "12:50"]
 
 
 def test_a_line_is_interrupted_where_nothing_is_known_and_has_its_limit() -> None:
@@ -58,11 +71,11 @@ def test_a_line_is_interrupted_where_nothing_is_known_and_has_its_limit() -> Non
             Series("behind by", "behind", [None, 60.0, None, 90.0]),
             SECONDS,
             500,
-            ("limit", 600.0),
+            300.0,
         )
     )
     assert [line.attrib["d"].count("L") for line in svg.iterfind("path[@class='line behind']")] == [1, 1]
-    assert words(svg, "limit") == ["limit: 10 min"]
+    assert words(svg, "limit") == [], "its words stand in the legend, where no curve crosses them"
     limit = svg.find("line[@class='limit']")
     assert limit is not None
     heights = [float(line.attrib["d"].split()[-1]) for line in svg.iterfind("path[@class='line behind']")]
@@ -80,6 +93,38 @@ def test_a_lane_has_a_mark_where_something_happened() -> None:
     assert len(svg.findall("circle[@class='mark a']")) == 3
     assert len(svg.findall("circle[@class='mark b']")) == 1
     assert said(svg)[1:3] == ["12:15 to 12:30: nothing", "12:30 to 12:45: syncs 7, DDL 2"]
+
+
+@pytest.mark.parametrize("unit", [COUNT, SECONDS, BYTES], ids=["count", "seconds", "bytes"])
+def test_a_number_axis_has_four_to_seven_labels_of_which_none_is_cut(unit: Unit) -> None:
+    for most in (0, 0.2, 1, 3, 7, 59, 61, 100, 86_400, 999_999, 1_500_000, 7 * 10**13):
+        grid = unit.grid(most)
+        assert 4 <= len(grid) <= 7, (most, grid)
+        assert grid[-1] >= most
+        numbers = [most] if most == int(most) else []
+        svg = drawn(columns("x", QUARTERS, [Series("x", "x", [*numbers, 0, 0, 0, 0][:4])], unit, 280))
+        for text in svg.iterfind("text[@text-anchor='end']"):
+            assert float(text.attrib["x"]) >= 6 * len(text.text or ""), "it begins within the picture"
+    assert [COUNT.short(number) for number in (0, 9_500, 10_000, 1_500_000)] == ["0", "9,500", "10 k", "1.5 M"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
+@pytest.mark.parametrize("width", [332, 560, 1200])
+@pytest.mark.parametrize("span", list(SPANS))
+def test_a_time_axis_has_four_to_seven_round_times_of_the_zone(span: Span, width: int, zone: str) -> None:
+    for day in range(0, 400, 9):
+        periods = Periods.until(NOON + day * 25 * HOUR + day * 7 * MINUTE, *SPANS[span], ZoneInfo(zone))
+        labels = time_labels(periods, width - 62)
+        assert 4 <= len(labels) <= 7, (periods.moment(periods.since_us), labels)
+        for us, text in labels:
+            assert (periods.moment(us).minute % 5, periods.moment(us).second) == (0, 0)
+            assert text in (f"{periods.moment(us):%H:%M}", f"{periods.moment(us):%b %-d}", f"{periods.moment(us):%a}")
+
+
+def test_a_limit_far_above_does_not_press_the_line_flat() -> None:
+    behind = Series("behind by", "behind", [1.0, 2.0, 3.0, 2.0])
+    assert "limit" in line("x", QUARTERS, behind, SECONDS, 500, 12.0)
+    assert "limit" not in line("x", QUARTERS, behind, SECONDS, 500, 13.0)
 
 
 @pytest.mark.parametrize("width", [280, 640, 1400])
@@ -116,7 +161,16 @@ def test_a_batch_that_stops_before_the_logs_end_carries_no_more_than_it_has() ->
 def test_a_look_that_finds_nothing_new_proves_what_a_batch_would_unless_one_is_open() -> None:
     batches = Batches(np.array([7, 8]), times(-10, 28), times(-11, 26))
     nothing_new = [(NOON + minute * MINUTE, batch) for minute, batch in ((5, 7), (27, 8), (44, 8))]
-    assert behind(Carried.by(batches, nothing_new)) == [16, 23, 18, 16], "batch 8 was open at 12:27"
+    assert behind(Carried.by(batches, nothing_new)) == [10, 23, 1, 16], "batch 8 was open at 12:27"
+
+
+def test_lag_does_not_grow_between_looks_at_an_idle_server() -> None:
+    batches = Batches(np.array([7]), times(-10), times(-11))
+    carried = Carried.by(batches, [(NOON + minute * MINUTE, 7) for minute in (20, 58)])
+    most = most_behind(QUARTERS, carried, NOON + 60 * MINUTE, lag_now=0.0)
+    assert most == [0, 0, 0, 0]
+    behind_now = most_behind(QUARTERS, carried, NOON + 60 * MINUTE, lag_now=90.0)
+    assert behind_now == [0, 0, 0, pytest.approx(90, abs=0.1)], "as the card says it"
 
 
 def test_nothing_is_known_before_the_first_snapshot() -> None:

@@ -53,7 +53,11 @@ def stop(past: Past, at_us: int, table: str = "table_0001") -> None:
 
 
 def lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(event["title"], event["what"]) for event in answer["events"]]
+    """Title, and the rows of batches that are one line, else the message."""
+    told = ((event["title"], event["what"], event["rows"], event["since_us"]) for event in answer["events"])
+    return [
+        (title, f"{rows:,} rows" if since_us and rows is not None else what) for title, what, rows, since_us in told
+    ]
 
 
 def noon(days_ago: int = 0) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from deltalake import DeltaTable
@@ -54,6 +56,7 @@ def test_a_day_of_hourly_runs(past: Past) -> None:
     most = [words for words in by_chart["lag"] if words.startswith("behind by 60.")]
     assert len(most) >= 22, "an hour, and the 20 seconds of a run"
     assert {*by_chart["events"]} == {"syncs 1", "nothing"}
+    assert over_time(past.config, "day", 640)["empty"] == ["Headroom"], "it takes no room"
 
 
 def test_longer_spans_sum_up(past: Past) -> None:
@@ -66,17 +69,18 @@ def test_longer_spans_sum_up(past: Past) -> None:
 
 def test_what_a_look_at_the_server_says(past: Past) -> None:
     now = now_us()
-    for minutes, ahead, hours in ((100, 5, 3.0), (20, 0, 2.0)):
-        seen = LogSeen(now - minutes * MINUTE, "binlog.000001:9", ahead, "binlog.000001", 1, 9, hours)
+    for minutes, hours in ((100, 3.0), (20, 2.0)):
+        seen = LogSeen(now - minutes * MINUTE, "binlog.000001:9", 0, "binlog.000001", 1, 9, hours)
         note_log(past.metadata, seen, batch=30)
     carried = {"updated_us": now - 110 * MINUTE, "planned_us": now - 111 * MINUTE}
     past.metadata.replace("batches", "batch >= 28", [past.batch(30) | carried])
     by_chart = words_by_chart(past, "hour")
-    assert by_chart["lag"][-1].startswith("behind by 20 min"), "nothing was there 20 minutes ago"
-    assert 52 <= float(by_chart["lag"][0].split()[2]) <= 53, "to the end of its first minute"
+    assert by_chart["lag"][-1] == "behind by 0 s", "nothing was there 20 minutes ago"
+    assert by_chart["lag"][0] == "behind by 0 s", "nor since the batch"
     assert by_chart["headroom"][-1].startswith("kept for 100 min")
-    svg = next(chart for chart in over_time(past.config, "hour", 640)["charts"] if chart["name"] == "headroom")["svg"]
-    assert "limit: 5 h" in svg
+    looks = {chart["name"]: chart["looks"] for chart in over_time(past.config, "hour", 640)["charts"]}
+    assert looks["headroom"] == {"limit 5 h": "limit"}
+    assert looks["lag"] == {"limit 90 min": "limit"}
 
 
 def test_a_look_before_the_span_says_what_it_begins_with(past: Past) -> None:
@@ -86,8 +90,7 @@ def test_a_look_before_the_span_says_what_it_begins_with(past: Past) -> None:
     carried = {"updated_us": now - 110 * MINUTE, "planned_us": now - 111 * MINUTE}
     past.metadata.replace("batches", "batch >= 28", [past.batch(30) | carried])
     lag = words_by_chart(past, "hour")["lag"]
-    assert all(words.endswith(" min") for words in lag[:6])
-    assert max(float(words.split()[2]) for words in lag[:6]) <= 10, "from look to look, and not since the batch"
+    assert {*lag} == {"behind by 0 s"}, "from look to look, and not since the batch"
 
 
 def test_the_lakes_size_is_a_line_from_upkeep_to_upkeep(past: Past) -> None:
@@ -244,3 +247,56 @@ def test_the_days_on_which_tables_were_compared(past: Past) -> None:
     counts = ("equal", "differing", "not_compared", "rows", "chunks", "seconds")
     assert [before[name] for name in counts] == [1, 1, 0, 900, 9, 6.0]
     assert [now[name] for name in counts] == [1, 0, 1, 800, 8, 4.0]
+
+
+def test_the_span_fits_what_is_known(folder: Path) -> None:
+    past = add(folder)
+    assert over_time(past.config, None, 640)["span"] == "day", "nothing is known yet"
+    for batches, ago, span in ((1, 0, "hour"), (30, 0, "day"), (30, 30, "week"), (30, 300, "month")):
+        made = replace(add(folder, f"s{batches}_{ago}"), batches=batches, now_us=now_us() - ago * HOUR - MINUTE).write()
+        assert over_time(made.config, None, 640)["span"] == span
+    assert over_time(made.config, "hour", 640)["span"] == "hour"
+
+
+def test_lanes_are_of_what_happened_and_a_sync_that_found_nothing_is_one(past: Past) -> None:
+    now = now_us()
+    past.metadata.append("runs", [{
+        "run": "b", "kind": "bootstrap", "started_us": now - 9, "ended_us": now - 3 * HOUR - 30 * MINUTE,
+        "tables": "[]", "phases": "{}", "message": "9 rows of 1 table", "mutations": 9, "bytes": 7,
+    }])  # fmt: skip
+    seen = LogSeen(now - 5 * HOUR - 30 * MINUTE, "binlog.000001:9", 0, None, 0, 0, 3.0)
+    note_log(past.metadata, replace(seen, at_us=seen.at_us - HOUR), 30, "nothing new")
+    note_log(past.metadata, seen, 30)
+    words = words_by_chart(past, "day")["events"]
+    assert [text for text in words if text != "syncs 1"].count("nothing") == 96 - 24 - 2, "a look is no sync"
+    assert sum("snapshots 1" in text for text in words) == 1
+
+
+def test_times_and_days_are_those_of_the_zone(past: Past) -> None:
+    """A day that isn't over in New York."""
+    zone = ZoneInfo("America/New_York")
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    row = {"database": "shop", "table": "a", "equal": True, "chunks": 1, "source_rows": 1, "seconds": 1.0}
+    past.metadata.append("verifications", [{**row, "at_us": round(midnight.timestamp() * 1e6) + MINUTE}])
+    days = [over_time(past.config, "day", 640, zone)["compared"][0]["day"] for zone in (UTC, zone)]
+    assert days == [f"{midnight:%Y-%m-%d}", f"{midnight - timedelta(days=1):%Y-%m-%d}"]
+    chart = over_time(past.config, "hour", 640, zone)["charts"][0]
+    assert said(drawn(chart["svg"]))[0].startswith(f"{datetime.now(zone) - timedelta(minutes=59):%H:%M} to ")
+
+
+def test_syncs_that_found_nothing_are_one_line_between_others(past: Past) -> None:
+    """Newest first: two since the newest batch, one before it; a look of the limits' task is none."""
+    newest = past.run(30)["ended_us"]
+    seen = LogSeen(0, "binlog.000001:9", 0, None, 0, 0, 3.0)
+    for at_us in (newest - 20 * MINUTE, newest + MINUTE // 2, newest + 2 * MINUTE):
+        past.metadata.append("source_log", [{**asdict(seen), "at_us": at_us, "batch": 30, "kind": "nothing new"}])
+    past.metadata.append("source_log", [{**asdict(seen), "at_us": newest + MINUTE, "batch": 30, "kind": "look"}])
+    page = events(past.config, None, None, 4)
+    told = [(event["title"], event["what"], event["batch"], event["rows"]) for event in page["events"]]
+    assert told == [
+        ("2 syncs", "nothing new", None, None), ("sync", "batch 30 recorded", 30, 62),
+        ("sync", "nothing new", None, None), ("sync", "batch 29 recorded", 29, past.run(29)["mutations"]),
+    ]  # fmt: skip
+    assert page["events"][0]["since_us"] == newest + MINUTE // 2
+    older = events(past.config, None, page["earlier_us"], 4)["events"]
+    assert [event["batch"] for event in older] == [28, 27, 26, 25], "none is shown twice"

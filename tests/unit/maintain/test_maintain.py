@@ -413,7 +413,7 @@ def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: Pipe
     alive.append(unborn(config.table_path(TableName("d", "b"))))
     report = kept(config)
     assert sorted(report.folders_removed) == sorted(map(str, dead))
-    assert "2 of tables that nobody needs" in report.headline
+    assert "2 folders of earlier tables" in report.headline
     assert not any(folder.exists() for folder in dead)
     assert all(folder.exists() for folder in alive)
 

@@ -113,7 +113,7 @@ def test_what_is_said_of_a_source(status: SourceStatus, after: timedelta, paused
     ("hours_left", "said"),
     [
         (9, []),
-        (5, ["warn: the log that is needed next may be purged in 5.0 hours"]),
+        (5, ["warn: the log that is needed next may be purged in 5 h"]),
         (-1, ["bad: the log that is needed next is older than the 24 hours for which the server keeps it"]),
     ],
 )
@@ -139,7 +139,7 @@ def test_all_is_well_says_what_was_proved_and_when_and_how_far_behind_it_may_be(
     health = health_of(WELL)
     assert health.level == "good"
     assert health.sentence == (
-        "9 of 9 tables equal the server at 12:09:24 (compared 36 s ago). 0 s behind (asked 2 s ago). "
+        "9 of 9 tables equal the server at 12:09:24 UTC (compared 36 s ago). 0 s behind (asked 2 s ago). "
         "29 days of log left."
     )
     follower = FollowerStatus("a", 1, before(seconds=1), 1.0, 7, 1.0, "", is_silent=False)
@@ -153,7 +153,7 @@ def test_all_is_well_says_what_was_proved_and_when_and_how_far_behind_it_may_be(
         ({}, "9 tables, not compared with the server yet. 0 s behind (asked 2 s ago)."),
         (
             dict(list(ALL_EQUAL.items())[:7]),
-            "7 of 9 tables equal the server at 12:09:24 (compared 36 s ago); 2 not compared yet. 0 s",
+            "7 of 9 tables equal the server at 12:09:24 UTC (compared 36 s ago); 2 not compared yet. 0 s",
         ),
         (
             ALL_EQUAL | {"shop.t3": compared(at_us=before(hours=13))},
@@ -239,7 +239,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
         ),
         (
             {"log": log_of(at_us=before(seconds=9), kept_hours=14.0, kept_until_us=us(NOW + timedelta(hours=11)))},
-            "bad: the log that is needed next may be purged in 11.0 hours; retention_hours demands 12",
+            "bad: the log that is needed next may be purged in 11 h; retention_hours demands 12 h",
             SYNC,
         ),
         (

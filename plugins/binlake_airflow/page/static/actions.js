@@ -3,6 +3,7 @@
 import { pathOf, post } from "./api.js";
 import { el, link } from "./elements.js";
 import { number } from "./words.js";
+import { withZone, ZONE } from "./zone.js";
 
 const WHY = { name: "why", label: "Why (recorded with your name)", required: true };
 const LOCK = {
@@ -21,7 +22,7 @@ const UNTIL = {
   name: "until",
   label: "Until (empty: all that is in the log)",
   type: "datetime-local",
-  hint: "In UTC: what was committed at or after this time is left for a later sync",
+  hint: `In ${ZONE}: what was committed at or after this time is left for a later sync`,
 };
 
 // What each DAG is triggered for: the button's words, and what it will do.
@@ -40,7 +41,7 @@ const RUNS = {
     fields: [LOCK],
     ofOne: [KEYS],
   },
-  maintain: { label: "Maintain", says: (source, what) => `Small data files of ${what} are put together, and what nobody was promised goes.` },
+  maintain: { label: "Maintain", says: (source, what) => `Small data files of ${what} are put together. Old versions over ${number(source.history_hours)} h are deleted.` },
   feeds: { label: "Carry feeds", says: (source) => `Every feed of ${source.source} is carried to the newest batch; those that are stopped are tried again.` },
   resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Fix first what stopped it.`, fields: [WHY] },
 };
@@ -146,7 +147,8 @@ export function runButton(source, what, { tables = [], label = RUNS[what].label,
     label,
     fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
     act: async (values) => {
-      const { message: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
+      const until = values.until ? { until: withZone(values.until) } : {};
+      const { message: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...until, ...(tables.length ? { tables } : {}) });
       return [`${outcome}: `, toRun(dag_id, run_id)];
     },
   });

@@ -1,11 +1,11 @@
 // Charts: those over time, which the server draws and which the pointer and the keyboard read, and bars of numbers.
 
 import { el } from "./elements.js";
+import { readable } from "./reading.js";
 import { duration, number } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PHASES = ["plan", "stage", "merge"];
-const read = new Map(); // by a chart's name: the period that was read last
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -44,31 +44,8 @@ export function chartWidth() {
 // drawing: {name, title, says, looks, svg} as the API tells it. The arrows go from period to period.
 export function chart(drawing) {
   const drawn = document.importNode(new DOMParser().parseFromString(drawing.svg, "image/svg+xml").documentElement, true);
-  const areas = [...drawn.querySelectorAll(".hit")];
-  const said = el("output", { class: "said", "aria-live": "polite" }, drawing.says);
   drawn.id = `chart ${drawing.name}`;
-
-  function show(at) {
-    areas.forEach((area, index) => area.classList.toggle("read", index === at));
-    said.textContent = at === null ? drawing.says : areas[at].dataset.said;
-    if (at === null) read.delete(drawing.name);
-    else read.set(drawing.name, at);
-  }
-
-  function step(event) {
-    const last = areas.length - 1;
-    const at = read.get(drawing.name) ?? (event.key === "ArrowRight" ? -1 : areas.length);
-    const to = { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last, Escape: null }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    show(to);
-  }
-
-  drawn.addEventListener("keydown", step);
-  drawn.addEventListener("blur", () => show(null));
-  drawn.addEventListener("pointermove", (event) => areas.includes(event.target) && show(areas.indexOf(event.target)));
-  drawn.addEventListener("pointerleave", () => drawn === document.activeElement || show(null));
-  if (read.has(drawing.name)) show(Math.min(read.get(drawing.name), areas.length - 1));
+  const said = readable(drawn, drawing.name, [...drawn.querySelectorAll(".hit")], drawing.says, (area) => area.dataset.said);
   const legend = Object.entries(drawing.looks).map(([name, look]) => el("span", { class: "entry" }, el("span", { class: `key ${look}` }), name));
   return el("figure", { class: `card chart ${drawing.name}` }, el("figcaption", {}, el("strong", {}, drawing.title), legend), drawn, said);
 }

@@ -1,6 +1,7 @@
 // What the page is made of. All that comes from data goes in as text; nothing is parsed as HTML.
 
 import { compare, duration, moment, number, short } from "./words.js";
+import { zoned } from "./zone.js";
 
 const ROWS_AT_ONCE = 200;
 export const STATUS_HEALTH = {
@@ -44,13 +45,13 @@ export const facts = (...pairs) =>
 export function advice(lines, button = () => null) {
   if (!lines?.length) return null;
   const said = (line) =>
-    el("li", { class: line.health }, el("div", {}, line.what, line.remedy ? el("span", { class: "todo" }, line.remedy) : null), button(line));
+    el("li", { class: line.health }, el("div", {}, zoned(line.what), line.remedy ? el("span", { class: "todo" }, zoned(line.remedy)) : null), button(line));
   return el("ul", { class: "advice" }, lines.map(said));
 }
 
 export function reason(row) {
   if (!row.reason) return null;
-  return el("span", { class: "why" }, row.reason, row.remedy ? el("span", { class: "todo why" }, row.remedy) : null);
+  return el("span", { class: "why" }, zoned(row.reason), row.remedy ? el("span", { class: "todo why" }, zoned(row.remedy)) : null);
 }
 
 // Why Spark did a part of what a batch did to a table.
@@ -95,7 +96,7 @@ export function table(caption, columns, rows, { empty = "Nothing here.", picked 
 
   const line = (row) =>
     el("tr", {}, picked ? el("td", {}, pickBox(row)) : null, columns.map((column, at) => {
-      const attributes = { class: column.number ? "number" : null, "data-name": column.name };
+      const attributes = { class: column.number ? "number" : column.plain ? null : "named", "data-name": column.name };
       return at ? el("td", attributes, column.cell(row)) : el("th", { scope: "row", ...attributes }, column.cell(row));
     }));
 

@@ -2,41 +2,53 @@
 
 import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
-import { badge, el, link, moments, time, toBatch, toTable } from "./elements.js";
-import { duration, moment } from "./words.js";
+import { badge, bySpark, el, link, time, toBatch, toTable } from "./elements.js";
+import { bytes, counted, duration, moment, number } from "./words.js";
+import { clock, date, zoned } from "./zone.js";
 
 const KINDS = { run: "runs", batch: "single batches", failed: "failed runs", verify: "comparisons", ddl: "DDL", stop: "stops", decision: "decisions" };
 const LOOKS = { run: "none", failed: "bad", verify: "good", ddl: "new", stop: "bad", decision: "warn" };
 const COUNT = 50;
 
-function about(source, { tables, place, batch }) {
-  const named = tables.slice(0, 5).map((name) => [" ", toTable(source, name)]);
-  const more = tables.length > 5 ? ` and ${tables.length - 5} more` : null;
-  return [named, more, place ? el("span", { class: "mono quiet" }, ` ${place}`) : null, batch === null ? null : [" · ", toBatch(source, batch)]];
+function about(source, { tables, place }) {
+  const named = tables.slice(0, 5).map((name) => [toTable(source, name), " "]);
+  const more = tables.length > 5 ? ` and ${number(tables.length - 5)} more` : null;
+  return tables.length || place ? el("span", {}, named, more, place ? el("span", { class: "mono quiet" }, place) : null) : null;
 }
 
-// Batches that are one line, from the first of them on; each stands in a list of its own.
-function spanned(source, { since_us, at_us }, now_us) {
+// Events that are one line, from the first of them on; each batch stands in a list of its own.
+function spanned(source, { since_us, at_us, title }) {
   const each = link({ source, events: "all", kind: "batch", before_us: at_us + 1 }, "each of them");
-  return [time(at_us, now_us), el("span", { class: "moment" }, `${moment(since_us)} to ${moment(at_us).slice(11)}`), " · ", each];
+  return [`${moment(since_us)} to ${date(since_us) === date(at_us) ? clock(at_us) : moment(at_us)}`, title.endsWith("batches") ? [" · ", each] : null];
 }
 
 function said(event) {
   if (event.kind === "ddl") return el("pre", {}, el("code", {}, event.what));
-  const words = event.kind === "decision" ? `by ${event.who}: ${event.why}` : event.what;
-  return el("span", { class: "why" }, words);
+  if (event.kind === "decision") return `by ${event.who}${event.why ? `: ${event.why}` : ""}`;
+  return zoned(event.what);
+}
+
+// What a run changed, read and took.
+function figures({ rows, bytes: read, seconds, phases, kind }) {
+  const told = [rows ? counted(rows, "row") : null, read ? bytes(read) : null, seconds === null ? null : duration(seconds)];
+  const named = kind === "failed" ? [] : Object.entries(phases ?? {});
+  const each = named.length > 1 ? el("span", { class: "under" }, named.map(([name, took]) => `${name} ${duration(took)}`).join(", ")) : null;
+  return el("span", { class: "figures" }, told.filter(Boolean).join(" · "), each);
 }
 
 function entry(source, event, now_us) {
-  const took = event.seconds === null ? null : ` · ${duration(event.seconds)}`;
+  const batch = event.batch === null ? null : [" · ", toBatch(source, event.batch)];
   return el("li", { class: event.kind },
-    badge(event.look ?? LOOKS[event.kind], event.title), " ", event.since_us ? spanned(source, event, now_us) : moments(event.at_us, now_us), took, about(source, event),
-    said(event), event.remedy ? el("span", { class: "todo why" }, event.remedy) : null, event.kind === "failed" ? ofAirflow(event.run) : null);
+    el("span", {}, badge(event.look ?? LOOKS[event.kind], event.title)),
+    el("span", { class: "when" }, time(event.at_us, now_us), el("span", { class: "under" }, event.since_us ? spanned(source, event) : moment(event.at_us), batch)),
+    el("div", { class: "told" }, about(source, event), el("div", { class: "why" }, said(event)),
+      event.remedy ? el("div", { class: "todo why" }, zoned(event.remedy)) : null, bySpark(event), event.kind === "failed" ? ofAirflow(event.run) : null),
+    figures(event));
 }
 
 export function list({ source, events, now_us }) {
-  if (!events.length) return el("p", { class: "quiet" }, "Nothing is known of.");
-  return el("ol", { class: "line events", "aria-label": "What happened" }, events.map((event) => entry(source, event, now_us)));
+  if (!events.length) return el("p", { class: "quiet" }, "Nothing yet.");
+  return el("ol", { class: "events", "aria-label": "What happened" }, events.map((event) => entry(source, event, now_us)));
 }
 
 // A field for one of the tables' names, with those that fit below it; an empty one is for all.

@@ -6,6 +6,7 @@ import { oneRun } from "./run.js";
 import { oneSource, overview } from "./source.js";
 import { newSource } from "./source_form.js";
 import { oneTable } from "./table.js";
+import { clock, ZONE } from "./zone.js";
 
 const REFRESH_MS = 30_000;
 const SOON_MS = 2_000;
@@ -57,7 +58,7 @@ async function refresh() {
       if (typeof caret === "number") again?.setSelectionRange?.(caret, caret);
       scrollTo(x, y);
     }
-    said.textContent = `as of ${new Date().toLocaleTimeString()}`;
+    said.textContent = `as of ${clock(Date.now() * 1000)}, times in ${ZONE}`;
   } catch (error) {
     console.error(error);
     if (!drawn || error.status) {

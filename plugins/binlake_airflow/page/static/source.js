@@ -1,14 +1,15 @@
 // All sources, and one with its tables and runs.
 
-import { adviceButtons, fixButtons, ofAirflow, repairButton, runButton, tableButtons } from "./actions.js";
+import { adviceButtons, fixButtons, repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { calendar, ofSource } from "./calendar.js";
-import { bars, chart, chartWidth, phasesOf } from "./charts.js";
-import { advice, badge, bySpark, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { bars, chart, chartWidth } from "./charts.js";
+import { advice, badge, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
 import { list } from "./events.js";
 import { feedSections } from "./feeds.js";
 import { byRows, bytes, compare, counted, duration, moment, number } from "./words.js";
 import { followWork } from "./work.js";
+import { ZONE, zoned } from "./zone.js";
 
 const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "catching up", "bootstrapping", "following", "excluded", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
@@ -93,7 +94,7 @@ function sourceCard(source, alone) {
 
 // The sentence that people come for; where not all is well, it is the worst thing, with what mends it, before the others.
 function health(source) {
-  if (!source.advice.length) return el("p", { class: "sentence" }, source.sentence);
+  if (!source.advice.length) return el("p", { class: "sentence" }, zoned(source.sentence, source.now_us));
   return advice(source.advice, (line) => adviceButtons(source, line));
 }
 
@@ -120,15 +121,15 @@ const chosen = { words: "", health: "" };
 
 function inOneSentence(source) {
   const first = source.error ? { what: source.error.detail, remedy: source.error.remedy, health: "bad" } : source.advice[0];
-  if (!first) return source.sentence;
+  if (!first) return zoned(source.sentence, source.now_us);
   const more = (source.advice?.length ?? 1) - 1;
   return [reason({ reason: source.sentence ?? first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, adviceButtons(source, first)];
 }
 
 const sourceColumns = [
   { name: "Source", key: "source", sort: (source) => source.source, cell: (source) => [source.error ? source.source : toSource(source.source), el("span", { class: "under" }, source.file)] },
-  { name: "Health", key: "health", sort: worst, cell: (source) => badge(source.health, source.error ? "can't be read" : HEALTH_WORDS[source.health]) },
-  { name: "In one sentence", cell: inOneSentence },
+  { name: "Health", key: "health", plain: true, sort: worst, cell: (source) => badge(source.health, source.error ? "can't be read" : HEALTH_WORDS[source.health]) },
+  { name: "In one sentence", plain: true, cell: inOneSentence },
   { name: "Verified", key: "verified", number: true, title: "The oldest of the tables' newest comparisons with the server", sort: (source) => source.verified?.at_us, cell: (source) => (source.verified ? verified(source) : "–") },
   { name: "Behind by", key: "behind", number: true, title: "What was committed before is in the lake", sort: (source) => source.lag?.seconds, cell: behind },
   { name: "Rows changed", key: "rows", number: true, title: "In 24 hours", sort: (source) => source.rows_changed?.day, cell: (source) => (source.rows_changed ? changed(source.rows_changed.day, source.rows_changed.by_hour, 60) : "–") },
@@ -172,21 +173,6 @@ export async function overview() {
 const trouble = (row) => (row.problem || differs(row) ? -1 : TROUBLE.indexOf(row.status));
 const differs = (row) => row.status === "following" && row.verified?.equal === false;
 
-function whichRun(source, run) {
-  if (run.kind !== "failed") return run.kind === "sync" ? toBatch(source, run.batch) : run.kind;
-  const phase = Object.keys(run.phases).join(", ");
-  return [badge("bad", `${phase} failed`), " ", run.batch === null ? null : toBatch(source, run.batch)];
-}
-
-const runColumns = (source, now_us) => [
-  { name: "Run", cell: (run) => whichRun(source, run) },
-  { name: "Ended", cell: (run) => moments(run.ended_us, now_us) },
-  { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
-  { name: "Mutations", number: true, cell: (run) => number(run.mutations) },
-  { name: "Read", number: true, title: "Bytes of log, or of a snapshot", cell: (run) => bytes(run.bytes) },
-  { name: "What it says", cell: (run) => [el("span", { class: "why" }, run.message), bySpark(run), run.kind === "failed" ? ofAirflow(run.run) : null] },
-];
-
 // What fixes a row's reason; where its remedy names no button, what can be done in its state. The rest is picked first.
 const remedies = (source, row) => {
   if (differs(row)) return repairButton(source, [row.table]);
@@ -224,7 +210,7 @@ function progress(source, { snapshot }, now_us) {
 
 const tableColumns = (source, now_us) => [
   { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(source.source, row.table) },
-  { name: "State", key: "status", sort: trouble, cell: (row) => [status(row.status), progress(source, row, now_us), reason(row), remedies(source, row)] },
+  { name: "State", key: "status", plain: true, sort: trouble, cell: (row) => [status(row.status), progress(source, row, now_us), reason(row), remedies(source, row)] },
   { name: "Rows", key: "rows", number: true, title: "In the lake, by the Delta log", sort: (row) => row.size?.rows, cell: (row) => number(row.size?.rows) },
   ...[["Inserted", "inserted"], ["Updated", "updated"], ["Deleted", "deleted"]].map(([name, key]) => ({
     name, key, number: true, title: `Rows in the log, ${PERIODS[kept.period]}`,
@@ -276,10 +262,11 @@ function tableList(source, { tables, now_us, total_since_us }, asked) {
   return el("div", {}, tools, result);
 }
 
+const HAPPENED = 12; // events on a source's page
 const LARGEST = 8;
 const SPANS = { hour: "Hour", day: "Day", week: "Week", month: "Month" };
 const MEASURED = 4; // times that it is asked soon again, after growing waits, where a table's size isn't known
-let span = "day";
+let span = null; // until one is chosen: that which fits what is known
 let measured = 0;
 
 // The largest tables, by what the newest version's data files have.
@@ -298,20 +285,23 @@ function sizes({ tables: all }) {
 }
 
 const compared13Weeks = ({ compared: days, now_us }) =>
-  el("figure", { class: "card chart" }, el("figcaption", {}, el("strong", {}, "Compared with the server")), calendar(days, now_us, ofSource),
-    el("p", { class: "said" }, "By day, of thirteen weeks. Green: equal, red: a table differed, yellow: one couldn't be compared."));
+  days.length ? el("figure", { class: "card chart" }, el("figcaption", {}, el("strong", {}, "Compared with the server")), calendar(days, now_us, ofSource, "compared")) : null;
 
+// Charts that hold nothing take no room: they are named in one line.
 function overTime(drawn, listed) {
-  const { charts } = drawn;
+  const { charts, empty, compared, span: shown } = drawn;
   const choose = (chosen) => () => {
     span = chosen;
     dispatchEvent(new Event("changed"));
   };
   const buttons = Object.entries(SPANS).map(([key, words]) =>
-    el("button", { type: "button", id: `span ${key}`, "aria-pressed": String(key === span), onclick: choose(key) }, words));
+    el("button", { type: "button", id: `span ${key}`, "aria-pressed": String(key === shown), onclick: choose(key) }, words));
+  const nothing = [...empty, ...(compared.length ? [] : ["Compared with the server"])];
+  const figures = [...charts.map(chart), compared13Weeks(drawn), sizes(listed)].filter(Boolean);
   return [
-    el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time ", el("small", {}, "UTC")), el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons)),
-    el("div", { class: "charts" }, charts.map(chart), compared13Weeks(drawn), sizes(listed)),
+    el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time"), el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons)),
+    figures.length ? el("div", { class: "charts" }, figures) : null,
+    nothing.length ? el("p", { class: "quiet" }, figures.length ? `Nothing yet in this ${shown}: ${nothing.join(", ")}.` : "Nothing yet: charts are drawn from the first run on.") : null,
   ];
 }
 
@@ -319,7 +309,7 @@ function overTime(drawn, listed) {
 function jumps({ feeds, relay }) {
   const parts = [
     ["charts", "Over time"], ["tables", "Tables"], feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null,
-    ["events", "What happened"], ["runs", "Runs"],
+    ["events", "What happened"],
   ].filter(Boolean);
   return el("nav", { class: "jumps", "aria-label": "On this page" }, parts.map(([id, words]) => el("a", { href: `#${id}` }, words)));
 }
@@ -327,17 +317,14 @@ function jumps({ feeds, relay }) {
 export async function oneSource(place) {
   followWork(place.source);
   const path = pathOf(place.source);
-  const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
-  const [source, listed, feeds, { runs }, drawn, happened] = await Promise.all([
-    ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/runs?count=20${older}`),
-    ask(`${path}/charts?${new URLSearchParams({ span, width: chartWidth() })}`), ask(`${path}/events?count=8`),
+  const [source, listed, feeds, drawn, happened] = await Promise.all([
+    ask(path), ask(`${path}/tables`), ask(`${path}/feeds`),
+    ask(`${path}/charts?${new URLSearchParams({ ...(span ? { span } : {}), width: chartWidth(), zone: ZONE })}`), ask(`${path}/events?count=${HAPPENED}`),
   ]);
   if (listed.tables.some((row) => row.status === "following" && !row.size) && measured < MEASURED) {
     setTimeout(() => dispatchEvent(new Event("changed")), 1500 * 2 ** measured); // they are measured beside the first answer
     measured += 1;
   }
-  const last = runs.at(-1);
-  const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
   return [
     sourceCard(source, true),
     jumps(feeds),
@@ -348,9 +335,5 @@ export async function oneSource(place) {
     el("h2", { id: "events" }, "What happened"),
     list(happened),
     el("p", {}, link({ source: place.source, events: "all" }, "All that happened")),
-    el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
-    phasesOf(runs.filter((run) => run.kind === "sync"), "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: place.source, batch: run.batch })}`),
-    table("Runs", runColumns(place.source, source.now_us), runs, { empty: "No run yet." }),
-    next ? el("p", {}, next) : null,
   ];
 }

@@ -5,7 +5,8 @@ import { ask, pathOf } from "./api.js";
 import { calendar, ofTable } from "./calendar.js";
 import { phasesOf } from "./charts.js";
 import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
-import { byRows, bytes, number } from "./words.js";
+import { byRows, bytes, counted, number } from "./words.js";
+import { withZone, ZONE, zoned } from "./zone.js";
 
 const at = (statement) => `${statement.file}:${statement.offset}`;
 
@@ -21,7 +22,7 @@ function statements(details) {
 function verified({ verified: last, source, now_us }) {
   if (!last) return "never, or long ago";
   if (last.equal === null) return [badge("warn", "not compared"), " ", moments(last.at_us, now_us)];
-  const result = last.equal ? badge("good", "equal") : badge("bad", `${number(last.differing)} chunks differ`);
+  const result = last.equal ? badge("good", "equal") : badge("bad", `${counted(last.differing, "chunk")} ${last.differing === 1 ? "differs" : "differ"}`);
   const through = last.batch ? toBatch(source, last.batch) : "the snapshot";
   const position = last.position ? [" at ", where(last.position)] : null;
   return [result, " through ", through, position, `, ${number(last.lake_rows)} rows, `, moments(last.at_us, now_us)];
@@ -64,11 +65,11 @@ function then(details, place) {
   const input = el("input", { id: "at", name: "at", value: place.at ?? "", placeholder: "binlog.000042:157 or 2026-03-01T12:00", autocomplete: "off", size: "40" });
   const show = (event) => {
     event.preventDefault();
-    const at = input.value.trim();
+    const at = withZone(input.value.trim());
     location.search = new URLSearchParams({ source: details.source, table: details.table, ...(at ? { at } : {}) });
   };
   return el("form", { class: "tools", onsubmit: show }, el("label", { for: "at" }, "Schema at"), input, el("button", { type: "submit", id: "show-schema" }, "Show"),
-    el("small", { class: "quiet" }, "FILE:POS of the log, or a time in UTC"),
+    el("small", { class: "quiet" }, `A place of the log, FILE:POS, or a time in ${ZONE}`),
     details.shape_problem ? advice([{ health: "warn", what: details.shape_problem.message, remedy: details.shape_problem.remedy }]) : null);
 }
 
@@ -156,12 +157,13 @@ function repaired({ repaired: rows, newest: { with_keys }, source, now_us }) {
 // What isn't known of its schema then hides nothing else.
 async function asked(place) {
   const path = pathOf(place.source, place.table);
-  if (!place.at) return ask(path);
+  const now = `${path}?${new URLSearchParams({ zone: ZONE })}`;
+  if (!place.at) return ask(now);
   try {
-    return await ask(`${path}?at=${encodeURIComponent(place.at)}`);
+    return await ask(`${now}&at=${encodeURIComponent(place.at)}`);
   } catch (error) {
     if (error.status !== 409) throw error;
-    return { ...(await ask(path)), shape_problem: error };
+    return { ...(await ask(now)), shape_problem: error };
   }
 }
 
@@ -186,7 +188,7 @@ export async function oneTable(place) {
         schema?.comment ? ["Comment", schema.comment, "Of the table, on the server", "row"] : null,
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
         ["Verified", verified(details), "The newest comparison with the server, value by value", "double"],
-        ["Compared by day", calendar(details.verifications, details.now_us, ofTable), "Green: equal, red: it differed, yellow: it couldn't be compared", "double"],
+        ["Compared by day", calendar(details.verifications, details.now_us, ofTable, "compared table"), null, "double"],
         ["Delta table", el("span", { class: "mono" }, details.path), "Where its rows lie", "row"],
       ),
       details.verified?.equal === false

@@ -11,11 +11,11 @@ export function bytes(value) {
 
 export function duration(seconds) {
   for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]])
-    if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${unit}`;
+    if (seconds >= 2 * size) return `${number(Math.floor(seconds / size))} ${unit}`;
   return `${seconds < 10 ? Math.round(seconds * 100) / 100 : Math.round(seconds)} s`;
 }
 
-export const moment = (us) => `${new Date(us / 1000).toISOString().replace("T", " ").replace(/\.\d+Z/, "")} UTC`;
+export { moment } from "./zone.js";
 
 // server/file:offset@created is file:offset for people.
 export const short = (position) => (position ? position.replace(/^.*\//, "").replace(/@\d+$/, "") : "–");
