@@ -1,4 +1,5 @@
-"""Versions of the jars that are added to pyspark's own, and of the packages that are installed beside binlake.
+"""Releases of Spark and Delta that work together, the jars that are added to pyspark's own, and the packages that are
+installed beside binlake.
 
 Imports nothing outside the stdlib until packages are compared: that takes 20 ms, which no command needs that succeeds
 without Spark.
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 SPARK = "4.2.0"
+"""The release that the lock file has."""
 DELTA = "4.4.0"
+"""The release of Delta for all of these releases of Spark; those of 4.4.1's jars can't be had."""
 CONNECTOR_J = "9.7.0"
 HADOOP = "3.5.0"
-"""The version of pyspark's own Hadoop client."""
+"""The version of the Hadoop client of SPARK."""
 AWS_SDK = "2.35.4"
-"""The version that this Hadoop was built and tested with."""
+"""The version that this Hadoop was built and tested with; it serves those of earlier releases, too."""
 JAVA = 17
 """The lowest major version that Spark runs on."""
 
@@ -41,16 +44,21 @@ class Jar:
         """Return the jar's file name."""
         return f"{self.name}-{self.version}.jar"
 
+    @property
+    def all_versions(self) -> str:
+        """Return a pattern of the file names of all its versions, also of those for other releases of Spark."""
+        name, separator, _ = self.name.partition("_")
+        return f"{name}_*.jar" if separator else f"{name}-[0-9]*.jar"
 
-# delta-spark's pom also names delta-kernel and unitycatalog: tables reached by path never load a class
-# of them (write, merge, column mapping, optimize, vacuum and restore were tried without).
-JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        DELTA,
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
+
+_DELTA_FOR = {
+    "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+}
+"""The SHA-256 of Delta's jar by the release of Spark that it is made for."""
+SPARK_RELEASES = tuple(_DELTA_FOR)
+_OF_ALL = (
     Jar("io.delta", "delta-storage", DELTA, "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
     Jar(
         "com.mysql",
@@ -59,6 +67,44 @@ JARS = (
         "0353648eaa1c91e0f4020c959abf756bc866ffd583df22ae6b6f6e0cbd43eb44",
     ),
 )
+
+
+def installed_spark() -> str:
+    """Return the version of pyspark here; SPARK where there is none."""
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return SPARK
+
+
+def mixed_spark() -> tuple[str, str] | None:
+    """Return the versions of pyspark and pyspark-client where they differ: whichever was installed last has overwritten
+    files of the other."""
+    try:
+        both = metadata.version("pyspark"), metadata.version("pyspark-client")
+    except metadata.PackageNotFoundError:
+        return None
+    return both if both[0] != both[1] else None
+
+
+def release_of(spark: str) -> str:
+    """Return the release of a version of Spark, such as 4.2 of 4.2.0."""
+    return ".".join(spark.split(".")[:2])
+
+
+def delta_jar(spark: str) -> Jar:
+    """Return the jar of Delta for a version of Spark; for a release that isn't known that of SPARK."""
+    release = release_of(spark)
+    release = release if release in _DELTA_FOR else release_of(SPARK)
+    return Jar("io.delta", f"delta-spark_{release}_2.13", DELTA, _DELTA_FOR[release])
+
+
+def jars(spark: str | None = None) -> tuple[Jar, ...]:
+    """Return the jars that a version of Spark needs, by default the one that is installed."""
+    # delta-spark's pom also names delta-kernel and unitycatalog: tables reached by path never load a class
+    # of them (write, merge, column mapping, optimize, vacuum and restore were tried without).
+    return (delta_jar(spark or installed_spark()), *_OF_ALL)
+
 
 _AWS_SDK_PARTS = {
     "annotations": "6f36bd87155d1dd85d6efbdd29e532e3759a022211feb71affebee1aa34f04b8",
@@ -94,10 +140,51 @@ _AWS_SDK_PARTS = {
     "utils": "642aeef536a071668f0b772f05f9d21573abf6955e7b6fb5fdb893760cca10e8",
     "utils-lite": "e004806def5e22ec98edc48a133ff3317166255e1ba29d93d129e9fdfa64a7be",
 }
-# Hadoop's pom names the SDK's bundle, which has all of Amazon's services (650 MB). These are what S3A loads and what
-# credentials may come from (sts), 13 MB with the rest; HTTP clients, logging and Netty are pyspark's own.
-STORE_JARS: dict[str, tuple[Jar, ...]] = {
-    "s3": (
+
+
+@dataclass(frozen=True)
+class _Hadoop:
+    """Hadoop's client of a release of Spark. aws, azure: the SHA-256 of its file systems' jars."""
+
+    version: str
+    aws: str
+    azure: str
+
+
+_HADOOP_OF = {
+    "4.1": _Hadoop(
+        "3.4.2",
+        aws="d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9",
+        azure="f02ab756037abaecc45ea1869144ad3a69e25ccd84062bc37805837ca254e21c",
+    ),
+    "4.2": _Hadoop(
+        HADOOP,
+        aws="66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+        azure="220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
+    ),
+}
+"""By the release of Spark. That of 4.0, 3.4.1, can't create an object on a condition, which commits of Delta need."""
+STORES = ("azure", "s3")
+"""The object stores for which `binlake setup --stores NAME` downloads jars."""
+
+
+def has_stores(spark: str) -> bool:
+    """Return whether a version of Spark can commit to object stores; a release that isn't known counts as SPARK."""
+    return release_of(spark) in _HADOOP_OF or release_of(spark) not in _DELTA_FOR
+
+
+def store_jars(store: str, spark: str | None = None) -> tuple[Jar, ...]:
+    """Return the jars that a version of Spark needs for lakes in an object store, by default the one that is installed;
+    none where it has no such lakes."""
+    version = spark or installed_spark()
+    if not has_stores(version):
+        return ()
+    hadoop = _HADOOP_OF.get(release_of(version), _HADOOP_OF[release_of(SPARK)])
+    if store == "azure":
+        return (Jar("org.apache.hadoop", "hadoop-azure", hadoop.version, hadoop.azure),)
+    # Hadoop's pom names the SDK's bundle, which has all of Amazon's services (650 MB). These are what S3A loads and
+    # what credentials may come from (sts), 13 MB with the rest; HTTP clients, logging and Netty are pyspark's own.
+    return (
         Jar(
             "software.amazon.s3.analyticsaccelerator",
             "analyticsaccelerator-s3",
@@ -110,12 +197,7 @@ STORE_JARS: dict[str, tuple[Jar, ...]] = {
             "1.0.1",
             "0c37d8e696117f02c302191b8110b0d0eb20fa412fce34c3a269ec73c16ce822",
         ),
-        Jar(
-            "org.apache.hadoop",
-            "hadoop-aws",
-            HADOOP,
-            "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
-        ),
+        Jar("org.apache.hadoop", "hadoop-aws", hadoop.version, hadoop.aws),
         Jar(
             "org.reactivestreams",
             "reactive-streams",
@@ -123,17 +205,8 @@ STORE_JARS: dict[str, tuple[Jar, ...]] = {
             "f75ca597789b3dac58f61857b9ac2e1034a68fa672db35055a8fb4509e325f28",
         ),
         *(Jar("software.amazon.awssdk", name, AWS_SDK, digest) for name, digest in _AWS_SDK_PARTS.items()),
-    ),
-    "azure": (
-        Jar(
-            "org.apache.hadoop",
-            "hadoop-azure",
-            HADOOP,
-            "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
-        ),
-    ),
-}
-"""The jars of object stores, which `binlake setup --stores NAME` downloads."""
+    )
+
 
 _OURS = "binlake"
 OF_SPARK = ("pyspark", "pyspark-client", "delta-spark")

@@ -161,7 +161,10 @@ def test_versions_agree() -> None:
     assert LOCK["pyspark"] == LOCK["pyspark-client"] == versions.SPARK
     assert LOCK["delta-spark"] == versions.DELTA
     pins = dict(re.findall(r"^([a-z-]+)==([\d.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
-    assert "pyspark" in pins
+    assert "delta-spark" in pins
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["airflow"]]
+    bounds = [line.partition(">=")[2] for line in asked if re.match("pyspark(-client)?>", line)]
+    assert bounds == [f"4.0.1,<={versions.SPARK}"] * 2
     assert pins.items() <= LOCK.items()
     minor = re.search(r">=(3\.\d+)", PROJECT["requires-python"])
     assert minor

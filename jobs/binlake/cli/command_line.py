@@ -36,7 +36,7 @@ from binlake.cli.installed_versions import ShowVersions
 from binlake.errors import BinlakeError
 from binlake.planner.steps import Status
 from binlake.report import HarmlessStream, harmless_entry
-from binlake.versions import STORE_JARS, misfit
+from binlake.versions import STORES, misfit
 
 _REPORT = "  → run again; nothing is lost. If it stays, report it with this message"
 
@@ -388,7 +388,7 @@ def _add_setup(subparsers: Any) -> None:
     setup.add_argument(
         "--stores",
         nargs="+",
-        choices=sorted(STORE_JARS),
+        choices=STORES,
         default=[],
         help="also install what Spark needs for lakes there",
     )

@@ -23,7 +23,7 @@ from binlake.errors import SetupFailed, UsageError
 from binlake.report import Report
 from binlake.setup import maven
 from binlake.spark import settings
-from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
+from binlake.versions import JAVA, Jar, installed_spark, jars, store_jars
 
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
@@ -60,9 +60,9 @@ def java() -> Java | None:
 def missing(stores: Collection[str] = ()) -> list[Jar]:
     """Return the jars that aren't installed, by file name: only files with the right hash are ever installed.
 
-    stores: the keys of versions.STORE_JARS whose jars are needed, too.
+    stores: those of versions.STORES whose jars are needed, too.
     """
-    wanted = [*JARS, *(jar for store in stores for jar in STORE_JARS[store])]
+    wanted = [*jars(), *(jar for store in stores for jar in store_jars(store))]
     return [jar for jar in wanted if not (settings.JARS / jar.file).is_file()]
 
 
@@ -76,6 +76,8 @@ def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, 
     if installed is None or installed.major < JAVA:
         what = f"{installed.program} is {installed.said}" if installed else "no Java is found"
         raise SetupFailed(f"{what}: Spark needs Java {JAVA} or newer", remedy="install it, or set JAVA_HOME to one")
+    for store in stores:
+        settings.refuse_store(store)
     wanted = missing(stores)
     with tempfile.TemporaryDirectory(prefix="binlake-jars-") as fetched:
         if wanted and not folder:
@@ -99,7 +101,7 @@ def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, 
 
 def _remove_other_versions(jar: Jar) -> None:
     """Remove other versions of a jar, which would also be on the class path."""
-    for file in settings.JARS.glob(f"{jar.name}-[0-9]*.jar"):
+    for file in settings.JARS.glob(jar.all_versions):
         file.unlink()
 
 
@@ -135,17 +137,18 @@ def _pyspark_jars() -> Path:
     return Path(pyspark.__file__).parent / "jars"
 
 
-def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
+def _resolve(wanted: Sequence[Jar], java: Java, folder: Path) -> None:
     """Download jars into a folder by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
-    wanted = "".join(
+    dependencies = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
         ' conf="default->default"/>'
-        for jar in jars
+        for jar in wanted
     )
     asked = folder / "ivy.xml"
     asked.write_text(
         '<ivy-module version="2.0"><info organisation="binlake" module="jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
     (ivy,) = _pyspark_jars().glob("ivy-*.jar")
     # Ivy's cache is in the home folder, which Java reads from the password file; HOME shall count.
@@ -153,10 +156,10 @@ def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
     command = [java.program, *of_java, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main", *of_ivy]
     command += ["-ivy", str(asked), "-confs", "default", "-types", "jar"]
     command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-    what = f"resolving {', '.join(f'{jar.organisation}:{jar.name}:{jar.version}' for jar in jars)}"
+    what = f"resolving {', '.join(f'{jar.organisation}:{jar.name}:{jar.version}' for jar in wanted)}"
     remedy = f"check the network and ~/.m2/settings.xml, or give a folder that holds the jars: {COMMAND} --jars FOLDER"
     said = _run(command, what, remedy)
-    if lacking := [jar.file for jar in jars if not (folder / jar.file).is_file()]:
+    if lacking := [jar.file for jar in wanted if not (folder / jar.file).is_file()]:
         raise SetupFailed(f"{what} gave no {', '.join(lacking)}:\n{said}", remedy=remedy)
 
 
@@ -181,7 +184,7 @@ def _compile_log_store(java: Java) -> None:
 def _fingerprint(java: Java) -> str:
     """Return what an archive depends on: the JVM, the jars, pyspark's version."""
     listed = sorted(f"{file.name} {file.stat().st_size}" for file in settings.JARS.glob("*.jar"))
-    return "\n".join([java.program, java.said, *listed, f"pyspark {SPARK}"]) + "\n"
+    return "\n".join([java.program, java.said, *listed, f"pyspark {installed_spark()}"]) + "\n"
 
 
 def _archive_is_current(java: Java) -> bool:

@@ -32,7 +32,7 @@ from binlake.kernels import native
 from binlake.spark import executors, settings, trust
 from binlake.spark.executors import LakeProbe
 from binlake.storage import files, java_errors, stores
-from binlake.versions import SPARK
+from binlake.versions import installed_spark
 
 PACKAGES = (
     "numpy", "numba", "pyarrow", "pandas", "pymysql", "deltalake", "delta-spark", "pydantic", "pyyaml", "croniter",
@@ -212,6 +212,6 @@ def _unable(error: Exception) -> SetupFailed:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return SetupFailed(
         f"{java_errors.place(chain) or 'an executor'} can't run {python}: {java_errors.root_cause(chain)}",
-        remedy=f"each host needs the driver's Python ({version}) and Spark ({SPARK}): install them, name that Python by"
-        " spark.pyspark.python in spark.conf of the YAML, or ship one by spark.archives",
+        remedy=f"each host needs the driver's Python ({version}) and Spark ({installed_spark()}): install them, name"
+        " that Python by spark.pyspark.python in spark.conf of the YAML, or ship one by spark.archives",
     )

@@ -14,7 +14,6 @@ from binlake.config import SparkConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.spark import trust
 from binlake.storage import stores
-from binlake.versions import STORE_JARS
 
 SHARE = Path(sys.prefix) / "share" / "binlake"
 JARS = SHARE / "jars"
@@ -222,13 +221,31 @@ def refuse_missing_jars(lake: str) -> None:
     """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started; also
     where pyspark or delta-spark doesn't fit."""
     versions.refuse_misfit(*versions.OF_SPARK)
-    if not any(JARS.glob("delta-spark*.jar")):
-        raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
+    if mixed := versions.mixed_spark():
+        spark, client = mixed
+        raise UsageError(
+            f"pyspark {spark} and pyspark-client {client} are installed, which write the same files",
+            remedy=f"pip install --force-reinstall --no-deps pyspark=={spark} pyspark-client=={spark}",
+        )
+    if not (JARS / (delta := versions.delta_jar(spark := versions.installed_spark())).file).is_file():
+        others = ", ".join(sorted(file.name for file in JARS.glob(delta.all_versions)))
+        what = f"{others} isn't for Spark {spark}, which is installed" if others else f"no Spark jars in {JARS}"
+        raise UsageError(what, remedy="run binlake setup")
     if (store := stores.store_of(lake)) is None:
         return
-    wanted = [JARS / jar.file for jar in STORE_JARS[store]] + ([log_store_jar()] if store == "s3" else [])
+    refuse_store(store)
+    wanted = [JARS / jar.file for jar in versions.store_jars(store)] + ([log_store_jar()] if store == "s3" else [])
     if not all(jar.is_file() for jar in wanted):
         raise UsageError(
             f"Spark has no file system for {lake}: its jars aren't in {JARS}",
             remedy=f"run binlake setup --stores {store}",
+        )
+
+
+def refuse_store(store: str) -> None:
+    """Raise UsageError where the installed Spark has no lakes in an object store."""
+    if not versions.has_stores(spark := versions.installed_spark()):
+        raise UsageError(
+            f"Spark {spark} can't commit to a lake in a store ({store}): its Hadoop has no conditional writes",
+            remedy="install pyspark 4.1 or newer, then run binlake setup; or let lake.path name a folder or hdfs://",
         )

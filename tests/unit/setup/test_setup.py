@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from binlake import versions
 from binlake.cli import command_line
 from binlake.errors import SetupFailed, UsageError
 from binlake.report import Report
 from binlake.setup import installation
 from binlake.spark import settings
-from binlake.versions import JARS, Jar
+from binlake.versions import Jar
 
 CONTENT = b"classes"
 JAR = Jar("org.example", "stream", "2.0", hashlib.sha256(CONTENT).hexdigest())
@@ -22,7 +23,7 @@ JAR = Jar("org.example", "stream", "2.0", hashlib.sha256(CONTENT).hexdigest())
 def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment that lacks one jar; nothing is compiled in it."""
     monkeypatch.setattr(settings, "JARS", tmp_path / "share" / "jars")
-    monkeypatch.setattr(installation, "JARS", (JAR,))
+    monkeypatch.setattr(installation, "jars", lambda: (JAR,))
     monkeypatch.setattr(installation, "_run", lambda command, what, **more: "")
     return tmp_path / "share" / "jars"
 
@@ -114,4 +115,4 @@ def test_version_and_errors_of_the_command(capsys: pytest.CaptureFixture[str], t
 
 def test_this_environment_is_complete() -> None:
     assert installation.missing() == []
-    assert all((settings.JARS / jar.file).is_file() for jar in JARS)
+    assert all((settings.JARS / jar.file).is_file() for jar in versions.jars())
