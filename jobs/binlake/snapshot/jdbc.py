@@ -18,6 +18,7 @@ from binlake.snapshot.bounds import Bound
 from binlake.source import authentication, session_settings
 from binlake.source.connection import Endpoint
 from binlake.spark import settings
+from binlake.spark.jdbc_calls import JdbcCalls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,9 +150,7 @@ def _for_executors(spark: SparkSession, frame: DataFrame, options: dict[str, str
     for option, url in shipped.items():
         parameters = parameters.updated(option, url)
     chosen = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(parameters)
-    there = relation.copy(
-        relation.schema(), relation.parts(), chosen, relation.additionalMetrics(), relation.sparkSession()
-    )
+    there = JdbcCalls(spark).with_options(relation, chosen)
     return DataFrame(java_session.baseRelationToDataFrame(there), spark)
 
 

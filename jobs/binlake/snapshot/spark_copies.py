@@ -34,6 +34,7 @@ from binlake.snapshot.own_files import as_written
 from binlake.source.locks import SPENT
 from binlake.spark import data_files
 from binlake.spark.java import to_scala_map
+from binlake.spark.jdbc_calls import JdbcCalls
 from binlake.storage import java_errors, storage_errors
 
 _FORWARD_ONLY, _READ_ONLY = 1003, 1007
@@ -196,11 +197,12 @@ class _Reader:
         self._jvm, self._sql = jvm, jvm.org.apache.spark.sql
         self._jdbc = self._sql.execution.datasources.jdbc
         self._nothing = jvm.scala.Option.apply(None)
+        self._calls = JdbcCalls(session)
         self._given = jdbc.connection_options(copying.endpoint, mariadb=copying.source.is_mariadb)
         self._dialect = self._sql.jdbc.JdbcDialects.get(self._given["url"])
         options = self._options("SELECT 1")
         self._connection = self._dialect.createConnectionFactory(options).apply(-1)
-        self._dialect.beforeFetch(self._connection, options)
+        self._calls.before_fetch(self._dialect, self._connection, options)
         self._statement = self._connection.createStatement()
 
     def _options(self, query: str) -> Any:
@@ -216,7 +218,7 @@ class _Reader:
     def prepared(self, table: TableSnapshot) -> _Query:
         options = self._options(jdbc.chunk_query(table.name, table.schema, None, None))
         reader = getattr(getattr(self._jdbc, "JDBCRDD$"), "MODULE$")
-        return _Query(table, options, reader.resolveTable(options, self._connection, self._nothing, self._nothing))
+        return _Query(table, options, self._calls.schema(reader, options, self._connection))
 
     def read(self, query: _Query) -> Selected | None:
         """Return the rows, None if there are more than a few. One view serves both: the rows read are those counted."""
@@ -241,14 +243,10 @@ class _Reader:
         text = f"SELECT {names} FROM {query.options.tableOrQuery()}"
         statement = self._connection.prepareStatement(text, _FORWARD_ONLY, _READ_ONLY)
         try:
-            statement.setFetchSize(self._dialect.getFetchSize(query.options))
-            rows = getattr(getattr(self._jdbc, "JdbcUtils$"), "MODULE$").resultSetToSparkInternalRows(
-                statement.executeQuery(),
-                self._dialect,
-                query.schema,
-                self._jvm.org.apache.spark.executor.InputMetrics(),
-                self._nothing,
-            )
+            statement.setFetchSize(self._calls.fetch_size(self._dialect, query.options))
+            utilities = getattr(getattr(self._jdbc, "JdbcUtils$"), "MODULE$")
+            metrics = self._jvm.org.apache.spark.executor.InputMetrics()
+            rows = self._calls.rows(utilities, statement.executeQuery(), self._dialect, query.schema, metrics)
             copied = catalyst.expressions.InterpretedProjection(attributes, attributes)
             data = rows.map(copied).toVector()
         finally:
