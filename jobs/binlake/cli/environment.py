@@ -24,7 +24,7 @@ def init(arguments: argparse.Namespace) -> None:
 
     uri = arguments.connection or _ask("Server (mysql://user@host:3306/): ")
     endpoint = endpoint_of(uri)
-    if not endpoint.password and sys.stdin.isatty():
+    if not (endpoint.password or endpoint.token) and sys.stdin.isatty():
         endpoint = replace(endpoint, password=getpass.getpass(f"Password of {endpoint.user}: "))
     name = arguments.name or arguments.file.stem
     asked = new_source.SourceAsked(name, tuple(arguments.tables), arguments.lake, arguments.schedule)

@@ -48,6 +48,11 @@ QUESTIONS = {
             "jobs/binlake/source/README.md",
             "accounts, connections, TLS, services, failover, folders of binlog files",
         ),
+        Topic(
+            "access",
+            "jobs/binlake/source/ACCESS.md",
+            "tokens in the place of passwords, tunnels, passwords that change",
+        ),
     ),
     "What can be set?": (
         Topic("yaml", "dags/pipelines/README.md", "a source's YAML: what is mirrored, and where to"),

@@ -147,8 +147,16 @@ def _server_checks_of(
     config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str], *, writes: bool
 ) -> list[Check]:
     try:
-        with Source.open(endpoint) as source:
-            checks = [server_checks.reached(source), *server_checks.proof_of_server(endpoint)]
+        opened = Source.open(endpoint)
+    except (SourceError, ConfigurationError) as error:
+        return [Check("server", False, error.message, error.remedy)]
+    try:
+        with opened as source:
+            checks = [
+                server_checks.reached(source),
+                *server_checks.door(endpoint),
+                *server_checks.proof_of_server(endpoint),
+            ]
             listed = [table for table in list_tables(source) if config.included(table.name)]
             names = [table.name for table in listed if table.kind in MIRRORED]
             tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}

@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from binlake.binlog.integrity import format_description
 from binlake.config import PipelineConfig
 from binlake.doctor.check import GRANTS, Check
-from binlake.errors import BinlakeError, ConnectionFailed, SourceError
+from binlake.errors import BinlakeError, ConfigurationError, ConnectionFailed, SourceError
 from binlake.lease import lease
 from binlake.names import mysql_quote
 from binlake.source import lock_waits
@@ -69,6 +69,7 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
             return [
                 reached(source),
                 Check("account", True, _account(source)),
+                *door(endpoint),
                 *proof_of_server(endpoint),
                 *release(subject),
                 *settings(subject),
@@ -80,13 +81,19 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
                 *sight_of_statements(subject),
                 *_tables_are_visible(subject),
             ]
-    except SourceError as error:
+    except (SourceError, ConfigurationError) as error:
         return [Check("server", False, error.message, error.remedy)]
 
 
 def reached(source: Source) -> Check:
     """Return the check that the server answers, with its version and address."""
     return Check("server", True, f"{source.flavour} {source.version_text} at {source.endpoint.address}")
+
+
+def door(endpoint: Endpoint) -> Iterator[Check]:
+    """Yield how the connection is let in, where that isn't by a password alone. It is open by now."""
+    if token := endpoint.token:
+        yield Check("token", True, f"{token.maker} makes one for each connection")
 
 
 def proof_of_server(endpoint: Endpoint) -> Iterator[Check]:

@@ -165,7 +165,7 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
         "url": f"jdbc:mysql://{host}:{endpoint.port}/",
         "driver": DRIVER,
         "user": account.user,
-        "password": account.password,
+        "password": account.secret(),
         "fetchsize": _STREAM_ROWS,
         "tinyInt1isBit": "false",
         "yearIsDateType": "false",

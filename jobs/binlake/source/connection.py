@@ -29,6 +29,7 @@ from binlake.errors import (
 from binlake.source import authentication, error_numbers, session_settings
 from binlake.source.renewal import Renewal
 from binlake.source.tls import Tls, carried, unverified
+from binlake.source.tokens import PasswordToken, token_of
 from binlake.storage.connection_text import is_json, parsed, variable_of
 
 if TYPE_CHECKING:
@@ -64,16 +65,16 @@ class Endpoint:
     """pymysql's ssl settings from the connection's extras: ca, cert, key, verify_mode, check_hostname."""
     allow_cleartext: bool = False
     """Whether the password may be sent to a server that nothing proves."""
+    token: PasswordToken | None = None
+    """How a token is made in the place of the password, for each connection."""
     renewal: Renewal | None = field(default=None, repr=False, compare=False)
     """Looks the account up again once it is refused; None where it can't change."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # It may be unpickled on another machine, so it carries the certificates, as it does the password.
         now = self.newest
-        return (
-            Endpoint,
-            (now.host, now.port, now.user, now.password, tuple(map(carried, now.tls)), now.allow_cleartext),
-        )
+        tls = tuple(map(carried, now.tls))
+        return (Endpoint, (now.host, now.port, now.user, now.password, tls, now.allow_cleartext, now.token))
 
     @property
     def newest(self) -> Endpoint:
@@ -83,12 +84,28 @@ class Endpoint:
     @property
     def account(self) -> tuple[object, ...]:
         """Return what the server knows the account by."""
-        return self.user, self.password
+        return self.user, self.password, self.token
 
     def with_account_for(self, other: Endpoint) -> Endpoint:
         """Return another endpoint with this one's account; unchanged, if it is another server's."""
         same = (self.host, self.port) == (other.host, other.port)
-        return replace(other, user=self.user, password=self.password) if same else other
+        return replace(other, user=self.user, password=self.password, token=self.token) if same else other
+
+    def secret(self) -> str:
+        """Return the password, or a new token for one connection.
+
+        Raises SourceError where a token would be sent to a server that isn't verified, and errors of making it.
+        """
+        if self.token is None:
+            return self.password
+        tls = self.encryption
+        if tls is None or not tls.verified or not (tls.by_name or tls.ca):
+            raise SourceError(
+                f"{self.address}: a token is sent over verified TLS alone, and this connection asks for less",
+                remedy="name the authority of the server's certificate in the connection's extra, ssl.ca, and leave"
+                " verify_mode and check_hostname out (binlake help access)",
+            )
+        return self.token.made(self.host, self.port, self.user)
 
     @property
     def address(self) -> str:
@@ -211,6 +228,13 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
             "allow_cleartext in the connection's extra is neither true nor false", remedy="write true, or leave it out"
         )
     tls = {**tls, **{name: extra[field] for field, name in TLS_FIELDS.items() if extra.get(field) not in (None, "")}}
+    token = token_of(extra)
+    if token and password:
+        raise ConfigurationError(
+            "the connection has a password, and its extra a token", remedy="take one of the two away"
+        )
+    if token and not tls:
+        tls = {"verify_mode": "required"}  # by the authorities that the system trusts
     return Endpoint(
         host=host or "127.0.0.1",
         port=int(port or 3306),
@@ -218,6 +242,7 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
         password=password or "",
         tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
         allow_cleartext=str(allowed).lower() == "true",
+        token=token,
     )
 
 
@@ -258,17 +283,18 @@ def endpoint_of(uri: str) -> Endpoint:
             remedy="write mysql://user@host:3306/ (and the password into MYSQL_PWD), or file:///folder",
         )
     where = parse_airflow_connection(uri, name="URI")
-    return where if where.password else replace(where, password=os.environ.get("MYSQL_PWD", ""))
+    return where if where.password or where.token else replace(where, password=os.environ.get("MYSQL_PWD", ""))
 
 
 def write_file(where: Endpoint, path: str) -> None:
     """Write an endpoint for a job into a new file that only this account may read."""
+    token = where.token.extra() if where.token else {}
     fields = {
         "host": where.host,
         "port": where.port,
         "login": where.user,
         "password": where.password,
-        "extra": {"ssl": dict(where.tls), "allow_cleartext": where.allow_cleartext},
+        "extra": {"ssl": dict(where.tls), "allow_cleartext": where.allow_cleartext, **token},
     }
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(fields, file)
@@ -356,13 +382,13 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
 
 
 def _opened(where: Endpoint, read_timeout: float, options: dict[str, Any]) -> pymysql.Connection[Cursor]:
-    guarded = where.password and not where.tells_password
+    guarded = where.password and not where.token and not where.tells_password
     try:
         connection = _Connection(
             host=where.host,
             port=where.port,
             user=where.user,
-            password=where.password.encode(),  # pymysql takes text for Latin-1, the server for UTF-8
+            password=where.secret().encode(),  # pymysql takes text for Latin-1, the server for UTF-8
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT,
@@ -399,9 +425,10 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
             remedy="raise max_connections (or the account's limit) on the server, or run again later",
         )
     if code in error_numbers.DENIED:
+        checked = f"rights of who makes the token ({where.token.maker})" if where.token else "password"
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
-            remedy=_grant_lacking(text) or "check the password, and the account's grants: " + _GRANTS_LISTED,
+            remedy=_grant_lacking(text) or f"check the {checked}, and the account's grants: {_GRANTS_LISTED}",
         )
     if code in error_numbers.LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
         text = text or "the connection is lost"
