@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +23,13 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.staged_schema import staged_schema
 from binlake.binlog.versioned_rows import NO_END
 from binlake.config import PipelineConfig
-from binlake.delta import layout
+from binlake.delta import layout, plain_tables
 from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.delta.plain_tables import StepCommit
 from binlake.merge import log_table
 from binlake.merge.arrow_mutations import StagedMutations
+from binlake.merge.engine import in_process
 from binlake.merge.engine.by_spark import merge_by_spark
 from binlake.merge.lake_images import LakeImages
 from binlake.merge.lake_table import LakeTable
@@ -36,8 +40,9 @@ from binlake.planner.manifest import StagedFile
 from binlake.planner.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.position import Position
 from binlake.schema.invalid import FAIL
-from binlake.schema.lake_columns import columns_of, lake_columns
+from binlake.schema.lake_columns import columns_of, lake_columns, mirror_columns
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.store.metadata import query
 
 NAME, START = TableName("d", "t"), Position("s", "b.000001", 4, 1)
 PROPERTIES: dict[str, str | None] = {}
@@ -116,6 +121,43 @@ def test_copies_of_rows_without_a_key_keep_what_the_server_dropped(
     assert Counter(n for n, _ in rows) == {1: 4, 2: 2, 3: 1}
     assert {(1, 10), (1, 11), (3, 40)} <= set(rows)
     assert len({(2, 20), (2, 21), (2, 22)} & set(rows)) == 2
+
+
+def test_rows_that_only_come_are_written_by_tasks_as_the_process_writes_them(
+    tmp_path: Path, spark: SparkSession, config: PipelineConfig
+) -> None:
+    names = ("id", "text", "a, b;", "amount", "at", "raw", "marks", "g")
+    kinds = (
+        Column("id", "bigint", nullable=False), Column("text", "varchar", length=20, charset="latin1"),
+        Column("a, b;", "int", unsigned=True), Column("amount", "decimal", precision=20, scale=3),
+        Column("at", "datetime", fraction=6), Column("raw", "varbinary", length=9),
+        Column("marks", "set", values=("x", "y"), charset="utf8mb4"),
+    )  # fmt: skip
+    columns, own = (*kinds, Column("g", "double")), ("batch", "committed", "position")
+    schema = TableSchema(columns, ("id",), "primary", row_metadata=own)
+    at = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    full = (7, "é", 4_000_000_000, Decimal("12345678901234567.125"), at, b"\xff\x00", "x,y", -0.0)
+    rows = [dict(zip(names, (number, *full[1:]), strict=True)) for number in range(1, 40)]
+    rows.append({**dict.fromkeys(names), "id": 99})
+    file = staged(tmp_path / "staged.parquet", schema.columns, [(INSERT, None, row) for row in rows])
+    step, life = MergeStep(schema, (file,)), Life("life", NAME, schema, START, START)
+    made, engines = [], []
+    for folder in ("spark", "process"):
+        there = config.model_copy(update={"lake": config.lake.model_copy(update={"path": str(tmp_path / folder)})})
+        table, columns = LakeLog.of(there, NAME, "life"), mirror_columns(schema, FAIL)
+        empty = pa.schema([(column.name, column.arrow) for column in columns]).empty_table()
+        shape = DeltaSchema(tuple((column.name, column.delta) for column in columns), table.path)
+        plain_tables.create(table, shape, StepCommit(1, {}).own("CREATE"), empty)
+        epoch = MirrorEpoch(table, life, step, columns, there, 2, {})
+        if folder == "spark":
+            merge_by_spark(spark, LakeTable(table.path, table.app), epoch)
+        else:
+            in_process.merge(epoch)
+        made.append(sorted(map(str, query(table.path).to_pylist())))
+        engines.append(table.opened().history(1)[0]["engineInfo"])
+    assert made[0] == made[1]
+    assert len(made[0]) == len(rows)
+    assert engines[0] == engines[1]
 
 
 OF_MERGE = ("_row_id_", "_FILE_NAME_", "_row_dropped_", "_source_row_present_", "_target_row_present_")

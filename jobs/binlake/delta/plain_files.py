@@ -76,8 +76,11 @@ def with_true_statistics(table_path: str, add: DeltaAction) -> DeltaAction:
 def write_batches(
     table_path: str, folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, rows_per_file: int
 ) -> tuple[DataFile, ...]:
-    """Write rows that needn't fit into memory to data files, and return these. rows_per_file: at most. Raises
-    OSError."""
+    """Write rows that needn't fit into memory to data files below ``table_path``/``folder``, and return these.
+
+    folder: may be empty. rows_per_file: at most. Raises OSError.
+    """
+    below = f"{folder}/" if folder else ""
     written: list[DataFile] = []
     with ExitStack() as stack:
         file: _File | None = None
@@ -87,7 +90,7 @@ def write_batches(
                 file = None
             if file is None:
                 files.make_readers_folder(f"{table_path}/{folder}")
-                file = stack.enter_context(_File(table_path, _new_name(f"{folder}/"), schema))
+                file = stack.enter_context(_File(table_path, _new_name(below), schema))
             file.add(batch)
         if file:
             written.append(file.end())

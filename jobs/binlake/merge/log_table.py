@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def _rows_by_spark(
         rows = _logged(staged, batch, images)
         return rows.append_column("detail", pa.nulls(rows.num_rows, pa.string())).select(schema.names)
 
-    return frame(session, step.life, step.merge, commit.config.invalid, made, schema, COMMIT)
+    return frame(session, step.life, step.merge, commit.config.invalid, partial(map, made), schema, COMMIT)
 
 
 def _event_rows(event: EventBeside, batch: int) -> AppendedRows:

@@ -1,15 +1,16 @@
 """A table's staged mutations as Spark's tasks read them, by the code that reads them in the process.
 
 Of a merge of a million mutations of ten columns this takes a twentieth more processor time than Spark's own reader of
-Parquet, with the same rules in SQL; of the rows of a log a quarter less. Where rows only come it is a fifth more, which
-the second way to write each rule isn't worth.
+Parquet, with the same rules in SQL; of the rows of a log a quarter less. Rows that only come are written by the tasks,
+see task_appends: to pass them through Spark takes a fifth more.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from binlake.binlog.border import DELETE, INSERT
 from binlake.merge.arrow_mutations import HELD, NUMBER, StagedMutations, moved
 from binlake.merge.lake_images import LakeImages
+from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.own_values import Written, with_own
 from binlake.merge.position_texts import mutation_texts
 from binlake.planner.manifest import StagedFile
@@ -40,13 +42,13 @@ def frame(
     life: Life,
     step: MergeStep,
     invalid: InvalidValues,
-    made: Callable[[pa.Table], pa.Table],
+    made: Callable[[Iterator[pa.Table]], Iterable[pa.Table]],
     schema: pa.Schema,
     more: Sequence[str],
 ) -> DataFrame:
     """Return what ``made`` makes of an epoch's mutations after the snapshot, read by tasks.
 
-    made: is given a part of what StagedMutations.unordered yields with ``more``. schema: of what it returns.
+    made: is given what StagedMutations.unordered yields to a task with ``more``. schema: of what it returns.
     """
     shares = list(_shares(step))
 
@@ -54,8 +56,8 @@ def frame(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 part, share = shares[number]
-                for rows in StagedMutations(life, part, invalid, 0).unordered(share, more):
-                    yield from made(rows).cast(schema).to_batches()
+                for rows in made(StagedMutations(life, part, invalid, 0).unordered(share, more)):
+                    yield from rows.cast(schema).to_batches()
 
     return session.range(0, len(shares), 1, len(shares)).mapInArrow(read, from_arrow_schema(schema))
 
@@ -99,56 +101,79 @@ def staged_rows(
         both = {name: _struct(images.rows(rows, name), pc.is_null(rows[name])) for name in ("before", "after")}
         return pa.table({**{name: rows[name] for name in ("op", *AT)}, **both})
 
-    return frame(session, life, step, invalid, made, schema, ())
+    return frame(session, life, step, invalid, partial(map, made), schema, ())
 
 
-def changes(
-    session: SparkSession,
-    life: Life,
-    step: MergeStep,
-    images: LakeImages,
-    invalid: InvalidValues,
-    *,
-    batch: int | None = None,
-    every: bool = False,
-) -> DataFrame | None:
-    """Return the images that came by the epoch's mutations, and the old ones that went: AT, PART, GONE and IMAGE.
+@dataclass(frozen=True)
+class ChangedImages:
+    """The images that came by an epoch's mutations, and the old ones that went.
 
     An update that changes the key is a delete of the old one and an upsert of the new one. batch: its number, where the
     mirror's own columns are part of the image. every: old images of all updates, not only of those that change the key.
-    None where nothing was staged.
     """
-    if not step.staged:
-        return None
-    table = step.schema
-    columns = [(column.name, column.arrow) for column in images.columns]
-    if batch is not None:
-        columns += [(column.name, column.arrow) for column in own_columns(table)]
-    image = pa.struct(columns)
-    schema = pa.schema([*((name, pa.int64()) for name in AT), (PART, pa.int8()), (GONE, pa.bool_()), (IMAGE, image)])
 
-    def made(rows: pa.Table) -> pa.Table:
+    table: TableSchema
+    images: LakeImages
+    batch: int | None = None
+    every: bool = False
+
+    @classmethod
+    def of(cls, epoch: MirrorEpoch, *, every: bool = False) -> ChangedImages:
+        """Return those of an epoch of a mirror; of a table without a key all old images."""
+        batch = epoch.batch if own_columns(epoch.schema) else None
+        return cls(epoch.schema, epoch.images, batch, every or not epoch.schema.key)
+
+    @property
+    def more(self) -> Sequence[str]:
+        """Return what is needed of the transaction's columns."""
+        return () if self.batch is None else ("committed_us",)
+
+    @property
+    def columns(self) -> list[pa.Field]:
+        """Return the columns of the image."""
+        own = () if self.batch is None else own_columns(self.table)
+        return [pa.field(column.name, column.arrow) for column in (*self.images.columns, *own)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return AT, PART, GONE and IMAGE."""
+        places = [pa.field(name, pa.int64()) for name in AT]
+        image = pa.struct(self.columns)
+        return pa.schema([*places, pa.field(PART, pa.int8()), pa.field(GONE, pa.bool_()), pa.field(IMAGE, image)])
+
+    def made(self, rows: pa.Table) -> pa.Table:
+        """Return the images of some mutations, in columns of ``schema``."""
         is_old, came = pc.not_equal(rows["op"], INSERT), pc.not_equal(rows["op"], DELETE)
         if not pc.any(is_old).as_py():
-            return _images(rows, table, images, batch, 1)
-        left = is_old if every else pc.or_(pc.invert(came), moved(table.key, rows))
-        parts = [_images(rows.filter(kept), table, images, batch, part) for part, kept in enumerate((left, came))]
-        return pa.concat_tables(parts)
+            return self._images(rows, 1)
+        left = is_old if self.every else pc.or_(pc.invert(came), moved(self.table.key, rows))
+        return pa.concat_tables([self._images(rows.filter(kept), part) for part, kept in enumerate((left, came))])
 
-    return frame(session, life, step, invalid, made, schema, () if batch is None else ("committed_us",))
+    def _images(self, rows: pa.Table, part: int) -> pa.Table:
+        of_image, count = self.image(rows, part), rows.num_rows
+        return pa.table({
+            **{name: rows[name] for name in AT},
+            PART: pa.repeat(pa.scalar(part, pa.int8()), count), GONE: pa.repeat(pa.scalar(not part), count),
+            IMAGE: _struct(of_image),
+        })  # fmt: skip
 
-
-def _images(rows: pa.Table, schema: TableSchema, images: LakeImages, batch: int | None, part: int) -> pa.Table:
-    of_image = images.rows(rows, ("before", "after")[part])
-    if batch is not None:
+    def image(self, rows: pa.Table, part: int) -> pa.Table:
+        """Return the old images of some mutations, or the new ones (``part`` = 1)."""
+        of_image = self.images.rows(rows, ("before", "after")[part])
+        if self.batch is None:
+            return of_image
         texts = mutation_texts(*(rows[name].to_numpy() for name in ("file", "offset", NUMBER)))
-        of_image = with_own(of_image, schema, Written(batch, rows["committed_us"], texts), deleted=not part)
-    count = rows.num_rows
-    return pa.table({
-        **{name: rows[name] for name in AT},
-        PART: pa.repeat(pa.scalar(part, pa.int8()), count), GONE: pa.repeat(pa.scalar(not part), count),
-        IMAGE: _struct(of_image),
-    })  # fmt: skip
+        return with_own(of_image, self.table, Written(self.batch, rows["committed_us"], texts), deleted=not part)
+
+
+def changes(
+    session: SparkSession, life: Life, step: MergeStep, changed: ChangedImages, invalid: InvalidValues
+) -> DataFrame | None:
+    """Return the images that came by the epoch's mutations, and the old ones that went: AT, PART, GONE and IMAGE. None
+    where nothing was staged."""
+    if not step.staged:
+        return None
+    return frame(session, life, step, invalid, partial(map, changed.made), changed.schema, changed.more)
 
 
 def _struct(rows: pa.Table, absent: pa.ChunkedArray | None = None) -> pa.StructArray:

@@ -15,17 +15,20 @@ from binlake.delta.key_order import spark_literal
 from binlake.errors import (
     InvalidDate,
     InvalidText,
+    LeftToSpark,
     TableError,
     snapshot_again,
 )
 from binlake.merge.delta_names import refused_by_merge
+from binlake.merge.engine import task_appends
+from binlake.merge.engine.engine_choice import here_or_by_spark
 from binlake.merge.foreign_keys import derived
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mirror_epoch import MirrorEpoch
-from binlake.merge.mutations import AT, IMAGE, PART, changes
+from binlake.merge.mutations import AT, IMAGE, PART, ChangedImages, changes
 from binlake.names import spark_quote
 from binlake.planner.steps import MergeStep
-from binlake.schema.lake_columns import LakeColumn, own_columns
+from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import TableSchema
 
 _FLOATING = re.compile("FLOAT|DOUBLE")
@@ -44,7 +47,7 @@ def merge_by_spark(session: SparkSession, table: LakeTable, epoch: MirrorEpoch) 
             _merge_newest(session, table, epoch, newest)
         return
     if epoch.is_appended_to:
-        table.append(session, _changes(session, epoch).selectExpr(f"{_IMAGE}.*"), version, note)
+        _append(session, table, epoch, _changes(session, epoch).selectExpr(f"{_IMAGE}.*"))
         return
     if schema.key and not schema.sequence:
         _apply_by_key(session, table, epoch)
@@ -58,9 +61,7 @@ def merge_by_spark(session: SparkSession, table: LakeTable, epoch: MirrorEpoch) 
 
 def _changes(session: SparkSession, epoch: MirrorEpoch, *, every: bool = False) -> DataFrame:
     """Return the images of the mirror's columns that came and went. every: also old ones of updates of one key."""
-    batch = epoch.batch if own_columns(epoch.schema) else None
-    every = every or not epoch.schema.key
-    changed = changes(session, epoch.life, epoch.step, epoch.images, epoch.config.invalid, batch=batch, every=every)
+    changed = changes(session, epoch.life, epoch.step, ChangedImages.of(epoch, every=every), epoch.config.invalid)
     assert changed is not None
     return changed
 
@@ -93,11 +94,26 @@ def _apply_by_key(session: SparkSession, table: LakeTable, epoch: MirrorEpoch) -
     newest, schema, step = _newest(session, epoch), epoch.schema, epoch.step
     ranges = key_ranges.ranges_to_search(table.opened(), schema, step.staged)
     if ranges == ():
-        table.append(session, newest.where("NOT `gone `").drop("gone "), epoch.version, epoch.note)
+        _append(session, table, epoch, newest.where("NOT `gone `").drop("gone "))
         return
     range_condition = _condition(schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
     with table.transaction(session, epoch.version, epoch.note):
         _merge_newest(session, table, epoch, newest, range_condition)
+
+
+def _append(session: SparkSession, table: LakeTable, epoch: MirrorEpoch, rows: DataFrame) -> None:
+    """Append the rows that an epoch leaves: by the tasks that read them, where each image that came is one of these.
+
+    rows: the same as Spark makes them.
+    """
+    each = epoch.is_appended_to or key_ranges.each_once(epoch.schema, epoch.step.staged)
+
+    def by_tasks() -> None:
+        if not each:
+            raise LeftToSpark("a key occurs twice")
+        task_appends.append(session, epoch)
+
+    here_or_by_spark(by_tasks, lambda why: table.append(session, rows, epoch.version, epoch.note))
 
 
 def _newest(session: SparkSession, epoch: MirrorEpoch) -> DataFrame:

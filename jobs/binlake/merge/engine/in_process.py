@@ -99,7 +99,7 @@ def merge(epoch: MirrorEpoch) -> None:
     log = table.opened()
     if (table.transaction_version(log) or -1) >= epoch.version:
         return
-    _check_table(log, columns)
+    check_table(log, columns)
     with _memory(staged_bytes):
         added = pa.table(log.get_add_actions())
         there = added if schema.key else _without_key(epoch, added, limit)
@@ -116,7 +116,7 @@ def merge(epoch: MirrorEpoch) -> None:
             size = sum(add["size"] for add in looked_into)
             raise LeftToSpark(f"{size / 1e6:,.1f} MB of data files may hold changed rows, without deletion vectors")
         is_widened = delta_schema.is_widened(log)
-        stored = _stored_fields(log, columns)
+        stored = stored_fields(log, columns)
         key = schema.key or [column.name for column in columns]
         look = _Look(table, columns, stored, key, changed, epoch.room, is_widened)
         if _bytes_read(look, anew, looked_into) > turns.QUICK_BYTES:
@@ -165,7 +165,7 @@ def _check_step(epoch: MirrorEpoch, staged_bytes: int, limit: int) -> None:
     check_key(schema.key, epoch.columns)
 
 
-def _check_table(table: DeltaTable, columns: Sequence[LakeColumn]) -> None:
+def check_table(table: DeltaTable, columns: Sequence[LakeColumn]) -> None:
     """Raise LeftToSpark where the table isn't plain, or has other types than its rows are written with here."""
     plain_tables.check_is_plain(table, widened=True)
     types = {field["name"]: field["type"] for field in plain_tables.fields_of(table)}
@@ -175,7 +175,7 @@ def _check_table(table: DeltaTable, columns: Sequence[LakeColumn]) -> None:
         raise LeftToSpark(f"the type of {', '.join(map(repr, others))} isn't written here")
 
 
-def _stored_fields(table: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
+def stored_fields(table: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
     """Return the columns as data files have them, by the lake's names: column mapping gives them other names there."""
     fields = {field["name"]: field for field in plain_tables.fields_of(table)}
     return {column.name: plain_tables.stored_field(fields[column.name], column.arrow) for column in columns}

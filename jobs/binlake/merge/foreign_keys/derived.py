@@ -20,7 +20,7 @@ from binlake.binlog.border import DELETE, UPDATE
 from binlake.merge.arrow_mutations import HELD
 from binlake.merge.foreign_keys.acted_rows import DEEPEST, deeper_than_known
 from binlake.merge.lake_images import LakeImages
-from binlake.merge.mutations import IMAGE, PART, changes, staged_rows
+from binlake.merge.mutations import IMAGE, PART, ChangedImages, changes, staged_rows
 from binlake.names import spark_quote
 from binlake.planner.steps import Life, MergeStep, ParentMutations
 from binlake.schema.cascades import Cascade
@@ -77,7 +77,7 @@ class _Table:
 
     @cached_property
     def logged(self) -> DataFrame | None:
-        changed = changes(self.session, self.life, self.step, self.images, self.invalid)
+        changed = changes(self.session, self.life, self.step, ChangedImages(self.schema, self.images), self.invalid)
         if changed is None:
             return None
         image = spark_quote(IMAGE)
