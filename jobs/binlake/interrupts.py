@@ -48,6 +48,8 @@ class Ending:
 
     def __init__(self) -> None:
         self.asked = False
+        self.is_pause = False
+        """It is asked for as the process is paused, not ended for good."""
         self._is_over = False
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
@@ -63,9 +65,9 @@ class Ending:
         signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
         threading.Thread(target=self._listen, args=(heard,), name="ending", daemon=True).start()
 
-    def ask(self) -> None:
+    def ask(self, *, is_pause: bool = False) -> None:
         """Let the process end. A signal's handler may call it: it takes no lock."""
-        self.asked = True
+        self.is_pause, self.asked = is_pause, True
         os.write(self._writing, b"!")
 
     def wait(self, seconds: float) -> None:

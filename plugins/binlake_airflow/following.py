@@ -122,7 +122,7 @@ def _until_paused(context: Context, ending: Ending) -> Iterator[None]:
             with suppress(Exception):  # the API server is away: it is asked again
                 paused = is_paused()
                 if paused and not was_paused:
-                    ending.ask()
+                    ending.ask(is_pause=True)
                 was_paused = paused
             over.wait(_LOOK_FOR_PAUSE)
 

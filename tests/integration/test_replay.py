@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections import Counter
@@ -88,6 +89,11 @@ def test_each_batch_is_what_time_travel_shows(mirror: Mirror, shop: dict[str, li
             assert (built.batch, built.from_batch, built.batches) == (batch, 0, batch)
             assert built.equals_version == shop[table][batch]
             assert_was(mirror, table, built, shop[table][batch])
+    runs = sorted(mirror.metadata.read("runs", where="kind = 'replay'"), key=lambda row: row["ended_us"])
+    assert [(row["batch"], [table["table"] for table in json.loads(row["tables"])]) for row in runs] == [
+        (batch, [f"{mirror.database}.{table}" for table in ("orders", "visits")]) for batch in (1, 2)
+    ]
+    assert all(table["path"].startswith(f"{mirror.config.root}/_replayed/") for table in json.loads(runs[0]["tables"]))
     # A time stands for the batch that was recorded last.
     moment = datetime.now(UTC)
     time.sleep(0.01)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 
@@ -387,6 +388,130 @@ def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
         }  # fmt: skip
 
 
+def test_following_is_stopped_and_started_by_the_remedys_button(page: Page, past: Past, folder: Path) -> None:
+    """Each action asks why, and is told below What happened."""
+    from airflow_page import add_dags
+
+    file = folder / "shop.yaml"
+    text = file.read_text()
+    file.write_text(f"{text}follow: {{every: 1s}}\n")
+    try:
+        add_dags(folder)
+        page.reload()
+        newest = page.get_by_role("list", name="What happened").get_by_role("listitem").first
+        assert "is paused: its task ends" in press(page, "Stop following shop", "Stop following", Why="at night")
+        expect(page.get_by_text("nobody follows the log: binlake_shop_follow is paused")).to_be_visible()
+        expect(newest).to_contain_text("follow off")
+        expect(newest).to_contain_text("by ada: at night")
+        remedy = page.locator(".advice").get_by_role("button", name="Start following shop")
+        expect(remedy).to_be_visible()
+        assert "the run is queued" in press(page, "Start following shop", "Start following")
+        expect(newest).to_contain_text("queued")
+        expect(newest.get_by_role("link")).to_contain_text("manual__")
+        expect(remedy).to_have_count(0)
+    finally:
+        file.write_text(text)
+        add_dags(folder)
+
+
+def test_what_is_done_with_a_source_as_a_whole_is_seen(page: Page, past: Past) -> None:
+    past.metadata.append("lake_versions", [
+        {"batch": 40, "kind": "base", "position": str(past.position(40)), "gtid_set": "", "committed_us": 1, "at_us": 1}
+    ])  # fmt: skip
+    whole, happened = page.get_by_role("group", name="The source"), page.get_by_role("list", name="What happened")
+    assert "batch 40 is kept as before_the_move" in press(
+        page, "Pin batch 40", "Pin", **{"Name of the version": "before_the_move"}
+    )
+    pinned = page.get_by_role("table", name="Pinned versions")
+    for words in ("before_the_move", "batch 40", "by ada", "binlake sql --config shop.yaml --name before_the_move"):
+        expect(pinned).to_contain_text(words)
+    assert "batch 40 isn't kept" in press(page, "Unpin before_the_move", "Unpin", Why="done")
+    expect(pinned).to_have_count(0)
+
+    assert "paused: binlake_shop_sync" in press(
+        page, "Pause the source shop", "Pause the source", Why="the server moves"
+    )
+    expect(whole.get_by_role("button", name="Pause the source")).to_have_count(0)
+    expect(page.get_by_text("nothing carries it forward: its sync is paused")).to_be_visible()
+    page.get_by_role("button", name="Resume the source shop").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("upkeep (binlake_shop_maintain)").uncheck()
+    dialog.get_by_role("button", name="Resume the source").click()
+    expect(dialog.get_by_text("unpaused: binlake_shop_sync")).to_be_visible()
+    expect(dialog.get_by_text("binlake_shop_maintain", exact=True)).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("nothing carries it forward: its sync is paused")).to_have_count(0)
+    expect(happened.get_by_role("listitem").first).to_contain_text("source resumed")
+
+
+def test_the_lease_of_a_dead_run_is_taken_away(page: Page, past: Past) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    with create_session() as session:  # whose tasks might hold it
+        session.execute(update(DagRun).where(DagRun.state.in_(("queued", "running"))).values(state="success"))
+    held: dict[str, Any] = {
+        "holder": "elsewhere boot b namespace 1 pid 7 started 1",
+        "token": "t",
+        "expires_us": now_us() + HOUR,
+    }
+    assert past.metadata.swap("lease", "true", held)
+    page.reload()
+    assert "it was held by elsewhere" in press(page, "Unlock shop", "Unlock", Why="its machine is gone")
+    expect(page.get_by_role("button", name="Unlock shop")).to_have_count(0)
+    expect(page.get_by_role("list", name="What happened").get_by_role("listitem").first).to_contain_text("unlock")
+
+
+def test_a_replay_is_asked_for_and_its_result_can_be_queried(page: Page, past: Past) -> None:
+    from deltalake import write_deltalake
+
+    from binlake.phases.replay import ReplayedTable
+    from binlake.records.record import OtherRun, note_run
+
+    name = str(past.names[8])
+    page.goto(f"{page.url}&table={name}")
+    assert "the run is queued" in press(page, f"Replay {name}", "Replay", Batch="39", Why="to compare")
+    path = f"{past.config.root}/_replayed/39/shop/shop/table_0008"
+    write_deltalake(path, pa.table({"id": [1, 2]}))
+    built = ReplayedTable(name, path, 39, "p", 2, 0, 0, 39, equals_version=7)
+    note_run(past.metadata, OtherRun(
+        kind="replay", run=None, batch=39, position=None, phase=("replay", 1.0), message="built", began_us=1,
+        tables=[built.to_json()],
+    ))  # fmt: skip
+    page.get_by_role("navigation", name="Where you are").get_by_role("link", name="shop").click()
+    row = page.get_by_role("table", name="Replayed tables").get_by_role("row").last
+    for words in (name, "batch 39", "equal to Delta version 7", path, "QueryBuilder"):
+        expect(row).to_contain_text(words)
+
+
+def test_a_repair_is_offered_with_the_keys_of_the_rows(
+    served: Served, browser: Browser, page: Page, past: Past
+) -> None:
+    name = past.names[9]
+    rows = [{"kind": "changed", "count": 1, "columns": ["note"], "key": {"id": "4711"}}]
+    past.metadata.append("verifications", [{
+        "batch": 40, "database": name.database, "table": name.table, "at_us": now_us(), "chunks": 1, "differing": 1,
+        "equal": False, "differing_rows": 1, "source_rows": 9, "lake_rows": 9, "rows": json.dumps(rows),
+    }])  # fmt: skip
+    page.reload()
+    page.get_by_role("button", name=f"Repair {name}").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("table", name="Rows that differ")).to_contain_text("id = 4711")
+    page.keyboard.press("Escape")
+    viewer = served.open(browser, "eve", "VIEWER")
+    viewer.goto(f"{served.url}/binlake/?source=shop&table={name}")
+    differing = viewer.get_by_role("table", name="Rows that differ")
+    expect(differing).to_contain_text("changed")
+    assert "4711" not in viewer.content()
+    assert viewer.get_by_role("button", name="Repair").count() == 0
+    viewer.context.close()
+    past.metadata.append("verifications", [{
+        "batch": 40, "database": name.database, "table": name.table, "at_us": now_us(), "chunks": 1, "differing": 0,
+        "equal": True, "source_rows": 9, "lake_rows": 9,
+    }])  # fmt: skip
+
+
 def test_a_stopped_table_has_the_buttons_that_fix_its_reason_alone(page: Page, past: Past) -> None:
     row = next(row for row in watermarks.read(past.metadata) if row.table == "table_0510")
     stopped = replace(row, status="stopped", reason="its key is gone", remedy=snapshot_again(row.name))
@@ -510,7 +635,8 @@ def test_who_may_only_look_sees_no_buttons(served: Served, browser: Browser, pas
     page.goto(f"{served.url}/binlake/?source=shop")
     page.get_by_role("table", name="Tables of shop").wait_for()
     words = page.locator("main button").all_inner_texts()
-    assert not {"Sync now", "Pause", "Resume", "Snapshot now"} & set(words)
+    of_the_source = {"Pause the source", "Resume the source", "Pin", "Stop following", "Remove the source"}
+    assert not {"Sync now", "Pause", "Resume", "Snapshot now", *of_the_source} & set(words)
     assert page.get_by_role("checkbox").count() == 0
     page.context.close()
 
@@ -637,6 +763,19 @@ def test_a_source_opens_with_one_sentence_and_a_difference_is_red_and_offers_rep
         expect(tables.locator("tbody tr").first).to_contain_text("differs by 6 rows")
         expect(page.locator(".calendar .bad")).to_have_attribute("title", re.compile("shop.table_0001 by 6 rows"))
         expect(card.locator(".advice li").first).to_contain_text("shop.table_0001 differs")
+
+        page.get_by_role("button", name="Remove the source bank").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(f"The lake stays: {good.config.root} with 3 tables")
+        dialog.get_by_label("Why").fill("it moved")
+        dialog.get_by_role("button", name="Remove the source").click()
+        expect(dialog.get_by_text("bank.yaml is removed; the lake at")).to_be_visible()
+        assert not file.exists()
+        (noted,) = good.metadata.read("decisions")
+        assert (noted["action"], noted["who"], noted["why"]) == ("source removed", "ada", "it moved")
+        page.keyboard.press("Escape")
+        expect(overview.get_by_role("row").filter(has_text="later0.yaml")).to_be_visible()
+        expect(bank).to_have_count(0)
     finally:
         for name in ("bank", *later):
-            (folder / f"{name}.yaml").unlink()
+            (folder / f"{name}.yaml").unlink(missing_ok=True)

@@ -274,6 +274,7 @@ def _add_versions(subparsers: Any) -> None:
         "unpin", help=unpin_help, description=unpin_help, parents=[parser_parts.common_options()]
     )
     unpin.add_argument("name", metavar="NAME")
+    _add_reason(unpin, required=False)
     for parser, command in (
         (versions, table_commands.versions),
         (pin, table_commands.pin),
@@ -315,11 +316,10 @@ def _add_table(subparsers: Any) -> None:
         sub.set_defaults(command=lambda given, act=command: act(given, configuration.load(given.config)))
 
 
-def _add_reason(parser: argparse.ArgumentParser) -> None:
+def _add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add the options that record who decided, and why."""
-    parser.add_argument(
-        "--why", required=True, type=argument_values.reason, metavar="TEXT", help="the reason, which is recorded"
-    )
+    kind, help_ = argument_values.reason, "the reason, which is recorded"
+    parser.add_argument("--why", required=required, type=kind, metavar="TEXT", help=help_)
     parser.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
 
 

@@ -63,6 +63,7 @@ QUESTIONS = {
     "How is it run, and what to do if something is wrong?": (
         Topic("operations", "jobs/README.md", "how it works, commands, problems and what to do"),
         Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
+        Topic("api", "plugins/API.md", "the page's data and buttons, as JSON"),
         Topic("follow", "jobs/FOLLOW.md", "batches of seconds, all the time"),
         Topic("upkeep", "jobs/binlake/maintain/README.md", "binlake maintain, and names in a catalog"),
         Topic("verify", "jobs/binlake/verify/README.md", "whether the lake is right; repair and replay"),

@@ -276,7 +276,8 @@ def pin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def unpin(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     """Give up a named lake version; maintain may then remove its files."""
     from binlake.lake import pins
+    from binlake.records.decisions import Reason
     from binlake.store.metadata import metadata_of
 
-    batch = pins.unpin(metadata_of(config), arguments.name)
+    batch = pins.unpin(metadata_of(config), arguments.name, Reason(arguments.who, arguments.why or ""))
     print(f"batch {batch} isn't kept any more: maintain removes its files once no promise needs them")

@@ -21,7 +21,7 @@ from binlake.lake.lake_versions import (
     version_at,
     versions_read,
 )
-from binlake.records import table_versions, thinning
+from binlake.records import decisions, table_versions, thinning
 from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
 from binlake.storage import files
@@ -52,7 +52,7 @@ def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersio
         if known.batch == batch or known.name.lower() == name.lower():  # the names of views have no case
             raise UsageError(
                 f"batch {known.batch} is pinned as {known.name} already, by {known.who}: {known.why}",
-                remedy=f"take another name, or first: binlake versions unpin {known.name} --config FILE",
+                remedy=f"take another name, or first: binlake versions unpin --config FILE {known.name}",
             )
     version_at(lake_versions(metadata), batch=batch).looked_at(root_of(metadata)).refuse_unreadable()
     PinRow.append(metadata, [PinRow(name=name, batch=batch, **vars(reason), at_us=now_us())])
@@ -61,21 +61,29 @@ def pin(metadata: Metadata, batch: int, name: str, reason: Reason) -> LakeVersio
         version_at(lake_versions(metadata), batch=batch).refuse_unreadable()
         raise UsageError(f"batch {batch} is being removed", remedy="take another: binlake versions lists them")
     try:
-        return version_at(lake_versions(metadata), batch=batch)
+        version = version_at(lake_versions(metadata), batch=batch)
     except UsageError:  # it was removed meanwhile
         unpin(metadata, name)
         raise
+    decisions.note(metadata, "pin", reason, batch=batch, result=f"batch {batch} is kept as {name}")
+    return version
 
 
-def unpin(metadata: Metadata, name: str) -> int:
-    """Give a name back, so that maintain may remove the version's files, and return its batch. Raises UsageError."""
+def unpin(metadata: Metadata, name: str, reason: Reason | None = None) -> int:
+    """Give a name back, so that maintain may remove the version's files, and return its batch. Raises UsageError.
+
+    reason: is recorded; None where a pin that was just made is taken back.
+    """
     pins = {pin.name: pin for pin in read(metadata)}
     if name not in pins:
         raise UsageError(
             f"no version is called {name!r}", remedy=f"names are {', '.join(pins)}" if pins else "none is pinned"
         )
     PinRow.replace(metadata, f"name = {literal(name)}")
-    return pins[name].batch
+    batch = pins[name].batch
+    if reason is not None:
+        decisions.note(metadata, "unpin", reason, batch=batch, result=f"{name} isn't kept any more")
+    return batch
 
 
 @dataclass(frozen=True)

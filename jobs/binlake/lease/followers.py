@@ -6,14 +6,20 @@ is released after each. So a follower that wakes up late and finds its row taken
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from binlake.errors import LakeError, LeaseHeld
 from binlake.lease.held_row import HeldRow, SharedRow
 from binlake.lease.holder import BY_TURNS, SILENCE, Watch, died
 from binlake.store import folder_errors
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import FollowerRow
+from binlake.store.rows import FollowerRow, FollowerStopRow
+
+StopKind = Literal["dead", "silent", "paused", "ended", "failed"]
+"""How a process that followed ended before its time. dead: it is gone, and didn't end by itself. silent: it gave no
+sign of life. paused: its DAG was. ended: it was asked to. failed: by an error."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,25 @@ class Follower(HeldRow[FollowerRow]):
 
     def begin(self, watch: Watch) -> None:
         """Take the row. Raises LeaseHeld, naming the process that follows."""
-        now = now_us()
+        now, before = now_us(), self._row.read()
         signs = {"since_us": now, "at_us": now, "every_ms": self._every_ms}
         self.take(watch, {**signs, "carried_us": None, "batch": None, "waits_for": None})
+        if before and before.token and before.holder:
+            self._note(before, "dead" if died(before.holder, before.token) else "silent", before.at_us)
+
+    def note_stop(self, how: StopKind, message: str = "") -> None:
+        """Note that this process ends before its time. message: of the error that ends it."""
+        row = self._row.read()
+        if row is not None and row.token == self._token:
+            self._note(row, how, now_us(), message)
+
+    def _note(self, row: FollowerRow, how: StopKind, at_us: int, message: str = "") -> None:
+        """Note how a process ended; nothing where it can't be written, which must not end this one."""
+        stop = FollowerStopRow(
+            at_us=at_us, holder=row.holder or "", since_us=row.since_us, how=how, batch=row.batch, message=message
+        )
+        with suppress(LakeError):
+            FollowerStopRow.append(self._row.metadata, [stop])
 
     def carried(self, us: int, batch: int | None) -> None:
         """Remember, for the next sign of life, that what was committed before a time is in the lake."""

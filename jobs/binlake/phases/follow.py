@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -174,7 +175,8 @@ class Following:
                 if self._stand_by(follower):
                     with follower.kept():
                         try:
-                            self._follow(follower)
+                            with self._stop_noted(follower):
+                                self._follow(follower)
                         finally:
                             self._end_beside()
         except _EndAskedFor:
@@ -185,6 +187,20 @@ class Following:
         finally:
             self._close()
         return self._all
+
+    @contextmanager
+    def _stop_noted(self, follower: Follower) -> Iterator[None]:
+        """Note in metadata that this process stops following before its time, and why."""
+        try:
+            yield
+        except Exception as error:
+            if not self._ending.asked:
+                message = error.message if isinstance(error, BinlakeError) else f"unexpected {type(error).__name__}"
+                follower.note_stop("failed", message)
+            raise
+        finally:
+            if self._ending.asked and not follower.lost:
+                follower.note_stop("paused" if self._ending.is_pause else "ended")
 
     @property
     def _every(self) -> float:

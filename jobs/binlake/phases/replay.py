@@ -31,6 +31,8 @@ from binlake.planner.manifest import Manifest
 from binlake.planner.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.records import decisions, replayable, watermarks
 from binlake.records.decisions import Reason
+from binlake.records.failures import run_of_airflow
+from binlake.records.record import OtherRun, note_run
 from binlake.records.replayable import Base
 from binlake.report import Report, counted
 from binlake.source.folder import Folder
@@ -112,6 +114,23 @@ def replay(
     Raises UsageError, which names what is lacking; TableError if a batch can't be applied to a table; in place also
     LeaseHeld.
     """
+    began_us = now_us()
+    tables = _built(config, session, metadata, report, request)
+    took = round((now_us() - began_us) / 1e6, 3)
+    named = ", ".join(table.table for table in tables[:_NAMED]) + (" …" if tables[_NAMED:] else "")
+    built = f"{counted(len(tables), 'table')} built as of batch {tables[0].batch}: {named}"
+    rows = [table.to_json() for table in tables]
+    noted = OtherRun(
+        kind="replay", run=run_of_airflow(), batch=tables[0].batch, position=None, phase=("replay", took),
+        message=built, began_us=began_us, tables=rows,
+    )  # fmt: skip
+    note_run(metadata, noted)
+    return tables
+
+
+def _built(
+    config: PipelineConfig, session: SessionFactory, metadata: Metadata, report: Report, request: ReplayRequest
+) -> list[ReplayedTable]:
     if not request.in_place:
         return [table.run() for table in _ready(config, session, metadata, report, request)]
     with lease.held(metadata) as held:

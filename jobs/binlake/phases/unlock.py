@@ -19,11 +19,12 @@ def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> s
     if feed is not None or not metadata.has_lost_lease:
         return decisions.unlock(config, reason, feed)
     state = lost_lease.make_again(metadata, _logs(config))
-    decisions.note(metadata, "unlock", Reason(reason.who, f"{reason.why} (the lease was gone)"))
-    return (
+    result = (
         f"the lease is made again, at batch {state.batch}, {state.position.short}: the next sync goes on there, and "
         "binlake verify proves it"
     )
+    decisions.note(metadata, "unlock", reason, result=result)
+    return result
 
 
 def _logs(config: PipelineConfig) -> Iterator[LakeLog]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,10 @@ class Reason:
         return f"by {self.who}: {self.why}"
 
 
-def note(metadata: Metadata, action: str, reason: Reason, **about: Any) -> None:
-    """Record a decision. about: more of its columns."""
-    DecisionRow.append(metadata, [DecisionRow(at_us=now_us(), **vars(reason), action=action, **about)])
+def note(metadata: Metadata, action: str, reason: Reason, names: Iterable[TableName] = (), **about: Any) -> None:
+    """Record what a person decided or asked for. names: the tables that it is about. about: more of its columns."""
+    columns = {"at_us": now_us(), **vars(reason), "action": action, **about}
+    DecisionRow.append(metadata, [DecisionRow(**columns, **vars(name)) for name in names] or [DecisionRow(**columns)])
 
 
 def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
@@ -44,8 +45,9 @@ def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
         _without_open_batch(held)
         row = _row(metadata, name, "following")
         _set(metadata, row, "paused", f"paused {reason}", resume_command(name))
-        note(metadata, "pause", reason, database=name.database, table=name.table, batch=row.batch)
-    return f"{name} is paused at {row.position}"
+        result = f"{name} is paused at {row.position}"
+        note(metadata, "pause", reason, [name], batch=row.batch, result=result)
+    return result
 
 
 def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
@@ -55,8 +57,9 @@ def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
         _without_open_batch(held)
         row = _row(metadata, name, "following", "stopped", "paused", "catching up", "missing", "resnapshot")
         _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
-        note(metadata, "resnapshot", reason, database=name.database, table=name.table, batch=row.batch)
-    return f"{name} is snapshotted again by the next sync"
+        result = f"{name} is snapshotted again by the next sync"
+        note(metadata, "resnapshot", reason, [name], batch=row.batch, result=result)
+    return result
 
 
 def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
@@ -76,8 +79,10 @@ def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
                 remedy=stopped[0].remedy,
             )
         created = next(part.created for part in opened.range.slices if part.file == file)
-        note(metadata, "skip-event", reason, file=file, offset=offset, created=created, batch=opened.batch)
-    return f"{file}:{offset} is stepped over; what it did is not in the lake. Verify the tables it may concern"
+        result = f"{file}:{offset} is stepped over; what it did is not in the lake. Verify the tables it may concern"
+        about: dict[str, Any] = {"file": file, "offset": offset, "created": created, "batch": opened.batch}
+        note(metadata, "skip-event", reason, **about, result=result)
+    return result
 
 
 def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
@@ -95,8 +100,9 @@ def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> s
     holder = next(filter(None, holders), None)
     if holder is None:
         return f"nobody holds {about}"
-    note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))
-    return f"{about} is free: it was held by {holder}, which can write nothing of it any more"
+    result = f"{about} is free: it was held by {holder}, which can write nothing of it any more"
+    note(metadata, "unlock", reason, result=result)
+    return result
 
 
 def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:

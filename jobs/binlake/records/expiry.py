@@ -101,6 +101,7 @@ def expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
         "batches": f"updated_us < {old} AND state = 'recorded' AND batch < {needed}",
         "verifications": f"at_us < {old}",
         "repairs": f"at_us < {old}",
+        "follower_stops": f"at_us < {old}",
         "source_log": f"at_us < {min(old, seen.at_us if seen else old)}",
         "quarantine": f"at_us < {old_quarantine}" + (f" AND table_id NOT IN ({stopped})" if stopped else ""),
     }

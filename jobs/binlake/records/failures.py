@@ -85,7 +85,7 @@ def note(metadata: Metadata, phase: str, message: str, began_us: int) -> None:
             return
         control, ended_us = lease.read(metadata), now_us()
         row = RunRow(
-            run=_run_of_airflow() or uuid.uuid4().hex,
+            run=run_of_airflow() or uuid.uuid4().hex,
             kind=FAILED,
             batch=control.open.batch if control.open else None,
             started_us=began_us,
@@ -104,7 +104,7 @@ def note_death(metadata: Metadata, phase: str, began_us: int) -> None:
             note(metadata, phase, "its process died: killed, out of memory, or Spark itself didn't start", began_us)
 
 
-def _run_of_airflow() -> str | None:
+def run_of_airflow() -> str | None:
     """Return ``DAG/RUN`` in a task of Airflow, or in a job that one started; else None."""
     ids = [os.environ.get(f"AIRFLOW_CTX_{name}") for name in ("DAG_ID", "DAG_RUN_ID")]
     return "/".join(map(str, ids)) if all(ids) else None

@@ -32,9 +32,9 @@ _DAY_US = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True)
 class Remedy:
-    """An action that the page offers. do: bootstrap, sync, verify, repair, feeds, unpause, skip-event or show. dag:
-    which to unpause. file, offset: the event to skip. state: of the tables to show. tables: to be verified, repaired or
-    snapshotted."""
+    """An action that the page offers. do: bootstrap, sync, verify, repair, feeds, follow, unpause, skip-event or show.
+    dag: which to unpause. file, offset: the event to skip. state: of the tables to show. tables: to be verified,
+    repaired or snapshotted."""
 
     do: str
     dag: str | None = None
@@ -298,10 +298,10 @@ def _follower(known: Evidence) -> list[Advice]:
     follower, dag = known.status.follower, known.dags.get("follow")
     start: Remedy | None = Remedy("sync")
     begin = f"start binlake follow, or unpause the DAG binlake_{known.status.source}_follow"
-    if dag:
+    if dag and (dag.is_paused or "follow" not in known.at_work):
+        start, begin = Remedy("follow"), f"start to follow again, by a run of the DAG {dag.dag_id}"
+    elif dag:
         start, begin = None, f"nothing: the DAG {dag.dag_id} begins to follow again"
-        if dag.is_paused:
-            start, begin = Remedy("unpause", dag="follow"), f"unpause the DAG {dag.dag_id}"
     if follower is None:
         return _nobody_follows(known, dag, start, begin)
     since = f"since {_ago(known, follower.at_us).removesuffix(' ago')}"
@@ -337,7 +337,9 @@ def _nobody_follows(known: Evidence, dag: DagState | None, start: Remedy | None,
     if known.carried_us is None or known.now_us - known.carried_us < _NOBODY_US:
         return []
     what = f"nobody follows the log, though {dag.dag_id} should"
-    return [Advice("warn", what, "see why its task doesn't run", Remedy("sync"))]
+    if "follow" in known.at_work:
+        return [Advice("warn", what, "see why its task doesn't run", Remedy("sync"))]
+    return [Advice("warn", what, begin, start)]
 
 
 def _unseen(known: Evidence) -> list[Advice]:

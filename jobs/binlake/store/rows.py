@@ -63,6 +63,19 @@ class FollowerRow(OfHolder, table="followers"):
     waits_for: str = ""
 
 
+class FollowerStopRow(Row, table="follower_stops"):
+    """The end of a process that followed the log before its time. how: see followers.StopKind. at_us: of its end, or of
+    its newest sign of life. message: of the error that ended it.
+    """
+
+    at_us: int
+    holder: str
+    since_us: int
+    how: str
+    batch: int | None = None
+    message: str = ""
+
+
 class MadeRow(Row, table="made"):
     """The only row: the metadata tables that were seen, JSON, see table_losses."""
 
@@ -323,7 +336,9 @@ class QuarantineRow(Row, table="quarantine"):
 
 
 class DecisionRow(Row, table="decisions"):
-    """A person's decision about a table or an event. created: of the file's format description event."""
+    """What a person decided or asked for, about a table, an event or the source. created: of the file's format
+    description event. run: of Airflow, ``DAG/RUN``, that was asked for. result: what came of it at once.
+    """
 
     at_us: int
     who: str
@@ -335,6 +350,8 @@ class DecisionRow(Row, table="decisions"):
     file: str | None = None
     offset: int | None = None
     created: int | None = None
+    run: str | None = None
+    result: str | None = None
 
 
 class LogRow(Row, table="source_log"):

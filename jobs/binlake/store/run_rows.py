@@ -108,7 +108,9 @@ class RepairRow(OfTable, table="repairs"):
 
 
 class VerificationRow(OfTable, table="verifications"):
-    """A comparison of a table with the server."""
+    """A comparison of a table with the server. rows: the first that differ (kind, count, columns, key), JSON; keys are
+    kept where the YAML's ``page.show_values`` says so, without values of masked columns.
+    """
 
     verification: str
     at_us: int
@@ -126,6 +128,7 @@ class VerificationRow(OfTable, table="verifications"):
     looked_rows: int | None = None
     seconds: float = 0.0
     differing_rows: int | None = None
+    rows: str = "[]"
 
 
 class UnfinishedRow(Row, table="unfinished_verifications"):

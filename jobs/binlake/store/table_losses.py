@@ -81,6 +81,7 @@ LOSSES: dict[str, MetadataLoss] = {
         "when the server was seen to write no log",
         "binlake verify --config FILE, if the server may have been without its log since the snapshot",
     ),
+    "follower_stops": MetadataLoss("when processes that followed the log ended", _MAKES_ANEW),
     "snapshots": MetadataLoss("the chunks of snapshots that aren't finished", "the next snapshot copies all chunks"),
     "verified": MetadataLoss("what was verified", "the next binlake verify reads all rows"),
     "verifications": MetadataLoss("the results of verifications", _MAKES_ANEW),

@@ -56,6 +56,11 @@ class DifferingRow:
         key = tuple((name, MASK if hide else text) for hide, (name, text) in zip(hidden, self.key, strict=True))
         return replace(self, key=key)
 
+    def noted(self, *, with_key: bool) -> dict[str, Any]:
+        """Return the row as metadata keep it. with_key: with the key's values, or a row's hash in their place."""
+        key = dict(self.key) if with_key else {}
+        return {"kind": self.kind, "count": self.count, "columns": list(self.columns), "key": key}
+
     def __str__(self) -> str:
         key = ", ".join(f"{shown(name)}={json.dumps(text, ensure_ascii=False)}" for name, text in self.key)
         times = f" x{self.count}" if self.count > 1 else ""

@@ -6,6 +6,7 @@ while the lake is brought to the same position. Then the lake's rows are read an
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ from binlake.verify.pace import Budget
 from binlake.verify.reading.chosen_chunks import Choice, ChosenChunks, known_chunks, still_known
 from binlake.verify.reading.known_chunks import ChunkNotes
 from binlake.verify.repair.repair import Repairs
-from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.result import SHOWN, DifferingRow, TableResult, VerifyReport
 from binlake.verify.server_load import ServerLoad
 from binlake.verify.table_comparison import TableComparison
 from binlake.verify.views import LockBounds, LockedTables, ReadViews
@@ -125,7 +126,8 @@ def verify(
     )
     if choice.since_us is not None and not verify_report.unfinished:
         unfinished.end(metadata, scope.tables)
-    _note(metadata, verify_report, "verify" if repairs is None else "repair", scope.run, began_us)
+    kind = "verify" if repairs is None else "repair"
+    _note(metadata, verify_report, kind, scope.run, began_us, with_keys=config.page.show_values)
     return verify_report
 
 
@@ -212,9 +214,11 @@ def _say_chosen(report: Report, choice: Choice, chosen: Mapping[TableName, Chose
         report.say(f"{every - looked:,} of {every:,} chunks are known equal and haven't changed since{seen}")
 
 
-def _note(metadata: Metadata, report: VerifyReport, kind: str, run: str | None, began_us: int) -> None:
-    """Note results in metadata."""
-    VerificationRow.append(metadata, _rows(report))
+def _note(
+    metadata: Metadata, report: VerifyReport, kind: str, run: str | None, began_us: int, *, with_keys: bool
+) -> None:
+    """Note results in metadata. with_keys: with the keys of differing rows."""
+    VerificationRow.append(metadata, _rows(report, with_keys=with_keys))
     noted = OtherRun(
         kind=kind,
         run=run,
@@ -232,7 +236,7 @@ def _is_unchanged(table: SourceTable, before: dict[TableName, SourceTable]) -> b
     return table.name in before and before[table.name].schema == table.schema
 
 
-def _rows(report: VerifyReport) -> list[VerificationRow]:
+def _rows(report: VerifyReport, *, with_keys: bool) -> list[VerificationRow]:
     """Return a result of each table; behind that of one that was repaired, that of the comparison after the repair."""
     at_us = now_us()
     return [
@@ -252,6 +256,7 @@ def _rows(report: VerifyReport) -> list[VerificationRow]:
             looked_rows=table.looked_rows,
             seconds=report.seconds,
             differing_rows=table.differing_rows,
+            rows=json.dumps([row.noted(with_key=with_keys) for row in table.rows[:SHOWN]], ensure_ascii=False),
         )
         for result in report.tables
         for number, table in enumerate(filter(None, (result, result.behind_repair)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -87,6 +87,11 @@ class Reader:
         details = _details(source, what)
         return bool(get_auth_manager().is_authorized_dag(method="PUT", details=details, user=self._user))
 
+    def may_remove(self, source: str) -> bool:
+        """Return whether the user may remove a source: delete its sync DAG."""
+        details = _details(source, "sync")
+        return bool(get_auth_manager().is_authorized_dag(method="DELETE", details=details, user=self._user))
+
     def may_add(self) -> bool:
         """Return whether the user may add a source: edit DAGs in general, and make connections."""
         manager = get_auth_manager()
@@ -149,6 +154,18 @@ def may_cancel(source: str, what: Dag, reader: ReaderDep) -> None:
         raise HTTPException(403, f"you may not change runs of the DAG {dag_id(source, what)}")
 
 
+def may_edit_dag(source: str, what: Dag, reader: ReaderDep) -> None:
+    """Raise 403 unless the user may edit the source's DAG, which pausing and unpausing it does."""
+    if not reader.may_edit(source, what):
+        raise HTTPException(403, f"you may not edit the DAG {dag_id(source, what)}")
+
+
+def may_remove(source: str, reader: ReaderDep) -> None:
+    """Raise 403 unless the user may delete the source's sync DAG, which the removal of its YAML does."""
+    if not reader.may_remove(source):
+        raise HTTPException(403, f"you may not delete the DAG {dag_id(source, 'sync')}")
+
+
 def may_edit(source: str, reader: ReaderDep) -> None:
     """Raise 403 unless the user may edit the source's sync DAG."""
     if not reader.may_edit(source):
@@ -170,6 +187,11 @@ def from_here(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if "authorization" not in request.headers and site != "same-origin":
         raise HTTPException(403, "this was asked by a page of another site")
+
+
+def guarded(*guards: Any) -> list[Any]:
+    """Return the guards in order: requests of other sites' pages are refused before the audit log is written."""
+    return [Depends(guard) for guard in (from_here, may_read, *guards)]
 
 
 def source_of(source: str, reader: ReaderDep) -> tuple[Path, PipelineConfig]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from binlake.caches import remembered
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
+from binlake.lease.holder import Holder
 from binlake.records import runs
 from binlake.records.evidence import AirflowState, evidence_of
 from binlake.records.health import health_of
@@ -89,6 +90,8 @@ def source(file: Path, config: PipelineConfig, airflow: AirflowState, unreadable
         "advice": [asdict(item) for item in health.advice],
         "verified": asdict(health.compared),
         "is_copied_first": known.is_copied_first,
+        "at_work": sorted(known.at_work),
+        "may_be_unlocked": _may_be_unlocked(status, known.at_work),
         "repair": config.verify.repair,
         "history_hours": config.maintain.history_hours,
         "rows_changed": {"hour": sum(minutes), "day": sum(hours), "by_5_minutes": minutes, "by_hour": hours},
@@ -97,6 +100,12 @@ def source(file: Path, config: PipelineConfig, airflow: AirflowState, unreadable
         "dags": {what: asdict(state) for what, state in known.dags.items()},
         "now_us": now,
     }
+
+
+def _may_be_unlocked(status: SourceStatus, at_work: Collection[str]) -> bool:
+    """Return whether a process holds the lease that isn't seen to be alive here, nor by Airflow at work."""
+    holder = Holder.parse(status.holder or "")
+    return bool(status.holder) and not at_work and (status.holder_died or holder is None or not holder.lives)
 
 
 def minute(us: int) -> int:

@@ -20,6 +20,7 @@ from binlake.errors import BinlakeError, LeaseHeld, UsageError
 from binlake.records import watermarks
 from binlake.records.evidence import AirflowState
 from binlake.records.metrics import CONTENT_TYPE
+from binlake.schema.table import TableName
 from binlake.store.metadata import metadata_of, now_us
 from binlake_airflow.page import (
     actions,
@@ -28,6 +29,8 @@ from binlake_airflow.page import (
     feeds as feeds_of,
     metrics_text as metrics_of,
     over_time as charts_of,
+    replays as replays_of,
+    source_actions,
     source_form,
     tables as tables_of,
     work as work_of,
@@ -125,7 +128,13 @@ def sources(reader: ReaderDep) -> Answer:
             entries.append(_source(*good[name], airflow[name]) | {"may": _may(name, reader)})
         except Exception as error:  # an error of one source must not hide the others
             entries.append(
-                {"source": name, "file": good[name][0].name, "health": "bad", "error": answers.problem(error)}
+                {
+                    "source": name,
+                    "file": good[name][0].name,
+                    "health": "bad",
+                    "error": answers.problem(error),
+                    "may": _may(name, reader),
+                }
             )
     if reader.reads_import_errors():
         entries += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
@@ -146,9 +155,10 @@ def one_source(source: str, loaded: SourceDep, reader: ReaderDep) -> Answer:
 
 
 def _may(source: str, reader: Reader) -> dict[str, bool]:
-    """Return what the user may do: trigger each DAG, and edit (decide about tables and events)."""
+    """Return what the user may do: trigger each DAG, edit (decide about tables and events), and remove the source."""
     triggers: dict[str, bool] = {what: reader.may_trigger(source, what) for what in DAGS}
-    return {**triggers, "edit": reader.may_edit(source)}
+    edits = reader.may_edit(source)
+    return {**triggers, "edit": edits, "remove": edits and reader.may_remove(source)}
 
 
 @app.get("/api/sources/{source}/tables", dependencies=_OF_SOURCE)
@@ -175,6 +185,27 @@ def one_table(
     if answer is None:
         raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
     return Answer(answer)
+
+
+@app.get("/api/sources/{source}/differing/{table:path}", dependencies=_OF_SOURCE)
+def differing(source: str, table: str, loaded: SourceDep, reader: ReaderDep) -> Answer:
+    """Return the rows of a table that differed when it was compared last; their keys for users alone who may edit.
+    Raises 404 for a table that isn't known."""
+    name = _named(loaded[1], table)
+    return Answer({"differing": tables_of.differing(loaded[1], name, with_keys=reader.may_edit(source))})
+
+
+def _named(config: PipelineConfig, table: str) -> TableName:
+    name = watermarks.names(metadata_of(config)).get(table)
+    if name is None:
+        raise HTTPException(404, f"the source {config.source.name} has no table {table!r}")
+    return name
+
+
+@app.get("/api/sources/{source}/replays", dependencies=_OF_SOURCE)
+def replays(loaded: SourceDep) -> Answer:
+    """Return the tables that were built once more, the newest first, and how each is queried."""
+    return Answer(replays_of.replays(loaded[1]))
 
 
 @app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
@@ -214,9 +245,7 @@ def events(
 ) -> Answer:
     """Return all that happened, or what is of one kind, or concerns one table, the newest first. Raises 404 for a
     table that isn't known."""
-    name = watermarks.names(metadata_of(loaded[1])).get(table) if table else None
-    if table and name is None:
-        raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
+    name = _named(loaded[1], table) if table else None
     return Answer(events_of.events(loaded[1], kind, before_us, count, name))
 
 
@@ -240,4 +269,5 @@ def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: Source
 
 
 app.include_router(actions.router)
+app.include_router(source_actions.router)
 app.include_router(source_form.router)

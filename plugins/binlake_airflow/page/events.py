@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from binlake.config import PipelineConfig
 from binlake.config.units import DAY_US
+from binlake.lease import followers
 from binlake.records import runs
 from binlake.records.failures import FAILED
 from binlake.records.runs import RunHead, tells_of
@@ -19,6 +20,7 @@ from binlake.store.conditions import Newest, rows_of
 from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import LogRow
 from binlake_airflow.page.answers import metadata_of
+from binlake_airflow.page.dag_runs import states_of
 from binlake_airflow.page.folded_batches import SYNCS, Batches, are_dense, folded
 
 Kind = Literal["run", "batch", "failed", "verify", "ddl", "stop", "decision"]
@@ -35,11 +37,12 @@ _MOST = 500
 class Event:
     """Something that happened at a time.
 
-    title: in a few words. what: the run's message, the statement, or the reason. tables: those that it is about, as
-    ``database.table``. place: ``file:offset`` of the log. run: Airflow's ``DAG/RUN``, or a number of its own. rows,
-    bytes, phases, why_spark: what a run changed, read and took, see RunHead. who, why: of a decision. look: bad where a
-    comparison found a difference, warn where a repair put it right; None for that of the kind. since_us: of events that
-    are one line, when the first of them was.
+    title: in a few words. what: the run's message, the statement, or what came of a decision. tables: those that it is
+    about, as ``database.table``. place: ``file:offset`` of the log. run: Airflow's ``DAG/RUN``, or a number of its own.
+    rows, bytes, phases, why_spark: what a run changed, read and took, see RunHead. who, why: of a decision. ended: the
+    state of the run that was asked for, as Airflow knows it. look: bad where a comparison found a difference, warn
+    where a repair put it right; None for that of the kind. since_us: of events that are one line, when the first of
+    them was.
     """
 
     at_us: int
@@ -58,6 +61,7 @@ class Event:
     why_spark: str = ""
     who: str | None = None
     why: str | None = None
+    ended: str | None = None
     look: Literal["bad", "warn"] | None = None
     since_us: int | None = None
 
@@ -115,7 +119,7 @@ def events(
         before = replace(asked, count=1, before_us=oldest)
         earlier = oldest if any(_READERS[name](before) for name in (*kinds, "batch")) else None
     return {
-        "source": config.source.name, "events": [asdict(event) for event in shown], "earlier_us": earlier,
+        "source": config.source.name, "events": [asdict(event) for event in _with_ends(shown)], "earlier_us": earlier,
         "now_us": now,
     }  # fmt: skip
 
@@ -252,22 +256,70 @@ def _stops(asked: _Asked) -> list[Event]:
     ]
 
 
-def _decisions(asked: _Asked) -> list[Event]:
-    columns = ["at_us", "who", "why", "action", "database", "table", "batch", "file", "offset"]
+def _follower_stops(asked: _Asked) -> list[Event]:
+    """Return when processes that followed the log ended before their time, with the newest if it is gone now."""
+    if asked.table:
+        return []
+    columns = ["at_us", "holder", "how", "batch", "message"]
+    stops = [(row["at_us"], row) for row in _newest(asked, "follower_stops", "at_us", columns)]
+    now = followers.read_status(asked.metadata)
+    if now and now.is_silent and (asked.before_us is None or now.at_us < asked.before_us):
+        how = "dead" if now.is_dead else "silent"
+        stops.append((now.at_us, {"holder": now.holder, "how": how, "batch": now.batch, "message": ""}))
     return [
         Event(
-            row["at_us"],
-            "decision",
-            row["action"],
-            "",
-            None,
-            row["batch"],
-            (_table(row),) if row["table"] else (),
-            _place(row),
-            who=row["who"],
-            why=row["why"],
+            at_us,
+            "stop",
+            f"follower {row['how']}",
+            f"{row['holder']}{HOW[row['how']]}{': ' if row['message'] else ''}{row['message']}",
+            batch=row["batch"],
+            look=None if row["how"] in ("dead", "silent", "failed") else "warn",
         )
-        for row in _newest(asked, "decisions", "at_us", columns)
+        for at_us, row in stops
+    ]
+
+
+HOW: dict[followers.StopKind, str] = {
+    "dead": ", which followed the log, is gone without having ended; it gave its last sign of life then",
+    "silent": ", which followed the log, gave its last sign of life then",
+    "paused": " stopped following, as its DAG was paused",
+    "ended": " stopped following, as it was asked to end",
+    "failed": " stopped following, as it failed",
+}
+"""What is said of a process that followed, by how it ended."""
+
+
+def _decisions(asked: _Asked) -> list[Event]:
+    """Return decisions; what was asked for several tables at once is one event."""
+    columns = ["at_us", "who", "why", "action", "database", "table", "batch", "file", "offset", "run", "result"]
+    made: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in _newest(asked, "decisions", "at_us", columns):
+        made.setdefault((row["at_us"], row["who"], row["action"], row["run"], _place(row)), []).append(row)
+    return [
+        Event(
+            first["at_us"],
+            "decision",
+            first["action"],
+            first["result"] or "",
+            None,
+            first["batch"],
+            tuple(sorted(_table(row) for row in same if row["table"])),
+            _place(first),
+            first["run"],
+            who=first["who"],
+            why=first["why"],
+        )
+        for same in made.values()
+        for first in same[:1]
+    ]
+
+
+def _with_ends(events: Sequence[Event]) -> list[Event]:
+    """Return events with what became of the runs that were asked for."""
+    states = states_of(event.run for event in events if event.kind == "decision" and event.run)
+    return [
+        replace(event, ended=states.get(event.run)) if event.kind == "decision" and event.run else event
+        for event in events
     ]
 
 
@@ -278,7 +330,7 @@ _READERS: dict[Kind, _Reader] = {
     "failed": _runs_of("failed", f"kind = '{FAILED}'"),
     "verify": _comparisons,
     "ddl": _ddl,
-    "stop": _stops,
+    "stop": lambda asked: [*_stops(asked), *_follower_stops(asked)],
     "decision": _decisions,
 }
 

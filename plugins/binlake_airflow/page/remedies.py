@@ -28,6 +28,10 @@ BUTTONS = {
     "table resnapshot": ("resnapshot", "Snapshot at next sync"),
     "table pause": ("pause", "Pause"),
     "table skip-event": ("skip-event", "Skip the event"),
+    "replay": ("replay", "Replay"),
+    "unlock": ("unlock", "Unlock"),
+    "versions pin": ("pin", "Pin"),
+    "versions unpin": ("unpin", "Unpin"),
 }
 """By command, what its button does, and the button's words."""
 _OPTIONS = {"--config", "--tables", "--table", "--why", "--keys", "--at"}

@@ -19,10 +19,10 @@ from binlake.records.status import SnapshotStatus, read_status
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of, own_columns
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.store.conditions import Newest, literal
+from binlake.store.conditions import Newest, literal, rows_of
 from binlake.store.metadata import now_us
 from binlake.store.rows import WatermarkRow
-from binlake.store.run_rows import RepairRow, RunRow
+from binlake.store.run_rows import RepairRow, RunRow, VerificationRow
 from binlake.verify.result import MASK
 from binlake_airflow.page.answers import DAY, HOUR, VERIFIED_DAYS, metadata_of, minute, problem, totals_of
 from binlake_airflow.page.newest_changes import newest_changes
@@ -37,8 +37,8 @@ CHANGES = 10
 """The most newest mutations of a table in an answer."""
 MANY_SMALL_FILES = 100
 """Number of a table's small files from which upkeep seems not to run, or not to keep up with the syncs."""
-_PATIENCE = 0.1
-"""Seconds that an answer waits for unknown sizes."""
+_PATIENCE, _LONG_PATIENCE = 0.1, 3.0
+"""Seconds that an answer waits for unknown sizes; the second, where somebody asked for nothing else."""
 _sizes = Sizes()
 
 
@@ -90,7 +90,7 @@ def _marks(metadata: RememberedMetadata) -> dict[str, WatermarkRow]:
 
 
 def _sizes_of(
-    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, WatermarkRow]
+    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, WatermarkRow], patience: float = _PATIENCE
 ) -> dict[str, TableSize]:
     """Return the known sizes by name. A table is measured again after a batch changed it, or the upkeep ran."""
     kept = RunRow.first(metadata, "ended_us", where="kind = 'maintain'", newest=Newest("ended_us", 1))
@@ -99,8 +99,22 @@ def _sizes_of(
     stamps: dict[str, Hashable] = {
         paths[name]: (row.table_id, row.delta_version, row.updated_us, upkeep) for name, row in marks.items()
     }
-    known = _sizes.of(stamps, config.maintain.file_bytes, _PATIENCE)
+    known = _sizes.of(stamps, config.maintain.file_bytes, patience)
     return {name: known[path] for name, path in paths.items() if path in known}
+
+
+def sizes_of_lake(config: PipelineConfig) -> dict[str, Any]:
+    """Return where the lake is, its tables, and the bytes of the newest versions' data files, as far as they are
+    known within moments: ``unmeasured`` tables aren't in the sum."""
+    metadata = metadata_of(config)
+    marks = _marks(metadata)
+    sizes = _sizes_of(config, metadata, marks, _LONG_PATIENCE)
+    return {
+        "lake": config.root,
+        "tables": len(marks),
+        "bytes": sum(size.bytes for size in sizes.values()),
+        "unmeasured": sum(name not in sizes and row.has_life for name, row in marks.items()),
+    }
 
 
 def unreadable(config: PipelineConfig) -> dict[str, str]:
@@ -173,7 +187,28 @@ def table(
             "with_values": with_values,
         },
         "repaired": _repaired(config, metadata, table_name, with_keys=with_keys),
+        "differing": differing(config, table_name, with_keys=with_keys),
         "now_us": now,
+    }
+
+
+def differing(config: PipelineConfig, name: TableName, *, with_keys: bool) -> dict[str, Any] | None:
+    """Return the rows that differed when a table was compared last; None if it was equal, or never compared.
+
+    with_keys: include their keys, as far as they were noted, without values of columns that are masked now. more: how
+    many other rows are known to differ.
+    """
+    where, columns = rows_of(name), ("at_us", "equal", "differing_rows", "rows")
+    last = VerificationRow.first(metadata_of(config), *columns, where=where, newest=Newest("at_us", 1))
+    if last is None or last.equal is not False:
+        return None
+    masked, rows = config.page.masked(name), json.loads(last.rows or "[]")
+    named = sum(row["count"] for row in rows)
+    return {
+        "at_us": last.at_us,
+        "rows": [{**row, "key": _unmasked(row["key"], masked) if with_keys and row["key"] else None} for row in rows],
+        "more": max(0, (last.differing_rows or 0) - named),
+        "with_keys": with_keys,
     }
 
 

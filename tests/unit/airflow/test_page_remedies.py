@@ -41,8 +41,10 @@ PLAIN = ("shop.orders",)
         ),
         ("patterns are database.table; binlake status lists the tables",
          "patterns are database.table; this page lists the tables", []),
+        ("at once with: binlake unlock --config FILE --why …", "at once with: “Unlock”", [Fix("unlock")]),
+        ("first: binlake versions unpin --config FILE before", "first: “Unpin” before", [Fix("unpin")]),
         # What no button does stays a command.
-        ("binlake unlock --config FILE --why … does it", "binlake unlock --config FILE --why … does it", []),
+        ("binlake replay --config FILE --in-place", "binlake replay --config FILE --in-place", []),
         ("binlake snapshot --config FILE --begin", "binlake snapshot --config FILE --begin", []),
         ("run binlake synchronize", "run binlake synchronize", []),
         ("binlake help yaml shows a whole file", "binlake help yaml shows a whole file", []),
@@ -76,9 +78,9 @@ def test_remedies_are_found_at_any_depth() -> None:
 
 
 def test_buttons_have_the_words_of_the_page() -> None:
-    script = (STATIC / "actions.js").read_text()
+    scripts = [(STATIC / name).read_text() for name in ("actions.js", "source_actions.js")]
     for _, words in BUTTONS.values():
-        assert f'"{words}"' in script
+        assert any(f'"{words}"' in script for script in scripts)
 
 
 def test_a_stopped_tables_buttons_are_those_that_fix_its_reason(server: Any, folder: Path) -> None:

@@ -209,6 +209,7 @@ def test_people_take_a_lease_away_and_say_why(
     (row,) = metadata.read("decisions")
     assert (row["who"], row["action"]) == ("ann", "unlock")
     assert "its machine is gone" in row["why"]
+    assert "it was held by elsewhere pid 1" in row["result"]
     with lease.held(metadata), copier.held(metadata), feed_watermarks.held(metadata, "out", LIMITS):
         pass
 

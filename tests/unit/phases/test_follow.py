@@ -128,6 +128,7 @@ def test_it_ends_after_its_time(rig: Rig) -> None:
     began = time.monotonic()
     rig.follow(FollowPace(0.02, 60, 0.3))
     assert 0.3 <= time.monotonic() - began < 5
+    assert stops(rig) == [], "another follows at once"
 
 
 def test_nothing_new_is_no_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +217,23 @@ def test_it_ends_between_two_steps(rig: Rig) -> None:
     assert lease.read(metadata_of(rig.config)).token is None
 
 
+def stops(rig: Rig) -> list[tuple[Any, ...]]:
+    """How followers ended before their time, the oldest first."""
+    rows = sorted(metadata_of(rig.config).read("follower_stops"), key=lambda row: row["at_us"])
+    return [(row["how"], row["message"]) for row in rows]
+
+
+@pytest.mark.parametrize(("is_pause", "how"), [(False, "ended"), (True, "paused")])
+def test_that_it_was_asked_to_end_or_paused_is_kept_with_its_time(rig: Rig, *, is_pause: bool, how: str) -> None:
+    began = now_us()
+    rig.answers = [lambda: rig.ending.ask(is_pause=is_pause)]
+    rig.follow()
+    assert stops(rig) == [(how, "")]
+    (row,) = metadata_of(rig.config).read("follower_stops")
+    assert row["holder"] == holder.this_process()
+    assert began <= row["since_us"] <= row["at_us"] <= now_us()
+
+
 def test_an_error_that_isnt_binlakes_ends_it(rig: Rig) -> None:
     def fail() -> None:
         raise ZeroDivisionError
@@ -223,6 +241,7 @@ def test_an_error_that_isnt_binlakes_ends_it(rig: Rig) -> None:
     rig.answers = [fail]
     with pytest.raises(ZeroDivisionError):
         rig.follow()
+    assert stops(rig) == [("failed", "unexpected ZeroDivisionError")]
 
 
 def test_whoever_holds_the_lease_is_waited_for(rig: Rig) -> None:
@@ -302,6 +321,8 @@ def test_a_silent_one_elsewhere_is_taken_over_with_the_lease_that_it_holds(
     assert rig.follow().batches == 1
     watching.join()
     assert 1 <= time.monotonic() - began < 60, "long before the lease that it held runs out"
+    assert stops(rig) == [("silent", ""), ("ended", "")]
+    assert min(row["at_us"] for row in metadata.read("follower_stops")) == 1, "its last sign of life"
 
 
 def test_a_lake_that_is_away_ends_no_standby(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

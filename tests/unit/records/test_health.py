@@ -261,7 +261,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
         (
             {**followed(DEAD), "airflow": AirflowState(dag("follow", paused=True))},
             "bad: host pid 7, which followed the log, is dead since 4 min",
-            Remedy("unpause", dag="follow"),
+            Remedy("follow"),
         ),
         (
             followed(replace(DEAD, is_dead=False)),
@@ -281,7 +281,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
         (
             {"airflow": AirflowState(dag("follow", paused=True))},
             "warn: nobody follows the log: binlake_shop_follow is paused",
-            Remedy("unpause", dag="follow"),
+            Remedy("follow"),
         ),
         (
             {
@@ -291,7 +291,27 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
                 "log": None,
             },
             "warn: nobody follows the log, though binlake_shop_follow should",
+            Remedy("follow"),
+        ),
+        (
+            {
+                "airflow": AirflowState(dag("follow"), at_work={"follow": before(minutes=5)}),
+                "limits": HealthLimits(),
+                "status": replace(WELL.status, carried_us=before(minutes=6)),
+                "log": None,
+            },
+            "warn: nobody follows the log, though binlake_shop_follow should",
             SYNC,
+        ),
+        (
+            {**followed(DEAD), "airflow": AirflowState(dag("follow"))},
+            "bad: host pid 7, which followed the log, is dead since 4 min",
+            Remedy("follow"),
+        ),
+        (
+            {**followed(DEAD), "airflow": AirflowState(dag("follow"), at_work={"follow": before(minutes=9)})},
+            "bad: host pid 7, which followed the log, is dead since 4 min",
+            None,
         ),
         (
             {"airflow": AirflowState(is_alive=False, heartbeat_us=before(minutes=5))},

@@ -1,11 +1,15 @@
 // Buttons that do something: each asks first, in a dialog that says what will happen, and shows what came of it.
 
 import { pathOf, post } from "./api.js";
-import { el, link } from "./elements.js";
+import { el } from "./elements.js";
+import { differences } from "./differences.js";
 import { number } from "./words.js";
 import { withZone, ZONE } from "./zone.js";
 
 const WHY = { name: "why", label: "Why (recorded with your name)", required: true };
+export const MAY_BE_WHY = { name: "why", label: "Why (may be empty; recorded with your name)" };
+const BATCH = { name: "batch", label: "Batch (empty: the newest)", type: "number", hint: "The tables are built as they were behind this batch" };
+const PROVE = { name: "prove", checkbox: true, label: "Compare every row with the table's own earlier version" };
 const LOCK = {
   name: "lock",
   label: "Lock",
@@ -25,15 +29,16 @@ const UNTIL = {
   hint: `In ${ZONE}: what was committed at or after this time is left for a later sync`,
 };
 
-// What each DAG is triggered for: the button's words, and what it will do.
-const RUNS = {
+// What each DAG is triggered for: the button's words, and what it will do. mustSayWhy: a reason has to be given.
+export const RUNS = {
   sync: { label: "Sync now", says: (source) => `The log of ${source.source} is read up to its head, and merged.`, fields: [UNTIL] },
   verify: { label: "Verify", says: (source, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
   repair: {
     label: "Repair",
     dag: "verify",
     says: (source, what) => `${what} is compared with the server, and the rows that differ, and only they, get the server's values.`,
-    fields: [WHY],
+    mustSayWhy: true,
+    details: (source, tables) => (tables.length === 1 ? differences(source.source, tables[0]) : null),
   },
   bootstrap: {
     label: "Snapshot",
@@ -43,10 +48,11 @@ const RUNS = {
   },
   maintain: { label: "Maintain", says: (source, what) => `Small data files of ${what} are put together. Old versions over ${number(source.history_hours)} h are deleted.` },
   feeds: { label: "Carry feeds", says: (source) => `Every feed of ${source.source} is carried to the newest batch; those that are stopped are tried again.` },
-  resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Fix first what stopped it.`, fields: [WHY] },
+  resume: { label: "Resume", says: (source, what) => `${what} goes through the batches it missed. Fix first what stopped it.`, mustSayWhy: true },
+  replay: { label: "Replay", says: (source, what) => `${what} is built once more beside the lake's own tables, from its snapshot and staged files. Nothing else changes.`, fields: [BATCH, PROVE] },
 };
 
-const DECISIONS = {
+export const DECISIONS = {
   pause: { label: "Pause", says: (what) => `${what} stays as it is while the others continue, until it is resumed.` },
   resnapshot: { label: "Snapshot at next sync", says: (what) => `The next sync copies ${what} again from the server.` },
 };
@@ -85,18 +91,24 @@ export function field({ name, label, required, options, checkbox, hint, type = "
   return [el("label", { for: id }, label), input, hint ? el("small", { id: `${id}-hint`, class: "quiet" }, hint) : null];
 }
 
-// act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again.
-function confirm({ title, says, label, fields = [], act, leave = "Cancel" }) {
+// act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again. details: nodes
+// that are shown below what it says, or a promise of them. leaves: what the page shows is gone once it is done.
+export function confirm({ title, says, label, fields = [], act, leave = "Cancel", details = null, leaves = false }) {
+  const more = el("div", { class: "details" });
+  Promise.resolve(details).then((nodes) => more.replaceChildren(...[nodes].flat().filter(Boolean)),
+    (error) => more.replaceChildren(el("p", { class: "warn note" }, error.message)));
   const outcome = el("div", { role: "status" });
   const button = el("button", { type: "submit", class: "primary" }, label);
   const cancel = el("button", { type: "button", onclick: () => dialog.close() }, leave);
   const form = el("form", { onsubmit: submit }, fields.map(field), outcome, el("div", { class: "buttons" }, cancel, button));
   const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: closed },
-    el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), form);
+    el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), more, form);
 
   function closed() {
+    const isDone = !button.isConnected;
     dialog.remove();
-    dispatchEvent(new Event("changed")); // nothing was drawn again while it was open
+    if (leaves && isDone) location.search = "";
+    else dispatchEvent(new Event("changed")); // nothing was drawn again while it was open
   }
 
   // What came of it is told above the page where the dialog was closed before.
@@ -116,7 +128,7 @@ function confirm({ title, says, label, fields = [], act, leave = "Cancel" }) {
       button.remove();
       cancel.textContent = "Close";
       cancel.focus();
-      dispatchEvent(new Event("changed"));
+      if (!leaves) dispatchEvent(new Event("changed"));
     } catch (error) {
       const remedy = error.remedy ? el("span", { class: "todo" }, error.remedy) : null;
       result(el("p", { class: "bad note", role: "alert" }, error.message, remedy));
@@ -128,16 +140,19 @@ function confirm({ title, says, label, fields = [], act, leave = "Cancel" }) {
   dialog.showModal();
 }
 
-const opens = (label, title, open, { kind = null, of = "" } = {}) =>
+export const opens = (label, title, open, { kind = null, of = "" } = {}) =>
   el("button", { type: "button", id: `${label} ${of}`, "aria-label": `${label} ${of}`, class: kind, title, onclick: open }, label);
 
 // A name that begins it stays as it is written.
 const sentence = (words) => (/^\S*[._]\S/.test(words) ? words : words.charAt(0).toUpperCase() + words.slice(1));
 
+// What came of a run that was asked for, with the way to it.
+export const triggered = ({ message: outcome, dag_id, run_id }) => (run_id ? [`${outcome}: `, toRun(dag_id, run_id)] : outcome);
+
 // source: as the API tells it. Null where the user may not, or where Airflow has no such DAG; a second first snapshot
 // isn't offered.
 export function runButton(source, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
-  const { says, fields = [], ofOne = [], dag: named = what } = RUNS[what];
+  const { says, fields = [], ofOne = [], dag: named = what, mustSayWhy = false, details = () => null } = RUNS[what];
   const dag = source.dags?.[named];
   if (!source.may?.[named] || !dag || (what === "bootstrap" && source.is_copied_first)) return null;
   const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet" : "all tables");
@@ -145,11 +160,11 @@ export function runButton(source, what, { tables = [], label = RUNS[what].label,
     title: `${label}: ${several(tables) ?? source.source}`,
     says: says(source, words),
     label,
-    fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
+    details: details(source, tables),
+    fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : []), mustSayWhy ? WHY : MAY_BE_WHY],
     act: async (values) => {
       const until = values.until ? { until: withZone(values.until) } : {};
-      const { message: outcome, dag_id, run_id } = await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...until, ...(tables.length ? { tables } : {}) });
-      return [`${outcome}: `, toRun(dag_id, run_id)];
+      return triggered(await post(`${pathOf(source.source)}/${what}`, { ...filled(values), ...until, ...(tables.length ? { tables } : {}) }));
     },
   });
   return opens(label, `Triggers the DAG ${dag.dag_id}`, open, { kind, of: several(tables) ?? source.source });
@@ -180,14 +195,15 @@ async function decideEach(source, what, tables, values) {
   return tables.length === 1 ? last : [`done for ${number(done)} of ${number(tables.length)}`, ...refused.map((words) => el("span", { class: "why" }, words))];
 }
 
-function unpauseButton(source, what) {
+export function unpauseButton(source, what) {
   const dag = source.dags?.[what];
   if (!source.may?.edit || !dag) return null;
   const open = () => confirm({
     title: `Unpause ${dag.dag_id}`,
     says: "Airflow then schedules it again.",
     label: "Unpause",
-    act: async () => (await post(`${pathOf(source.source)}/dags/${what}/unpause`, {})).message,
+    fields: [MAY_BE_WHY],
+    act: async (values) => (await post(`${pathOf(source.source)}/dags/${what}/unpause`, values)).message,
   });
   return opens("Unpause", `Unpauses the DAG ${dag.dag_id}`, open, { kind: "primary", of: dag.dag_id });
 }
@@ -199,12 +215,13 @@ export function cancelButton(source, { what, dag_id, run_id }) {
     says: "The run is marked failed, and its tasks are ended. What is committed stays; the next run continues where this one ended.",
     label: "Cancel the run",
     leave: "Keep it running",
-    act: async () => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id })).message,
+    fields: [MAY_BE_WHY],
+    act: async (values) => (await post(`${pathOf(source)}/dags/${what}/cancel`, { run_id, ...values })).message,
   });
   return opens("Cancel", `Marks the run of ${dag_id} failed`, open, { of: run_id });
 }
 
-function skipButton(source, { file, offset }) {
+export function skipButton(source, { file, offset }) {
   if (!source.may?.edit) return null;
   const open = () => confirm({
     title: `Skip the event at ${file}:${offset}`,
@@ -221,33 +238,6 @@ export function repairButton(source, tables) {
   return source.may?.edit && source.repair !== "never" ? runButton(source, "repair", { tables, kind: "primary" }) : null;
 }
 
-// Of what a remedy names; tables: of the row that it is said of, else those that it names. A snapshot of no table would
-// copy those alone that aren't followed yet.
-function fixButton(source, what, tables) {
-  if (what in DECISIONS) return tables.length ? decisionButton(source, what, tables) : null;
-  if (!(what in RUNS) || (["repair", "resume", "bootstrap"].includes(what) && !tables.length)) return null;
-  if (what === "repair") return repairButton(source, tables);
-  return runButton(source, what, { tables: what === "sync" ? [] : tables, ...(what === "bootstrap" ? { label: "Snapshot now" } : {}) });
-}
-
-export function fixButtons(source, fixes, tables = null) {
-  const made = fixes.map((fix) => fixButton(source, fix.do, tables ?? fix.tables)).filter(Boolean);
-  return made.length ? el("div", { class: "buttons" }, made) : null;
-}
-
-// The button of an advice, else those that its remedy names.
-export const adviceButtons = (source, { button, fixes = [] }) => (button ? remedyButton(source, button) : fixButtons(source, fixes));
-
-function remedyButton(source, button) {
-  if (!button) return null;
-  if (button.do === "repair") return repairButton(source, button.tables);
-  if (button.do === "verify") return runButton(source, "verify", { tables: button.tables, kind: "primary" });
-  if (button.do === "show") return link({ source: source.source, state: button.state }, "Show them");
-  if (button.do === "unpause") return unpauseButton(source, button.dag);
-  if (button.do === "skip-event") return skipButton(source, button);
-  return runButton(source, button.do, { tables: button.do === "bootstrap" ? button.tables : [], kind: "primary" });
-}
-
 // What can be done about one table, or several, that are in these states.
 export function tableButtons(source, tables, states) {
   const all = (...words) => states.every((word) => words.includes(word));
@@ -257,5 +247,6 @@ export function tableButtons(source, tables, states) {
     all("following", "stopped", "paused", "catching up", "missing") ? decisionButton(source, "resnapshot", tables) : null,
     all("dropped") ? null : runButton(source, "bootstrap", { tables, label: "Snapshot now" }),
     all("following") ? runButton(source, "verify", { tables }) : null,
-    all("following") ? runButton(source, "maintain", { tables }) : null);
+    all("following") ? runButton(source, "maintain", { tables }) : null,
+    all("following", "stopped") ? runButton(source, "replay", { tables }) : null);
 }

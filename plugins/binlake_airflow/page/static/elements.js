@@ -59,6 +59,13 @@ export function bySpark(row) {
   return row.why_spark ? el("span", { class: "why" }, `by Spark: ${row.why_spark}`) : null;
 }
 
+const NULL = () => el("span", { class: "quiet" }, "NULL");
+export const value = (content) => (content === null ? NULL() : content);
+
+// A row's key, as far as it may be seen.
+export const keyOf = ({ key }) =>
+  el("span", { class: "mono" }, Object.entries(key ?? {}).map(([name, part], at) => [at ? ", " : "", `${name} = `, value(part)]).flat(), key ? null : "–");
+
 const orders = new Map(); // by the table's caption: how it was sorted, and how much of it was shown
 
 // columns: {name, key, number, cell(row), sort(row)}; those with sort have a button. Rows are drawn as they are asked for.

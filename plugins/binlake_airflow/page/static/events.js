@@ -8,6 +8,7 @@ import { clock, date, zoned } from "./zone.js";
 
 const KINDS = { run: "runs", batch: "single batches", failed: "failed runs", verify: "comparisons", ddl: "DDL", stop: "stops", decision: "decisions" };
 const LOOKS = { run: "none", failed: "bad", verify: "good", ddl: "new", stop: "bad", decision: "warn" };
+const ENDS = { success: "good", failed: "bad", running: "new", queued: "new" }; // of a run that was asked for
 const COUNT = 50;
 
 function about(source, { tables, place }) {
@@ -22,10 +23,12 @@ function spanned(source, { since_us, at_us, title }) {
   return [`${moment(since_us)} to ${date(since_us) === date(at_us) ? clock(at_us) : moment(at_us)}`, title.endsWith("batches") ? [" · ", each] : null];
 }
 
+// Of a decision who made it, why, what came of it, and how the run ended that was asked for.
 function said(event) {
   if (event.kind === "ddl") return el("pre", {}, el("code", {}, event.what));
-  if (event.kind === "decision") return `by ${event.who}${event.why ? `: ${event.why}` : ""}`;
-  return zoned(event.what);
+  if (event.kind !== "decision") return zoned(event.what);
+  const run = event.run ? el("div", {}, event.ended ? [badge(ENDS[event.ended] ?? "none", event.ended), " "] : null, ofAirflow(event.run)) : null;
+  return [`by ${event.who}${event.why ? `: ${event.why}` : ""}`, event.what ? el("div", { class: "quiet" }, event.what) : null, run];
 }
 
 // What a run changed, read and took.

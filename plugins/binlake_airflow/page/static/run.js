@@ -3,6 +3,7 @@
 import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { advice, badge, bySpark, counts, el, facts, moments, reason, status, table, time, toTable, where } from "./elements.js";
+import { pinButton } from "./source_actions.js";
 import { bytes, duration, number } from "./words.js";
 
 function phases(seconds_by_phase) {
@@ -25,7 +26,8 @@ const failures = (now_us) => [
 ];
 
 export async function oneRun(place) {
-  const batch = await ask(`${pathOf(place.source)}/runs/${encodeURIComponent(place.batch)}`);
+  const path = pathOf(place.source);
+  const [batch, source] = await Promise.all([ask(`${path}/runs/${encodeURIComponent(place.batch)}`), ask(path)]);
   const { range, run } = batch;
   const tables = [
     { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(batch.source, row.table) },
@@ -45,7 +47,8 @@ export async function oneRun(place) {
   }));
   return [
     el("section", { class: "card" },
-      el("div", { class: "head" }, el("h2", {}, `Batch ${number(batch.batch)}`), badge(batch.state === "recorded" ? "good" : "warn", batch.state)),
+      el("div", { class: "head" }, el("h2", {}, `Batch ${number(batch.batch)}`), badge(batch.state === "recorded" ? "good" : "warn", batch.state),
+        batch.state === "recorded" ? el("div", { class: "buttons" }, pinButton(source, batch.batch)) : null),
       facts(
         ["Planned", moments(batch.planned_us, batch.now_us)],
         run ? ["Recorded", moments(run.ended_us, batch.now_us)] : null,

@@ -1,12 +1,14 @@
 // All sources, and one with its tables and runs.
 
-import { adviceButtons, fixButtons, repairButton, runButton, tableButtons } from "./actions.js";
+import { repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { calendar, ofSource } from "./calendar.js";
 import { bars, chart, chartWidth } from "./charts.js";
 import { advice, badge, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
 import { list } from "./events.js";
 import { feedSections } from "./feeds.js";
+import { adviceButtons, fixButtons } from "./remedies.js";
+import { pinned, replayed, sourceButtons, unlockButton } from "./source_actions.js";
 import { byRows, bytes, compare, counted, duration, moment, number } from "./words.js";
 import { followWork } from "./work.js";
 import { ZONE, zoned } from "./zone.js";
@@ -30,7 +32,7 @@ function sourceFacts(source) {
     ["Tables", counts.length ? counts : "none yet", null, "double"],
     source.feeds.length ? ["Feeds", tally(source.feeds.map((feed) => feed.status)), "And the relay, where one was started"] : null,
     source.open_batch ? ["Open batch", [toBatch(source.source, source.open_batch.batch), ` is ${source.open_batch.state}`]] : null,
-    source.holder ? ["At work", el("span", { class: "mono", title: source.holder }, source.holder.replace(/ boot .* pid /, " pid ").replace(/ started .*/, ""))] : null,
+    source.holder ? ["At work", [el("span", { class: "mono", title: source.holder }, source.holder.replace(/ boot .* pid /, " pid ").replace(/ started .*/, "")), " ", source.may_be_unlocked ? unlockButton(source) : null]] : null,
   );
 }
 
@@ -87,9 +89,9 @@ function sourceCard(source, alone) {
   const name = source.error || alone ? source.source : toSource(source.source);
   const buttons = source.error || !source.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(source, what)));
   const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), buttons);
-  if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, remedy: source.error.remedy }]));
+  if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, ...source.error }], (line) => adviceButtons(source, line)));
   const soon = source.is_copied_first ? "" : null; // page.js looks again soon
-  return el("section", { class: "card", "data-soon": soon }, head, health(source), firstSnapshot(source), sourceFacts(source));
+  return el("section", { class: "card", "data-soon": soon }, head, health(source), firstSnapshot(source), sourceFacts(source), alone ? sourceButtons(source) : null);
 }
 
 // The sentence that people come for; where not all is well, it is the worst thing, with what mends it, before the others.
@@ -306,9 +308,9 @@ function overTime(drawn, listed) {
 }
 
 // To the parts of a long page.
-function jumps({ feeds, relay }) {
+function jumps({ feeds, relay }, { pins }, { replays }) {
   const parts = [
-    ["charts", "Over time"], ["tables", "Tables"], feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null,
+    ["charts", "Over time"], ["tables", "Tables"], pins.length ? ["pins", "Pinned versions"] : null, replays.length ? ["replays", "Replays"] : null, feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null,
     ["events", "What happened"],
   ].filter(Boolean);
   return el("nav", { class: "jumps", "aria-label": "On this page" }, parts.map(([id, words]) => el("a", { href: `#${id}` }, words)));
@@ -317,8 +319,8 @@ function jumps({ feeds, relay }) {
 export async function oneSource(place) {
   followWork(place.source);
   const path = pathOf(place.source);
-  const [source, listed, feeds, drawn, happened] = await Promise.all([
-    ask(path), ask(`${path}/tables`), ask(`${path}/feeds`),
+  const [source, listed, feeds, pins, replays, drawn, happened] = await Promise.all([
+    ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/pins`), ask(`${path}/replays`),
     ask(`${path}/charts?${new URLSearchParams({ ...(span ? { span } : {}), width: chartWidth(), zone: ZONE })}`), ask(`${path}/events?count=${HAPPENED}`),
   ]);
   if (listed.tables.some((row) => row.status === "following" && !row.size) && measured < MEASURED) {
@@ -327,10 +329,12 @@ export async function oneSource(place) {
   }
   return [
     sourceCard(source, true),
-    jumps(feeds),
+    jumps(feeds, pins, replays),
     ...overTime(drawn, listed),
     el("h2", { id: "tables" }, "Tables"),
     tableList(source, listed, place.state),
+    ...pinned(source, pins),
+    ...replayed(replays),
     ...feedSections(source, feeds),
     el("h2", { id: "events" }, "What happened"),
     list(happened),

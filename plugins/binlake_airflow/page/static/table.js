@@ -1,10 +1,12 @@
 // One table: how it stands, its columns, its DDL history, its runs.
 
-import { fixButtons, repairButton, runButton, tableButtons } from "./actions.js";
+import { repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { calendar, ofTable } from "./calendar.js";
 import { phasesOf } from "./charts.js";
-import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
+import { differing } from "./differences.js";
+import { advice, badge, bySpark, counts, el, facts, keyOf, link, moments, reason, status, STATUS_HEALTH, table, toBatch, value, where } from "./elements.js";
+import { fixButtons } from "./remedies.js";
 import { byRows, bytes, counted, number } from "./words.js";
 import { withZone, ZONE, zoned } from "./zone.js";
 
@@ -110,18 +112,12 @@ function commits({ commits: made, commits_problem: problem, source, now_us }) {
   return table("Delta history", named, made, { empty: "No Delta table is there." });
 }
 
-const NULL = () => el("span", { class: "quiet" }, "NULL");
-const value = (content) => (content === null ? NULL() : content);
-
 // Of an update what it changed, else the whole row.
 function row({ before, after }) {
   const names = Object.keys(after ?? before ?? {}).filter((name) => !before || !after || before[name] !== after[name]);
   const changed = (name) => (before && after ? [value(before[name]), " → ", value(after[name])] : value((after ?? before)[name]));
   return names.length ? names.map((name) => el("div", { class: "mono" }, el("span", { class: "quiet" }, `${name} = `), changed(name))) : el("span", { class: "quiet" }, "nothing that is shown");
 }
-
-const keyOf = ({ key }) =>
-  el("span", { class: "mono" }, Object.entries(key ?? {}).map(([name, part], at) => [at ? ", " : "", `${name} = `, value(part)]).flat(), key ? null : "–");
 
 function newest({ newest: { changes, since_batch, with_keys, with_values }, source, now_us }) {
   if (since_batch === null)
@@ -194,6 +190,7 @@ export async function oneTable(place) {
       details.verified?.equal === false
         ? advice([{ health: "bad", what: `the lake differs from the server${byRows(details.verified)}`, remedy: "repair the differing rows, or snapshot the table again" }], () => repairButton(source, [details.table]))
         : null,
+      details.verified?.equal === false ? differing(details.differing) : null,
       details.size?.many_small
         ? advice([{ health: "warn", what: `${number(details.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [details.table], kind: "primary" }))
         : null,
