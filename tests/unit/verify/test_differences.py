@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -91,14 +92,18 @@ def test_a_repair_is_noted_with_what_it_found_and_what_the_comparison_behind_it_
     repaired = TableRepair("repaired", {"changed": 5, "extra": 1}, 8)
     found = TableResult(name, "compared", False, 9, 10, 1, 1, rows, delta_version=7)
     report = VerifyReport("v", None, None, 1.0, (replace(found, repair=repaired),))
-    before, after = verify._rows(report)
+    before, after = verify._rows(report, with_keys=True)
     assert [(row.equal, row.differing_rows, row.lake_rows) for row in (before, after)] == [
         (False, 6, 10), (True, None, 9)
     ]  # fmt: skip
     assert (before.delta_version, after.delta_version, after.at_us - before.at_us) == (7, 8, 1)
+    shown = {"kind": "changed", "count": 1, "columns": [], "key": {"id": "2"}}
+    assert (json.loads(before.rows)[0], json.loads(after.rows)) == (shown, [])
+    without, _ = verify._rows(report, with_keys=False)
+    assert [row["key"] for row in json.loads(without.rows)] == [{}, {}]
     assert report.headline.startswith("1 of 1 tables equal, repaired d.t: 5 changed, 1 extra, at the position")
     refused = VerifyReport("v", None, None, 1.0, (replace(found, repair=TableRepair("refused", {})),))
-    assert [(row.equal, row.differing_rows) for row in verify._rows(refused)] == [(False, 2)]
+    assert [(row.equal, row.differing_rows) for row in verify._rows(refused, with_keys=False)] == [(False, 2)]
     assert refused.headline.startswith("0 of 1 tables equal at the position")
 
 
