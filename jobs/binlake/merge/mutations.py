@@ -2,7 +2,7 @@
 
 Of a merge of a million mutations of ten columns this takes a twentieth more processor time than Spark's own reader of
 Parquet, with the same rules in SQL; of the rows of a log a quarter less. Rows that only come are written by the tasks,
-see task_appends: to pass them through Spark takes a fifth more.
+see task_appends.
 """
 
 from __future__ import annotations
