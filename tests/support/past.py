@@ -18,6 +18,7 @@ from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
 from binlake.planner.steps import Life
 from binlake.position import Position, Range, Slice
 from binlake.records import watermarks
+from binlake.report import rows_of_tables
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps
 from binlake.staging.staged_files import write_manifest
@@ -87,14 +88,15 @@ class Past:
         return [TableRun(str(name), "following", batch, 1, 0, 7, self.position(batch).short, 0.5) for name in chosen]
 
     def run(self, batch: int) -> dict[str, Any]:
-        did = self.did(batch)
+        did, stop = self.did(batch), self.position(batch)
+        rows = [table.inserted + table.updated + table.deleted for table in did]
         return {
             "run": f"binlake_shop_sync/{batch}", "kind": "sync", "batch": batch,
             "started_us": self.ended_us(batch) - 20_000_000, "ended_us": self.ended_us(batch), "outcome": "recorded",
-            "position": str(self.position(batch)), "tables": json.dumps([asdict(table) for table in did]),
+            "position": str(stop), "tables": json.dumps([asdict(table) for table in did]),
             "phases": json.dumps({"plan": 0.1, "stage": 1.5, "merge": 3.25}), "bytes": 1000,
-            "mutations": sum(table.inserted + table.updated + table.deleted for table in did),
-            "message": f"batch {batch} recorded",
+            "mutations": sum(rows),
+            "message": f"batch {batch}: {rows_of_tables(rows)}, up to {stop.short}",
         }  # fmt: skip
 
     def batch(self, batch: int) -> dict[str, Any]:

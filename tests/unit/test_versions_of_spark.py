@@ -66,14 +66,3 @@ def test_packages_that_overwrite_each_other_have_one_version(monkeypatch: pytest
         settings.refuse_missing_jars("/lake")
     monkeypatch.setattr(metadata, "version", lambda package: "4.2.0")
     assert versions.mixed_spark() is None
-
-
-def test_the_page_of_installation_lists_the_releases() -> None:
-    page = Path(versions.__file__).parent / "setup" / "README.md"
-    rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if re.match(r"\| \d\.\d \|", line)]
-    listed = {spark.strip(): (delta.strip(), lakes.strip(), about) for spark, delta, lakes, about in rows}
-    works = {spark: row for spark, row in listed.items() if not row[2].strip().startswith("refused")}
-    assert tuple(works) == versions.SPARK_RELEASES
-    for spark, (delta, lakes, _) in works.items():
-        assert delta == versions.DELTA
-        assert (lakes == "all") == versions.has_stores(f"{spark}.0")

@@ -264,7 +264,7 @@ def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: Source
     """Return what one batch did. Raises 404 for a batch that isn't known."""
     answer = answers.run(loaded[1], batch)
     if answer is None:
-        raise HTTPException(404, f"the source {loaded[1].source.name} has no batch {batch}, or it is known no more")
+        raise HTTPException(404, f"the source {loaded[1].source.name} has no batch {batch}, or it isn't known any more")
     return Answer(answer)
 
 

@@ -132,14 +132,14 @@ def _first_snapshot(metadata: Metadata, carried_us: int) -> tuple[int, int]:
 def _lag(config: PipelineConfig, periods: Periods, behind: Sequence[float | None], width: int) -> Drawn:
     minutes = config.airflow.lag_minutes
     series = Series("behind by", "behind", behind)
-    says = "At most, in each period: what was committed before was in the lake."
+    says = "The most in each period: everything committed before was in the lake."
     return _line("lag", "Behind by", says, periods, series, width, None if minutes is None else minutes * 60)
 
 
 def _headroom(config: PipelineConfig, periods: Periods, left: Sequence[float | None], width: int) -> Drawn:
     """Return the chart; an empty one where the server keeps its log for ever, or isn't known."""
     hours = config.airflow.retention_hours
-    says = "For so long at least the server still kept the log that was needed next."
+    says = "For at least this long the server still kept the log that was needed next."
     series = Series("kept for", "kept", left)
     return _line("headroom", "Headroom", says, periods, series, width, None if hours is None else hours * 3600)
 
@@ -168,7 +168,7 @@ def _phases(periods: Periods, ran: Sequence[Ran], width: int) -> Drawn:
     looks = {name: _LOOKS_OF_PHASES.get(name, "phase-4") for name in names}
     series = [Series(name, looks[name], [period.seconds.get(name, 0.0) for period in ran]) for name in names]
     title = "Time of runs, by phase"
-    says = "Waiting is what a run took beyond its phases: in Airflow mostly the start of tasks."
+    says = "Waiting is a run's time outside its phases: in Airflow mostly the start of tasks."
     svg = charts.columns(title, periods, series, SECONDS, width)
     return Drawn("phases", title, says, looks, svg, is_empty=_are_empty(series))
 
@@ -214,7 +214,7 @@ def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], looks: Seq
         *(Series(name, f"event-{name.lower()}", _counted(periods, times)) for name, times in lanes.items()),
     ]
     series = [lane for lane in series if any(lane.values)]
-    title, says = "What happened", "A mark for each period in which something did; all of it is listed below."
+    title, says = "What happened", "A mark for each period in which it happened; the list below has all of it."
     return Drawn("events", title, says, {}, charts.lanes(title, periods, series, width), is_empty=not series)
 
 

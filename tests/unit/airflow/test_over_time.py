@@ -294,8 +294,8 @@ def test_syncs_that_found_nothing_are_one_line_between_others(past: Past) -> Non
     page = events(past.config, None, None, 4)
     told = [(event["title"], event["what"], event["batch"], event["rows"]) for event in page["events"]]
     assert told == [
-        ("2 syncs", "nothing new", None, None), ("sync", "batch 30 recorded", 30, 62),
-        ("sync", "nothing new", None, None), ("sync", "batch 29 recorded", 29, past.run(29)["mutations"]),
+        ("2 syncs", "nothing new", None, None), ("sync", past.run(30)["message"], 30, 62),
+        ("sync", "nothing new", None, None), ("sync", past.run(29)["message"], 29, past.run(29)["mutations"]),
     ]  # fmt: skip
     assert page["events"][0]["since_us"] == newest + MINUTE // 2
     older = events(past.config, None, page["earlier_us"], 4)["events"]

@@ -68,7 +68,8 @@ export const keyOf = ({ key }) =>
 
 const orders = new Map(); // by the table's caption: how it was sorted, and how much of it was shown
 
-// columns: {name, key, number, cell(row), sort(row)}; those with sort have a button. Rows are drawn as they are asked for.
+// columns: {name, short, plain, key, number, cell(row), sort(row)}; those with sort have a button. short: the name on a
+// telephone; plain: none is needed there. Rows are drawn as they are asked for.
 // picked: a set, of which each row has a box; onpick is called when it changed.
 export function table(caption, columns, rows, { empty = "Nothing here.", picked = null, onpick = null } = {}) {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
@@ -103,7 +104,7 @@ export function table(caption, columns, rows, { empty = "Nothing here.", picked 
 
   const line = (row) =>
     el("tr", {}, picked ? el("td", {}, pickBox(row)) : null, columns.map((column, at) => {
-      const attributes = { class: column.number ? "number" : column.plain ? null : "named", "data-name": column.name };
+      const attributes = { class: column.number ? "number" : column.plain ? null : "named", "data-name": column.name, "data-short": column.short ?? column.name };
       return at ? el("td", attributes, column.cell(row)) : el("th", { scope: "row", ...attributes }, column.cell(row));
     }));
 

@@ -60,14 +60,14 @@ export async function oneRun(place) {
         run?.why_spark ? ["Spark was started", run.why_spark, "The first reason of each phase; each table has its own", "row"] : null,
         range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set), null, "row"] : null,
       ),
-      batch.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),
+      batch.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run works on it; otherwise the next run finishes it" }]),
       advice(stops)),
     el("h2", {}, "Phases"),
     el("div", { class: "card" }, phases(run?.phases ?? {})),
     batch.failures.length ? [el("h2", {}, "Attempts that failed"), table("Attempts that failed", failures(batch.now_us), batch.failures)] : null,
     el("h2", {}, "Tables"),
-    table("Tables of the batch", tables, batch.tables, { empty: "It changed none." }),
+    table("Tables of the batch", tables, batch.tables, { empty: "It changed no table." }),
     el("h2", {}, "Slices"),
-    range ? table("Slices of the log", slices, range.slices, { empty: "It read none." }) : el("p", { class: "quiet" }, "Its range is known no more."),
+    range ? table("Slices of the log", slices, range.slices, { empty: "It read no part of the log." }) : el("p", { class: "quiet" }, "Its range isn't known any more."),
   ];
 }

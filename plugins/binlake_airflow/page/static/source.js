@@ -14,7 +14,7 @@ import { followWork } from "./work.js";
 import { ZONE, zoned } from "./zone.js";
 
 const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "catching up", "bootstrapping", "following", "excluded", "dropped"];
-const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
+const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "not started" };
 
 function sourceFacts(source) {
   const next = source.dags.sync && !source.dags.sync.is_paused ? source.dags.sync.next_run_us : null;
@@ -61,7 +61,8 @@ function tally(words) {
 
 function changed(sum, values, minutes) {
   const when = (at) => `${duration((values.length - at) * minutes * 60)} to ${duration((values.length - at - 1) * minutes * 60)} ago`;
-  return el("span", { class: "trend" }, el("span", {}, number(sum)), bars(values, `${number(sum)} rows, by time`, when));
+  if (!sum) return number(sum);
+  return el("span", { class: "trend" }, el("span", {}, number(sum)), bars(values, `${counted(sum, "row")}, by time`, when));
 }
 
 // What the server said of its log when a run looked at it last: the page asks it nothing.
@@ -70,7 +71,7 @@ function logFacts({ log, now_us }) {
   const asked = `The server's end of the log was ${log.head}, asked ${moment(log.at_us)}`;
   const left = log.kept_until_us === null ? null : (log.kept_until_us - now_us) / 1e6;
   const kept = log.kept_hours === null ? "ever" : left > 0 ? `at least ${duration(left)}` : "over";
-  const rest = `${number(log.files)} files, ${bytes(log.bytes)}, from ${log.oldest_file ?? "none"} on; a file is kept for ${log.kept_hours === null ? "ever" : `${log.kept_hours} hours`}`;
+  const rest = `${counted(log.files, "file")}, ${bytes(log.bytes)}, from ${log.oldest_file ?? "none"} on; a file is kept for ${log.kept_hours === null ? "ever" : duration(log.kept_hours * 3600)}`;
   return [
     ["Log not merged yet", [bytes(log.bytes_ahead), el("span", { class: "quiet" }, " as of ", time(log.at_us, now_us))], asked],
     ["The log needed next is kept for", [kept, el("span", { class: "quiet" }, " as of ", time(log.at_us, now_us))], `The server has ${rest}`],
@@ -206,23 +207,23 @@ function pace({ chunks, copied, rows, begun_us }, now_us) {
 function progress(source, { snapshot }, now_us) {
   if (!snapshot) return null;
   const goesOn = source.holder && !source.holder_died ? pace(snapshot, now_us) : "";
-  const words = `${number(snapshot.copied)} of ${number(snapshot.chunks)} chunks copied, ${number(snapshot.rows)} rows${goesOn}`;
+  const words = `${number(snapshot.copied)} of ${counted(snapshot.chunks, "chunk")} copied, ${counted(snapshot.rows, "row")}${goesOn}`;
   return el("span", { class: "why" }, el("meter", { min: "0", max: snapshot.chunks, value: snapshot.copied, "aria-label": words }), " ", words);
 }
 
 const tableColumns = (source, now_us) => [
   { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(source.source, row.table) },
   { name: "State", key: "status", plain: true, sort: trouble, cell: (row) => [status(row.status), progress(source, row, now_us), reason(row), remedies(source, row)] },
-  { name: "Rows", key: "rows", number: true, title: "In the lake, by the Delta log", sort: (row) => row.size?.rows, cell: (row) => number(row.size?.rows) },
-  ...[["Inserted", "inserted"], ["Updated", "updated"], ["Deleted", "deleted"]].map(([name, key]) => ({
-    name, key, number: true, title: `Rows in the log, ${PERIODS[kept.period]}`,
+  { name: "Rows", short: "rows", key: "rows", number: true, title: "In the lake, by the Delta log", sort: (row) => row.size?.rows, cell: (row) => number(row.size?.rows) },
+  ...[["Inserted", "inserted", "+"], ["Updated", "updated", "~"], ["Deleted", "deleted", "−"]].map(([name, key, short]) => ({
+    name, key, short, number: true, title: `Rows in the log, ${PERIODS[kept.period]}`,
     sort: (row) => row[kept.period]?.[key] ?? 0, cell: (row) => number(row[kept.period]?.[key] ?? 0),
   })),
-  { name: "Size", key: "size", number: true, title: "Of the data files of the newest version", sort: (row) => row.size?.bytes, cell: (row) => bytes(row.size?.bytes) },
-  { name: "Files", key: "files", number: true, title: "Data files of the newest version", sort: (row) => row.size?.files, cell: files },
-  { name: "Last change", key: "changed", number: true, title: "The last batch that changed the table, or its snapshot", sort: (row) => row.updated_us, cell: (row) => time(row.updated_us, now_us) },
-  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value, and through which batch", sort: (row) => row.verified?.at_us, cell: (row) => compared(source.source, row, now_us) },
-  { name: "Version", key: "version", number: true, title: "Delta version", sort: (row) => row.size?.delta_version ?? row.delta_version, cell: (row) => number(row.size?.delta_version ?? row.delta_version) },
+  { name: "Size", short: "", key: "size", number: true, title: "Of the data files of the newest version", sort: (row) => row.size?.bytes, cell: (row) => bytes(row.size?.bytes) },
+  { name: "Files", short: "files", key: "files", number: true, title: "Data files of the newest version", sort: (row) => row.size?.files, cell: files },
+  { name: "Last change", short: "changed", key: "changed", number: true, title: "The last batch that changed the table, or its snapshot", sort: (row) => row.updated_us, cell: (row) => time(row.updated_us, now_us) },
+  { name: "Verified", short: "verified", key: "verified", number: true, title: "When it was compared with the server last, value by value, and through which batch", sort: (row) => row.verified?.at_us, cell: (row) => compared(source.source, row, now_us) },
+  { name: "Version", short: "version", key: "version", number: true, title: "Delta version", sort: (row) => row.size?.delta_version ?? row.delta_version, cell: (row) => number(row.size?.delta_version ?? row.delta_version) },
 ];
 
 const kept = { words: "", state: null, period: "day", picked: new Set() };
@@ -254,7 +255,7 @@ function tableList(source, { tables, now_us, total_since_us }, asked) {
 
   function choose() {
     const rows = tables.filter((row) => kept.picked.has(row.table));
-    const words = rows.length === 1 ? "1 table picked" : `${number(rows.length)} tables picked`;
+    const words = `${counted(rows.length, "table")} picked`;
     chosen.replaceChildren(...(rows.length ? [el("span", {}, words), tableButtons(source, rows.map((row) => row.table), rows.map((row) => row.status))] : []));
   }
 
@@ -301,9 +302,9 @@ function overTime(drawn, listed) {
   const nothing = [...empty, ...(compared.length ? [] : ["Compared with the server"])];
   const figures = [...charts.map(chart), compared13Weeks(drawn), sizes(listed)].filter(Boolean);
   return [
-    el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time"), el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons)),
+    el("div", { class: "head", id: "charts" }, el("h2", {}, "Over time"), figures.length || span ? el("div", { class: "buttons", role: "group", "aria-label": "Over the last" }, buttons) : null),
     figures.length ? el("div", { class: "charts" }, figures) : null,
-    nothing.length ? el("p", { class: "quiet" }, figures.length ? `Nothing yet in this ${shown}: ${nothing.join(", ")}.` : "Nothing yet: charts are drawn from the first run on.") : null,
+    nothing.length ? el("p", { class: "quiet" }, figures.length || span ? `Nothing yet in this ${shown}: ${nothing.join(", ")}.` : "Nothing yet: charts are drawn from the first run on.") : null,
   ];
 }
 

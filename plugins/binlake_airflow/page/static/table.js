@@ -27,7 +27,7 @@ function verified({ verified: last, source, now_us }) {
   const result = last.equal ? badge("good", "equal") : badge("bad", `${counted(last.differing, "chunk")} ${last.differing === 1 ? "differs" : "differ"}`);
   const through = last.batch ? toBatch(source, last.batch) : "the snapshot";
   const position = last.position ? [" at ", where(last.position)] : null;
-  return [result, " through ", through, position, `, ${number(last.lake_rows)} rows, `, moments(last.at_us, now_us)];
+  return [result, " through ", through, position, last.lake_rows === null ? ", " : `, ${counted(last.lake_rows, "row")}, `, moments(last.at_us, now_us)];
 }
 
 const FEW = 6; // values of an ENUM that are shown at once
@@ -200,7 +200,7 @@ export async function oneTable(place) {
     el("p", {}, link({ source: details.source, events: "all", table: details.table }, "All that happened to it")),
     el("h2", {}, "DDL history"),
     statements(details),
-    el("h2", {}, `Runs of the last ${details.runs_days} days that tell of it`),
+    el("h2", {}, `Runs of the last ${details.runs_days} days that changed or stopped it`),
     phasesOf(details.runs, "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: details.source, batch: run.batch })}`),
     table("Runs", runs, details.runs, { empty: "None changed it." }),
     el("h2", {}, "Newest mutations"),
