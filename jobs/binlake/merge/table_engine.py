@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.plain_tables import StepCommit
+from binlake.errors import LeftToSpark
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.reshape import BesideColumn, ReshapedColumn
 from binlake.schema.lake_columns import LakeColumn
@@ -17,6 +18,17 @@ from binlake.schema.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_Done = TypeVar("_Done")
+
+
+def here_or_by_spark(here: Callable[[], _Done], by_spark: Callable[[str], _Done]) -> _Done:
+    """Return what this process does, or what Spark does where the process leaves it to Spark. by_spark: is called with
+    the reason."""
+    try:
+        return here()
+    except LeftToSpark as left:
+        return by_spark(str(left))
 
 
 @dataclass(frozen=True)

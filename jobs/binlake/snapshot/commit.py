@@ -29,7 +29,7 @@ from binlake.errors import (
 )
 from binlake.faults import fault
 from binlake.merge.engine import begin_in_process
-from binlake.merge.engine.engine_choice import here_or_by_spark
+from binlake.merge.table_engine import here_or_by_spark
 from binlake.position import Position
 from binlake.report import counted
 from binlake.schema.lake_columns import DELETED

@@ -18,8 +18,7 @@ from typing import Any
 
 from binlake.errors import AccessDenied, SourceError
 from binlake.schema.table import TableName
-from binlake.source.processes import processes
-from binlake.source.server import Source
+from binlake.source.processes import QueriedServer, processes
 
 LONG = 1
 """Seconds from which on a statement is waited for without trying a lock."""
@@ -97,7 +96,7 @@ def named(holders: Sequence[LockHolder]) -> str:
     return "; ".join(map(str, first[:_MOST_NAMED])) + more
 
 
-def flush_holders(source: Source) -> list[LockHolder]:
+def flush_holders(source: QueriedServer) -> list[LockHolder]:
     """Return the sessions that FLUSH TABLES WITH READ LOCK would wait for, as far as the account may see them."""
     if source.is_mariadb:
         return [holder for holder in _running(source) if holder.statement not in _READS]
@@ -107,7 +106,7 @@ def flush_holders(source: Source) -> list[LockHolder]:
         return _running(source)
 
 
-def table_holders(source: Source, names: Collection[TableName]) -> list[LockHolder]:
+def table_holders(source: QueriedServer, names: Collection[TableName]) -> list[LockHolder]:
     """Return the sessions that LOCK TABLES … READ would wait for. MariaDB shows none of them beforehand."""
     if source.is_mariadb or not names:
         return []
@@ -119,7 +118,7 @@ def table_holders(source: Source, names: Collection[TableName]) -> list[LockHold
     return _of_rows([row for row in rows if (row["schema_name"], row["object_name"]) in wanted])
 
 
-def waiting_ddl(source: Source, names: Collection[TableName]) -> list[LockHolder]:
+def waiting_ddl(source: QueriedServer, names: Collection[TableName]) -> list[LockHolder]:
     """Return the sessions whose DDL or LOCK TABLES waits for one of the tables, as far as the account may see them.
 
     MariaDB doesn't show for which table a statement waits: one whose text has the name is taken to wait for it.
@@ -140,7 +139,7 @@ def _names_one(text: str, names: Collection[TableName]) -> bool:
     return word is not None and word[1].upper() not in _READS and any(name.table in text for name in names)
 
 
-def may_see(source: Source) -> bool:
+def may_see(source: QueriedServer) -> bool:
     """Return whether the account may see the statements of others."""
     if source.is_mariadb:
         return any(re.match(r"GRANT (.*\bPROCESS\b|ALL PRIVILEGES).* ON \*\.\* TO ", text) for text in source.grants())
@@ -151,7 +150,7 @@ def may_see(source: Source) -> bool:
     return True
 
 
-def suspects(source: Source) -> list[LockHolder]:
+def suspects(source: QueriedServer) -> list[LockHolder]:
     """Return the sessions that may have been in a lock's way: long statements and transactions with changes.
 
     For naming them where the server doesn't show who holds the lock. Empty where the account may see nothing.
@@ -166,7 +165,7 @@ def suspects(source: Source) -> list[LockHolder]:
     return _of_rows([row for row in rows if _is_running(row) or int(row["id"]) in changing])
 
 
-def _running(source: Source) -> list[LockHolder]:
+def _running(source: QueriedServer) -> list[LockHolder]:
     """Return the sessions whose statement runs for a second or longer, without those that wait for a user-level lock,
     as binlake's own do at their gates."""
     try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from binlake.source.server import Source
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 _LISTED = """
     SELECT id AS id, user AS user, host AS host, time AS seconds, command AS command, state AS state,
@@ -12,7 +11,25 @@ _LISTED = """
     FROM information_schema.processlist WHERE id <> CONNECTION_ID()"""
 
 
-def processes(source: Source, characters: int = 200) -> list[dict[str, Any]]:
+class QueriedServer(Protocol):
+    """A server that is asked: a Source."""
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Return whether the server is MariaDB."""
+
+    @property
+    def connection_id(self) -> int:
+        """Return the server's number of this connection."""
+
+    def query(self, sql: str, args: Sequence[object] | None = None) -> list[dict[str, Any]]:
+        """Return a query's rows by column."""
+
+    def grants(self) -> list[str]:
+        """Return the GRANT statements of the account."""
+
+
+def processes(source: QueriedServer, characters: int = 200) -> list[dict[str, Any]]:
     """Return the sessions that the account may see, without its own: id, user, host, seconds, command, state and info.
 
     characters: length at which the texts of statements are cut; MySQL cuts them at 100.

@@ -19,7 +19,7 @@ from pymysql.cursors import Cursor, DictCursor
 from binlake.errors import RESNAPSHOT, AccessDenied, ConfigurationError, LockTimeout, NoBinlog, SourceError
 from binlake.position import Flavour
 from binlake.schema.log_gaps import LogGap
-from binlake.source import error_numbers
+from binlake.source import error_numbers, lock_waits
 from binlake.source.connection import Endpoint, connect, translate
 from binlake.source.file_sizes import size_of
 from binlake.source.releases import Release
@@ -158,8 +158,6 @@ class Source:
         translated = translate(error, self.endpoint)
         if not isinstance(translated, LockTimeout):
             return translated
-        from binlake.source import lock_waits  # imports this class
-
         holders = lock_waits.named(lock_waits.suspects(self))
         named = LockTimeout(f"{translated.message}; in its way is {holders}", remedy=translated.remedy)
         return named

@@ -21,11 +21,11 @@ from binlake.errors import (
 )
 from binlake.merge.delta_names import refused_by_merge
 from binlake.merge.engine import task_appends
-from binlake.merge.engine.engine_choice import here_or_by_spark
 from binlake.merge.foreign_keys import derived
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.mutations import AT, IMAGE, PART, ChangedImages, changes
+from binlake.merge.table_engine import here_or_by_spark
 from binlake.names import spark_quote
 from binlake.planner.steps import MergeStep
 from binlake.schema.lake_columns import LakeColumn

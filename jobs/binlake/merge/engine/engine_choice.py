@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
-from binlake.errors import LeftToSpark
 from binlake.merge.engine.process_engine import ProcessEngine
-from binlake.merge.table_engine import TableEngine
+from binlake.merge.table_engine import TableEngine, here_or_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_Done = TypeVar("_Done")
-
-
-def here_or_by_spark(here: Callable[[], _Done], by_spark: Callable[[str], _Done]) -> _Done:
-    """Return what this process does, or what Spark does where the process leaves it to Spark. by_spark: is called with
-    the reason."""
-    try:
-        return here()
-    except LeftToSpark as left:
-        return by_spark(str(left))
 
 
 @dataclass(frozen=True)
