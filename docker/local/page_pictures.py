@@ -93,7 +93,7 @@ def make_past(shared: Any) -> None:
         {**look, "at_us": now - at * HOUR, "bytes": 3 << 30, "kept_hours": 24.0, "batch": 240 - at} for at in range(200)
     ])  # fmt: skip
     run = {"outcome": "recorded", "tables": "[]", "bytes": 0, "mutations": 0}
-    for kind, hour, message in (("verify", 1, "16 of 16 tables equal"), ("maintain", 3, "16 tables kept")):
+    for kind, hour, message in (("verify", 0, "16 of 16 tables equal"), ("maintain", 3, "16 tables kept")):
         metadata.append("runs", [
             {
                 **run, "run": f"{kind}{day}", "kind": kind, "batch": 239 - day, "message": message,
@@ -104,7 +104,7 @@ def make_past(shared: Any) -> None:
         ])  # fmt: skip
     compared = {"database": "shop", "source_rows": 900, "lake_rows": 900, "chunks": 3, "differing": 0, "equal": True}
     metadata.append("verifications", [
-        {**compared, "table": str(name.table), "at_us": now - (day * 24 + 1) * HOUR, "batch": 239 - day, "seconds": 2.0}
+        {**compared, "table": str(name.table), "at_us": now - day * 24 * HOUR, "batch": 239 - day, "seconds": 2.0}
         for day in range(20) for name in past.names
     ])  # fmt: skip
     metadata.append("lake_sizes", [

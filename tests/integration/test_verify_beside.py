@@ -134,7 +134,7 @@ def test_two_current_versions_and_an_overlap(alone: Mirror) -> None:
     twin = rows.filter(pc.and_(rows["is_current"], pc.equal(rows["id"], 3)))
     written_anew(alone, "history", pa.concat_tables([rows, twin]))
     checked = result(alone, "history")
-    assert "1 rows have two current versions" in checked.reason
+    assert "rows with two current versions: 1" in checked.reason
     repair(alone).refuse_unrepaired()
     assert verify(alone).equal
     rows = rows_of(alone, "history")

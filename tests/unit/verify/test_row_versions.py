@@ -32,10 +32,10 @@ def problems(*versions: Version, since: str = "", current: list[bool] | None = N
     ("versions", "said"),
     [
         ([(1, "1", "2"), (1, "2", "5"), (1, "7", None), (2, "1", None)], []),
-        ([(1, "1", None), (2, "1", None), (1, "2", None)], ["1 rows have two current versions"]),
-        ([(1, "1", "4"), (1, "3", None)], ["1 versions end behind the beginning of the next one"]),
-        ([(1, "1", None), (1, "3", "4")], ["1 versions end behind the beginning of the next one"]),
-        ([(1, "4", "4"), (2, "5", "3")], ["2 versions end before they begin, or are marked wrongly as current"]),
+        ([(1, "1", None), (2, "1", None), (1, "2", None)], ["rows with two current versions: 1"]),
+        ([(1, "1", "4"), (1, "3", None)], ["versions that end behind the beginning of the next one: 1"]),
+        ([(1, "1", None), (1, "3", "4")], ["versions that end behind the beginning of the next one: 1"]),
+        ([(1, "4", "4"), (2, "5", "3")], ["versions that end before they begin, or are marked wrongly as current: 2"]),
         ([(None, "1", "4"), (None, "1", "4")], []),
     ],
 )
@@ -48,5 +48,5 @@ def test_what_was_looked_at_before_is_left_out() -> None:
 
 
 def test_a_wrong_mark() -> None:
-    said = ["1 versions end before they begin, or are marked wrongly as current"]
+    said = ["versions that end before they begin, or are marked wrongly as current: 1"]
     assert problems((1, "1", "2"), (1, "2", None), current=[True, True]) == said

@@ -38,11 +38,11 @@ class RowVersions:
         """Return what is wrong with the versions that were taken."""
         twins, over = self._overlapping()
         counts = {
-            "rows have two current versions": twins,
-            "versions end behind the beginning of the next one": over,
-            "versions end before they begin, or are marked wrongly as current": self.misplaced,
+            "rows with two current versions": twins,
+            "versions that end behind the beginning of the next one": over,
+            "versions that end before they begin, or are marked wrongly as current": self.misplaced,
         }
-        return [f"{count:,} {what}" for what, count in counts.items() if count]
+        return [f"{what}: {count:,}" for what, count in counts.items() if count]
 
     def _overlapping(self) -> tuple[int, int]:
         """Return how many versions are current beside another one of their key, and how many others overlap the next
