@@ -51,7 +51,7 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     total = totals_of(metadata).since(since)
     day, hour = (runs.changes_since(metadata, minute(now - span)) for span in (DAY, HOUR))
     marks = _marks(metadata)
-    sizes = _sizes_of(config, metadata, marks)
+    sizes = _sizes_of(config, metadata, marks, _PATIENCE)
     verified = comparisons(metadata, status)
     copying = {copy.table: _copied(copy) for copy in status.snapshots}
     first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in status.tables}]
@@ -90,7 +90,7 @@ def _marks(metadata: RememberedMetadata) -> dict[str, WatermarkRow]:
 
 
 def _sizes_of(
-    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, WatermarkRow], patience: float = _PATIENCE
+    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, WatermarkRow], patience: float
 ) -> dict[str, TableSize]:
     """Return the known sizes by name. A table is measured again after a batch changed it, or the upkeep ran."""
     kept = RunRow.first(metadata, "ended_us", where="kind = 'maintain'", newest=Newest("ended_us", 1))
@@ -160,7 +160,7 @@ def table(
         **row,
         "source": config.source.name,
         "path": config.table_path(table_name),
-        "size": _size(_sizes_of(config, metadata, mark).get(name)),
+        "size": _size(_sizes_of(config, metadata, mark, _PATIENCE).get(name)),
         "schema": _schema(schema, config.invalid) if schema else None,
         "shape": _shape(config, metadata, table_name, at) if at else None,
         "verified": _verified(comparisons(metadata, status).get(name)),
