@@ -90,6 +90,47 @@ def test_a_source_is_picked_seen_beforehand_and_written(
     by_id = {**wanted, "connection": "new_shop_mysql", "name": "web", "host": "", "login": "", "password": ""}
     assert get(admin, "new-source")["connections"] == ["new_shop_mysql"]
     assert "connection: new_shop_mysql" in post(admin, "new-source/write", **by_id)["yaml"]
+    edit_with_checks(api, folder / "web.yaml", database)
+
+
+def edit_with_checks(api: Any, file: Path, database: str) -> None:
+    """The server is asked for those alone who may use its connection; nothing is written before it is saved."""
+    admin, editor, before = client(api, "ada", "ADMIN"), client(api, "web", "USER"), file.read_text()
+    given = {**get(admin, "sources/web/yaml"), "text": before.replace(f"{database}.orders", f"{database}.nowhere")}
+    asked = {"text": given["text"], "mark": given["mark"]}
+    answer = post(admin, "sources/web/yaml/check", **asked)
+    assert [line["name"] for line in answer["checks"] if line["ok"] is False] == [f"table {database}.nowhere"]
+    assert (answer["unasked"], answer["problems"], answer["changed"]) == (None, [], ["tables.include"])
+    narrower = {**asked, "text": before + "merge: {without_spark_mb: 1}\n"}
+    unasked = post(editor, "sources/web/yaml/check", **narrower)
+    assert (unasked["unasked"], unasked["checks"]) == ("you may not use the connection 'new_shop_mysql'", [])
+    assert file.read_text() == before
+    assert post(editor, "sources/web/yaml/write", **narrower)["diff"][-1] == "+merge: {without_spark_mb: 1}"
+    assert config.load(file).merge.without_spark_mb == 1
+
+
+def test_errors_are_said_by_field(api: Any, folder: Path, tmp_path: Path) -> None:
+    address = {"host": "192.0.2.1", "port": 3306, "login": "root", "password": "x"}
+    settings = {
+        "tables.exclude": ["d.a", "b"],
+        "airflow.lag_minutes": -1,
+        "policies.on_truncate": "never",
+        "verify.schedule": "x\ny",
+    }
+    wanted = asked(address, "d", tmp_path, schedule="hourly", settings=settings)
+    fields = post(client(api, "ada", "ADMIN"), "new-source/preview", 422, **wanted)["fields"]
+    assert fields.keys() == {"schedule", *settings}
+    assert fields["tables.exclude"] == "'b' has no dot; write database.table, such as shop.*"
+    assert fields["airflow.lag_minutes"] == "found -1; wanted a number not below 0"
+    wanted = {**asked(address, "d", tmp_path), "name": "a b", "lake": "a\nb", "login": "", "odd": 1}
+    fields = post(client(api, "ada", "ADMIN"), "new-source/write", 422, **wanted)["fields"]
+    assert fields == {
+        "name": "found 'a b'; wanted a name: a letter, then letters, digits, _ or -, 63 of them at most",
+        "lake": "write it in one line, without control characters",
+        "odd": "there is no such field",
+    }
+    assert post(client(api, "ada", "ADMIN"), "new-source/tables", 422, host="h")["fields"].keys() == {"login"}
+    assert not folder.exists()
 
 
 @on_mysql
@@ -184,6 +225,11 @@ def test_nobody_else_has_a_server_asked(
         {"name": "../shop"}, {"name": "shop\nspark: {master: x}"}, {"connection": "file:///etc"},
         {"lake": "/lake\nspark: {}"}, {"schedule": "@hourly\nfeeds: []"}, {"include": []}, {"include": ["a.b\n: c"]},
         {"host": "h\nx"}, {"port": 0}, {"server_id": 0}, {"extra": {"ssl": {"ca": "/etc/passwd"}}},
+        {"settings": {"spark.jars": ["/x.jar"]}}, {"settings": {"verify.connection": "x"}},
+        {"settings": {"verify": {"connection": "x"}}}, {"settings": {"airflow.notify": []}},
+        {"settings": {"page.show_values": True}}, {"settings": {"source.name": "x"}}, {"settings": {"schedule": "x"}},
+        {"settings": {"verify": 1, "verify.repair": "auto"}}, {"settings": {"a: b\nspark": 1}},
+        {"settings": {"tables": {"include": ["a.b"]}}},
     ],
 )  # fmt: skip
 def test_what_cant_stand_in_the_file_is_refused(api: Any, folder: Path, odd: dict[str, Any], tmp_path: Path) -> None:

@@ -209,9 +209,9 @@ def _wanted(what: str, context: Mapping[str, Any], message: str) -> str:
         "bool_parsing": "true or false",
         "too_short": "at least one",
         "string_too_short": "a text that isn't empty",
-        "greater_than_equal": f"a number not below {context.get('ge')}",
-        "greater_than": f"a number above {context.get('gt')}",
-        "less_than_equal": f"a number not above {context.get('le')}",
+        "greater_than_equal": f"a number not below {_number(context.get('ge'))}",
+        "greater_than": f"a number above {_number(context.get('gt'))}",
+        "less_than_equal": f"a number not above {_number(context.get('le'))}",
     }
     if what == "literal_error":
         return str(context["expected"]).replace("'", "")
@@ -222,6 +222,11 @@ def _wanted(what: str, context: Mapping[str, Any], message: str) -> str:
     if what.startswith(("float_", "finite_")):
         return "a number"
     return words.get(what, message)
+
+
+def _number(number: Any) -> Any:
+    """Return a number as people write it: 0, not 0.0."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 # keys ----------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Depends, FastAPI, HTTPException, Path as PathParameter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response
 from sqlalchemy.exc import OperationalError
 
@@ -31,6 +32,7 @@ from binlake_airflow.page import (
     over_time as charts_of,
     replays as replays_of,
     source_actions,
+    source_edit,
     source_form,
     tables as tables_of,
     work as work_of,
@@ -38,6 +40,7 @@ from binlake_airflow.page import (
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.page.airflow_state import airflow_states
 from binlake_airflow.page.bounded_body import BoundedBody
+from binlake_airflow.page.refused_fields import FieldsRefused, refused
 from binlake_airflow.page.remedies import Answer
 from binlake_airflow.sources import pipelines_folder, sources_of
 
@@ -70,6 +73,8 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 
 
 app.add_middleware(BoundedBody)
+app.add_exception_handler(FieldsRefused, refused)
+app.add_exception_handler(RequestValidationError, refused)
 
 
 @app.exception_handler(BinlakeError)
@@ -270,4 +275,5 @@ def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: Source
 
 app.include_router(actions.router)
 app.include_router(source_actions.router)
+app.include_router(source_edit.router)
 app.include_router(source_form.router)

@@ -7,10 +7,11 @@ Airflow's ``[core] test_connection`` lets users have servers asked. A password g
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from airflow.api_fastapi.logging.decorators import action_logging
 from airflow.configuration import conf, ensure_secrets_loaded, get_custom_secret_backend
@@ -18,27 +19,46 @@ from airflow.models.connection import Connection
 from airflow.secrets.metastore import MetastoreBackend
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from binlake.cli import new_source
 from binlake.cli.new_source import Draft, SourceAsked
 from binlake.config import PipelineConfig
+from binlake.config.orchestration import FollowConfig, VerifyConfig
+from binlake.config.policies import Policy
 from binlake.config.yaml_file import NAME
+from binlake.doctor.check import Check, missing_grants
 from binlake.doctor.preflight import preflight
-from binlake.errors import UsageError
+from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, KeyProblem, UsageError
 from binlake.source.connection import Endpoint, endpoint
 from binlake.source.server import Source
 from binlake_airflow.compat import AirflowNotFoundException
 from binlake_airflow.page.access import Reader, ReaderDep, from_here, may_add
+from binlake_airflow.page.refused_fields import LINE, FieldsRefused, by_field
+from binlake_airflow.page.remedies import Answer
+from binlake_airflow.page.settable import changed_keys, is_settable
 from binlake_airflow.sources import pipelines_folder, sources_of
 
 _MOST_PATTERNS = 10_000
-_Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$", max_length=1000)]
+_Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=LINE, max_length=1000)]
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,199}$")]
+_Key = Annotated[str, StringConstraints(pattern=r"^[a-z_]+([.][a-z_]+)?$")]
+_MOST_SETTINGS = 100
 _TYPES = ("mysql", "mariadb")
+_FIELDS = {"source.name": "name", "tables.include": "include", "lake.path": "lake", "schedule": "schedule"}
+"""The form's own fields, by the keys of the YAML that they set. Others have the names of their keys."""
+_CHOICES = {
+    "verify.repair": VerifyConfig.model_fields["repair"],
+    **{f"policies.{name}": field for name, field in Policy.model_fields.items()},
+    **{name: PipelineConfig.model_fields[name] for name in ("invalid_dates", "invalid_text")},
+}
+_DEFAULTS = {
+    "verify.schedule": VerifyConfig.model_fields["schedule"].default,
+    "follow.every": FollowConfig.model_fields["every"].default,
+    **{key: field.default for key, field in _CHOICES.items()},
+}
 
 
 class ServerAsked(BaseModel):
@@ -56,18 +76,34 @@ class ServerAsked(BaseModel):
 
 
 class DraftAsked(ServerAsked):
-    """A request for a source's YAML. include: patterns of tables. server_id: that of a preview, which the file gets."""
+    """A request for a source's YAML.
+
+    include: patterns of tables. server_id: that of a preview, which the file gets. settings: others, by their keys with
+    dots, such as verify.repair: those alone that the page sets.
+    """
 
     name: Annotated[str, StringConstraints(pattern=NAME)]
     include: list[_Line] = Field(min_length=1, max_length=_MOST_PATTERNS)
     lake: Annotated[_Line, Field(min_length=1)]
     schedule: _Line = "0 * * * *"
     server_id: int | None = Field(default=None, ge=1, le=2**32 - 1)
+    settings: dict[_Key, Any] = Field(default={}, max_length=_MOST_SETTINGS)
+
+    @field_validator("settings")
+    @classmethod
+    def _are_of_the_page(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for key in settings:
+            if key in _FIELDS or any(other.startswith(f"{key}.") for other in settings):
+                raise ValueError(f"{key} is set elsewhere in the form")
+        for place in changed_keys({}, new_source.nested(settings)):
+            if not is_settable(place):
+                raise ValueError(f"{'.'.join(map(str, place))} isn't set here, but in the file itself")
+        return settings
 
 
 def _may_ask() -> None:
     """Raise UsageError where Airflow lets nobody have servers asked."""
-    if not _asks():
+    if not asks():
         raise UsageError("Airflow's setting [core] test_connection isn't Enabled", remedy=_ENABLE)
 
 
@@ -79,58 +115,60 @@ _GUARDS = [Depends(from_here), Depends(may_add)]
 router = APIRouter(prefix="/api/new-source", dependencies=_GUARDS)
 
 
-def _asks() -> bool:
+def asks() -> bool:
+    """Return whether Airflow lets users have servers asked."""
     return bool(conf.get("core", "test_connection", fallback="Disabled").strip().lower() == "enabled")
 
 
 @router.get("")
-def form(reader: ReaderDep) -> JSONResponse:
-    """Return what the form begins with: connections that the user may use, and the lake of the other sources."""
+def form(reader: ReaderDep) -> Answer:
+    """Return what the form begins with: connections that the user may use, the lake of the other sources, and what
+    settings may be and are by default."""
     with create_session() as session:
         ids = list(session.scalars(select(Connection.conn_id).where(Connection.conn_type.in_(_TYPES))))
     known = [config.lake.path for _, config in sources_of(pipelines_folder()) if isinstance(config, PipelineConfig)]
-    return JSONResponse(
+    return Answer(
         {
             "connections": sorted(name for name in ids if reader.may_use(name)),
             "lake": known[0] if known else "",
             "folder": str(pipelines_folder()),
-            "problem": None if _asks() else {"detail": "servers can't be asked from here", "remedy": _ENABLE},
+            "choices": {key: get_args(field.annotation) for key, field in _CHOICES.items()},
+            "defaults": _DEFAULTS,
+            "problem": None if asks() else {"detail": "servers can't be asked from here", "remedy": _ENABLE},
         }
     )
 
 
 @router.post("/tables", dependencies=[Depends(action_logging("binlake_look_at_server")), Depends(_may_ask)])
-def tables(reader: ReaderDep, asked: ServerAsked) -> JSONResponse:
+def tables(reader: ReaderDep, asked: ServerAsked) -> Answer:
     """Return the server's databases and tables with their sizes."""
-    with Source.open(_endpoint(reader, asked)) as source:
+    where = _endpoint(reader, asked)
+    with _beside_the_address(asked), Source.open(where) as source:
         server = f"{source.flavour} {source.version_text} at {source.endpoint.address}"
-        return JSONResponse({"server": server, "offers": [asdict(offer) for offer in new_source.offers(source)]})
+        return Answer({"server": server, "offers": [asdict(offer) for offer in new_source.offers(source)]})
 
 
 @router.post("/preview", dependencies=[Depends(action_logging("binlake_preview_source")), Depends(_may_ask)])
-def preview(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
+def preview(reader: ReaderDep, asked: DraftAsked) -> Answer:
     """Return the YAML, the doctor's lines, and why the file can't be written from here, if so."""
     where = _endpoint(reader, asked)
     draft = _draft(asked, where)
     checks = preflight(draft.config, where, spark_checks=False, writes=False)
-    lines = [{"name": check.name, "ok": check.ok, "found": check.found, "remedy": check.remedy} for check in checks]
-    unwritable = None if _writable(draft.path.parent) else f"the API server may not write {draft.path.parent}"
-    return JSONResponse({**_described(draft), "checks": lines, "unwritable": unwritable})
+    unwritable = None if writable(draft.path.parent) else f"the API server may not write {draft.path.parent}"
+    return Answer({**_described(draft), **as_lines(checks), "unwritable": unwritable})
 
 
 @router.post("/write", dependencies=[Depends(action_logging("binlake_write_source")), Depends(_may_ask)])
-def write(reader: ReaderDep, asked: DraftAsked) -> JSONResponse:
+def write(reader: ReaderDep, asked: DraftAsked) -> Answer:
     """Write the file, and before it the connection if it is new. Raises 409 if either is there, or can't be written."""
     draft = _draft(asked, _endpoint(reader, asked))
-    if not _writable(draft.path.parent):
+    if not writable(draft.path.parent):
         raise UsageError(f"the API server may not write {draft.path.parent}", remedy="copy the text into a file there")
     with create_session() as session:  # a file that can't be written leaves no connection
         if asked.connection is None:
             _add(session, draft.config.source.connection, asked)
         draft.write()
-    return JSONResponse(
-        {**_described(draft), "message": f"{draft.path} is written: Airflow makes its DAGs within minutes"}
-    )
+    return Answer({**_described(draft), "message": f"{draft.path} is written: Airflow makes its DAGs within minutes"})
 
 
 def _described(draft: Draft) -> dict[str, Any]:
@@ -140,38 +178,78 @@ def _described(draft: Draft) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def as_lines(checks: list[Check]) -> dict[str, Any]:
+    """Return the doctor's lines, and the statements that give the account all that it lacks."""
+    lines = [{"name": check.name, "ok": check.ok, "found": check.found, "remedy": check.remedy} for check in checks]
+    return {"checks": lines, "grants": missing_grants(checks)}
+
+
 def _endpoint(reader: Reader, asked: ServerAsked) -> Endpoint:
-    """Return the address and account. Raises 403 or 404 for a connection, 422 without a host."""
+    """Return the address and account. Raises 403 or 404 for a connection, FieldsRefused without a host or login."""
     if asked.connection is None:
-        if not (asked.host and asked.login):
-            raise HTTPException(422, "give a connection of Airflow's, or host and login of a new one")
+        if empty := {
+            field: "give it, or choose a connection above" for field in ("host", "login") if not vars(asked)[field]
+        }:
+            raise FieldsRefused(empty)
         password = asked.password.get_secret_value()
         return endpoint(host=asked.host, port=asked.port, user=asked.login, password=password, extra={})
-    if not reader.may_use(asked.connection):
-        raise HTTPException(403, f"you may not use the connection {asked.connection!r}")
+    return endpoint_of(reader, asked.connection)
+
+
+def endpoint_of(reader: Reader, connection: str) -> Endpoint:
+    """Return the address and account of a connection of Airflow's. Raises 403 if the user may not use it, or 404."""
+    if not reader.may_use(connection):
+        raise HTTPException(403, f"you may not use the connection {connection!r}")
     with suppress(AirflowNotFoundException):
-        there = Connection.get_connection_from_secrets(asked.connection)
+        there = Connection.get_connection_from_secrets(connection)
         if there.conn_type in _TYPES:
             fields = {"host": there.host, "port": there.port, "user": there.login, "password": there.password}
             return endpoint(**fields, extra=there.extra_dejson)
-    raise HTTPException(404, f"Airflow has no connection {asked.connection!r} to a MySQL or MariaDB server")
+    raise HTTPException(404, f"Airflow has no connection {connection!r} to a MySQL or MariaDB server")
+
+
+@contextmanager
+def _beside_the_address(asked: ServerAsked) -> Iterator[None]:
+    """Let errors of a new connection be shown beside its address or its account."""
+    try:
+        yield
+    except (AccessDenied, ConnectionFailed) as error:
+        if asked.connection is not None:
+            raise
+        field = "password" if isinstance(error, AccessDenied) else "host"
+        raise FieldsRefused({field: str(error)}) from error
 
 
 def _draft(asked: DraftAsked, where: Endpoint) -> Draft:
-    """Return the source's file. Raises 409 where a new connection's name is taken, 503 where that can't be found
-    out."""
+    """Return the source's file. Raises FieldsRefused where it would be refused, is there, or a new connection's name is
+    taken; 503 where that can't be found out."""
     source = SourceAsked(
-        asked.name, tuple(asked.include), asked.lake, asked.schedule, asked.connection, asked.server_id
+        asked.name,
+        tuple(asked.include),
+        asked.lake,
+        asked.schedule,
+        asked.connection,
+        asked.server_id,
+        asked.settings,
     )
-    draft = new_source.draft(pipelines_folder() / f"{asked.name}.yaml", where, source)
+    path = pipelines_folder() / f"{asked.name}.yaml"
+    if path.exists():
+        raise FieldsRefused({"name": f"{path} is there already: give the source another name"}, 409)
+    try:
+        with _beside_the_address(asked):
+            draft = new_source.draft(path, where, source)
+    except ConfigurationError as error:
+        fields = {**_FIELDS, **{key: key for key in asked.settings}}
+        problems = error.problems or [KeyProblem(0, "", error.message)]
+        raise FieldsRefused(by_field(problems, fields)) from error
     if asked.connection is None:
         _refuse_taken(draft.config.source.connection)
     return draft
 
 
 def _refuse_taken(name: str) -> None:
-    """Raise 409 if anything resolves the name of a new connection: what Airflow's database has comes last, so the
-    source would be read by an account that the user may not use. Raises 503 where a backend doesn't answer."""
+    """Raise FieldsRefused if anything resolves the name of a new connection: what Airflow's database has comes last, so
+    the source would be read by an account that the user may not use. Raises 503 where a backend doesn't answer."""
     backends = [*ensure_secrets_loaded(), *filter(None, [get_custom_secret_backend(worker_mode=True)])]
     for backend in backends:
         try:
@@ -183,7 +261,7 @@ def _refuse_taken(name: str) -> None:
             said = f"Airflow has a connection {name!r}"
             if not isinstance(backend, MetastoreBackend):
                 said = f"the environment or a secrets backend has a connection {name!r}, which comes before a new one"
-            raise HTTPException(409, f"{said}: choose it, or give the source another name")
+            raise FieldsRefused({"name": f"{said}: choose it, or give the source another name"}, 409)
 
 
 def _add(session: Session, name: str, asked: ServerAsked) -> None:
@@ -195,6 +273,7 @@ def _add(session: Session, name: str, asked: ServerAsked) -> None:
     session.flush()
 
 
-def _writable(folder: Path) -> bool:
+def writable(folder: Path) -> bool:
+    """Return whether files can be written into a folder that is there, or can be made."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

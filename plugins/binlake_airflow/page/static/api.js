@@ -2,9 +2,11 @@
 
 export class Refused extends Error {
   constructor(status, said) {
-    super(typeof said.detail === "string" ? said.detail : `the server answered ${status}`);
+    super(typeof said.detail === "string" ? said.detail : `the request failed, with no more than the number ${status}`);
     this.status = status;
     this.remedy = said.remedy;
+    this.fields = said.fields; // errors by field, of a form
+    this.problems = said.problems; // errors by line, of a YAML
   }
 }
 

@@ -1,6 +1,7 @@
 // The page: which view the address asks for, drawn again as things change.
 
 import { advice, el } from "./elements.js";
+import { editSource } from "./edit_source.js";
 import { allEvents } from "./events.js";
 import { oneRun } from "./run.js";
 import { oneSource, overview } from "./source.js";
@@ -13,7 +14,7 @@ const SOON_MS = 2_000;
 
 const main = document.getElementById("main");
 const asked = new URLSearchParams(location.search);
-const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), create: asked.get("create"), kind: asked.get("kind") };
+const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), create: asked.get("create"), edit: asked.get("edit"), kind: asked.get("kind") };
 
 function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
@@ -25,6 +26,7 @@ function trail() {
   const steps = [["Binlake", {}]];
   if (place.source) steps.push([place.source, { source: place.source }]);
   if (place.create) steps.push(["a new source", null]);
+  if (place.edit) steps.push(["edit", null]);
   if (place.events) steps.push([place.table ? `what happened to ${place.table}` : "what happened", null]);
   else if (place.table) steps.push([place.table, null]);
   if (place.batch) steps.push([`batch ${place.batch}`, null]);
@@ -35,13 +37,13 @@ function trail() {
   document.getElementById("title").textContent = document.title;
 }
 
-const view = place.create ? newSource : place.events ? allEvents : place.table ? oneTable : place.batch ? oneRun : place.source ? oneSource : overview;
+const view = place.create ? newSource : place.edit ? editSource : place.events ? allEvents : place.table ? oneTable : place.batch ? oneRun : place.source ? oneSource : overview;
 let drawn = "";
 let refreshed = 0;
 
 // Who reads or types isn't disturbed: focus and place stay, and nothing is drawn again where nothing changed.
 async function refresh() {
-  if (place.create && drawn) return; // what was filled in stays
+  if ((place.create || place.edit) && drawn) return; // what was filled in stays
   const said = document.getElementById("refreshed");
   refreshed = performance.now();
   try {

@@ -89,7 +89,8 @@ function sourceCard(source, alone) {
   const words = source.error ? "can't be read" : HEALTH_WORDS[source.health];
   const name = source.error || alone ? source.source : toSource(source.source);
   const buttons = source.error || !source.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(source, what)));
-  const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), buttons);
+  const edit = alone && source.may?.edit ? link({ source: source.source, edit: "yaml" }, "Edit the YAML") : null;
+  const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), edit, buttons);
   if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, ...source.error }], (line) => adviceButtons(source, line)));
   const soon = source.is_copied_first ? "" : null; // page.js looks again soon
   return el("section", { class: "card", "data-soon": soon }, head, health(source), firstSnapshot(source), sourceFacts(source), alone ? sourceButtons(source) : null);

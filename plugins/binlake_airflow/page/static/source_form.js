@@ -1,21 +1,13 @@
-// The form for a new source: its server, the tables to mirror, a preview with the doctor's lines, and the file.
+// The form for a new source: its server, the tables to mirror, settings, a preview with the doctor's lines, and the file.
 
-import { airflow, field } from "./actions.js";
+import { airflow, confirm } from "./actions.js";
 import { ask, post } from "./api.js";
 import { advice, el, link, table } from "./elements.js";
-import { bytes, number } from "./words.js";
+import { checked, copyable, entry, failing, filled, step } from "./form_parts.js";
+import { ADDRESS, ALARMS, CHOICES, PATTERNS, SOURCE, VERIFY, WORK } from "./source_settings.js";
+import { bytes, counted, number } from "./words.js";
 
-const ADDRESS = [
-  { name: "host", label: "Host" },
-  { name: "port", label: "Port (empty: 3306)", type: "number" },
-  { name: "login", label: "Login" },
-  { name: "password", label: "Password", type: "password", hint: "Kept as an Airflow connection; the YAML names its id alone" },
-];
-const REST = [
-  { name: "name", label: "Name of the source", required: true, hint: "Letters, digits, _ and -: the file and the DAGs are called after it" },
-  { name: "lake", label: "Lake", required: true, hint: "A folder, or an object store's URL such as s3://bucket/lake" },
-  { name: "schedule", label: "Schedule", required: true, hint: "Of the syncs, as cron in UTC" },
-];
+const OWN = ["name", "lake", "schedule"];
 
 const columns = [
   { name: "Tables", key: "pattern", sort: (offer) => offer.pattern, cell: (offer) => el("span", { class: "mono" }, offer.pattern) },
@@ -24,74 +16,102 @@ const columns = [
   { name: "Size", key: "bytes", number: true, title: "The server's estimate", sort: (offer) => offer.bytes, cell: (offer) => bytes(offer.bytes) },
 ];
 
-const HEALTH = new Map([[true, "good"], [false, "bad"], ["warn", "warn"]]);
-const checks = (lines) =>
-  advice(lines.map(({ name, ok, found, remedy }) => ({ health: HEALTH.get(ok), what: `${name}: ${found}`, remedy })));
+// The server's tables, with a search; what is picked stays picked where it isn't shown.
+function offered(offers, picked) {
+  const rows = offers.map((offer) => ({ ...offer, table: offer.pattern }));
+  const count = el("span", { class: "quiet", role: "status" });
+  const result = el("div");
+  const search = el("input", { type: "search", id: "search-tables", placeholder: "Part of a name", oninput: filter });
 
-const filled = (form) =>
-  Object.fromEntries([...form.elements].filter((input) => input.name && input.value !== "" && !input.closest("[hidden]")).map((input) =>
-    [input.name, input.type === "number" ? Number(input.value) : input.type === "password" ? input.value : input.value.trim()]));
-
-// A form whose button does something and shows what came of it below.
-function step(fields, label, work) {
-  const said = el("div", { role: "status" });
-  const button = el("button", { type: "submit", class: "primary" }, label);
-  async function submit(event) {
-    event.preventDefault();
-    button.disabled = true;
-    said.replaceChildren(el("p", { class: "none note" }, el("span", { class: "spinner", "aria-hidden": "true" }), "asked …"));
-    try {
-      said.replaceChildren(...[await work()].flat().filter(Boolean));
-    } catch (error) {
-      const remedy = error.remedy ? el("span", { class: "todo" }, error.remedy) : null;
-      said.replaceChildren(el("p", { class: "bad note", role: "alert" }, error.message, remedy));
-    }
-    button.disabled = false;
+  function filter() {
+    const words = search.value.trim().toLowerCase();
+    const fitting = rows.filter((row) => row.pattern.toLowerCase().includes(words));
+    result.replaceChildren(table("Tables of the server", columns, fitting, { empty: rows.length ? "No table fits." : "The account sees no table. Write patterns below: the checks of the preview then list all grants that it lacks.", picked, onpick: tell }));
+    tell(fitting);
   }
-  const form = el("form", { onsubmit: submit }, fields, el("div", { class: "buttons" }, button));
-  return { form, box: el("div", {}, form, said) };
+
+  function tell(fitting = null) {
+    shown = fitting ?? shown;
+    count.textContent = `${number(shown.length)} of ${number(rows.length)}, ${number(picked.size)} picked`;
+  }
+
+  let shown = rows;
+  filter();
+  return [el("div", { class: "tools" }, el("label", { for: "search-tables" }, "Search"), search, count), result];
 }
 
-function yaml(preview) {
-  const copy = async () => navigator.clipboard?.writeText(preview.yaml) ?? getSelection().selectAllChildren(text);
-  const text = el("pre", { class: "mono yaml", "aria-label": "The YAML" }, preview.yaml);
-  return [el("h2", {}, preview.file), text, el("div", { class: "buttons" }, el("button", { type: "button", onclick: copy }, "Copy the text"))];
+const part = (legend, ...parts) => el("fieldset", {}, el("legend", {}, legend), parts);
+
+function choice(name, { choices, defaults }) {
+  const [label, words] = CHOICES[name];
+  return { name, label, options: Object.fromEntries(choices[name].map((value) => [value, words[value] ?? value])), value: defaults[name] };
+}
+
+function settings(begun) {
+  const policies = Object.keys(begun.choices).filter((name) => !VERIFY.some((field) => field.name === name));
+  const known = (field) => (field.name in begun.choices ? choice(field.name, begun) : { value: begun.defaults[field.name], ...field });
+  return [
+    part("Tables and columns", PATTERNS.map(entry)),
+    part("The source", SOURCE.map((field) => entry({ value: field.name === "lake" ? begun.lake : "", ...field }))),
+    part("When it runs", WORK.map(known).map(entry)),
+    part("Verification", VERIFY.map(known).map(entry)),
+    part("Alarms", ALARMS.map(entry)),
+    el("details", {}, el("summary", {}, "Policies: what is done about statements and values that can't simply be followed"), el("div", { class: "several" }, policies.map((name) => entry(choice(name, begun))))),
+  ];
+}
+
+// What is asked for: settings that are as by default are left out.
+function asked(look, rest, picked, { defaults }) {
+  const { follows, "follow.every": every = defaults["follow.every"], include = [], ...given } = filled(rest);
+  const own = Object.entries(given).filter(([name]) => OWN.includes(name));
+  const others = Object.entries(given).filter(([name, value]) => !OWN.includes(name) && value !== defaults[name]);
+  if (follows) others.push(["follow.every", every]);
+  if (!("verify.schedule" in given)) others.push(["verify.schedule", null]);
+  return { ...filled(look), ...Object.fromEntries(own), include: [...new Set([...picked, ...include])], settings: Object.fromEntries(others) };
 }
 
 function written({ message: outcome, connection, file }, name) {
   const dags = airflow(`dags?tags=${encodeURIComponent(name)}`, "Airflow's list");
-  return el("p", { class: "good note" }, outcome, el("span", { class: "todo" },
+  return [outcome, el("span", { class: "todo" },
     `then come back to it here, and take its first snapshot: ${name} is among the sources once its DAGs are in `, dags, `; it connects by ${connection}`),
-  link({ source: name }, `To ${name}`), el("span", { class: "under" }, file));
+  link({ source: name }, `To ${name}`), el("span", { class: "under" }, file)];
+}
+
+// The button that writes the file; it asks first where checks fail.
+function writeButton(preview, given, forms) {
+  const write = async () => written(await post("new-source/write", { ...given, server_id: preview.server_id }), given.name);
+  const label = `Write ${preview.file}`;
+  const bad = failing(preview.checks);
+  if (!bad) return step([], label, async () => el("p", { class: "good note" }, await write()), forms).box;
+  const open = () => confirm({
+    title: "Write it with checks that fail?",
+    says: `${counted(bad, "check")} above ${bad === 1 ? "fails" : "fail"}. Until that is fixed, runs of ${given.name} end with the same errors.`,
+    label: "Write it anyway",
+    act: write,
+  });
+  return el("div", { class: "buttons" }, el("button", { type: "button", onclick: open }, `${label} …`));
 }
 
 export async function newSource() {
   const begun = await ask("new-source");
   if (begun.problem) return [el("div", { class: "card" }, advice([{ health: "warn", what: begun.problem.detail, remedy: begun.problem.remedy }]))];
   const picked = new Set();
-  const address = el("fieldset", {}, el("legend", {}, "A new connection"), ADDRESS.map(field));
+  const forms = () => [look.form, rest.form];
+  const address = part("A new connection", ADDRESS.map(entry));
   const options = { "": "a new one, by its address", ...Object.fromEntries(begun.connections.map((id) => [id, id])) };
-  const chosen = field({ name: "connection", label: "Airflow connection", options });
-  const look = step([chosen, address], "Look at the server", async () => {
+  const look = step([entry({ name: "connection", label: "Airflow connection", options }), address], "Look at the server", async () => {
     const { server, offers } = await post("new-source/tables", filled(look.form));
-    const rows = offers.map((offer) => ({ ...offer, table: offer.pattern }));
     picked.clear();
-    const list = table("Tables of the server", columns, rows, { empty: "The account sees no table.", picked, onpick: () => {} });
-    return [el("p", { class: "good note" }, server), el("h2", {}, "Tables to mirror"), list, rest.box];
+    return [el("p", { class: "good note" }, server), el("h2", {}, "Tables to mirror"), offered(offers, picked), rest.box];
   });
   look.form.elements.connection.addEventListener("change", ({ target }) => (address.hidden = target.value !== ""));
 
-  const asked = () => ({ ...filled(look.form), ...filled(rest.form), include: [...picked] });
-  const rest = step(REST.map(field), "Preview", async () => {
-    if (!picked.size) throw new Error("pick a database or tables first");
-    const given = asked();
+  const rest = step(settings(begun), "Preview", async () => {
+    const given = asked(look.form, rest.form, picked, begun);
+    if (!given.include.length) throw Object.assign(new Error(), { fields: { include: "pick a database or tables in the list, or write a pattern" } });
     const preview = await post("new-source/preview", given);
-    const write = step([], `Write ${preview.file}`, async () =>
-      written(await post("new-source/write", { ...given, server_id: preview.server_id }), given.name));
     const refused = advice([{ health: "warn", what: preview.unwritable, remedy: `copy the text into a file there, and make the connection ${preview.connection} below Admin → Connections` }]);
-    return [...yaml(preview), el("h2", {}, "Checks"), checks(preview.checks), preview.unwritable ? refused : write.box];
-  });
-  rest.form.elements.lake.value = begun.lake;
-  rest.form.elements.schedule.value = "0 * * * *";
+    return [checked(preview.checks, preview.grants), el("h2", {}, preview.file), copyable("The YAML", preview.yaml, "Copy the text"), preview.unwritable ? refused : writeButton(preview, given, forms)];
+  }, forms);
   return [el("section", { class: "card", "aria-label": "A new source" }, el("h2", {}, "The server"), look.box)];
 }

@@ -1,0 +1,75 @@
+"""The keys of a source's YAML that the page sets.
+
+A YAML that names code, a place or an account does what these can do, which is more than the right to edit a DAG allows.
+So the page sets no such key, and none that says who sees values. Those are changed in the file itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from binlake.config.yaml_file import KeyPath
+
+_SETTABLE: tuple[KeyPath, ...] = (
+    ("schedule",),
+    ("follow",),
+    ("tables",),
+    ("snapshot",),
+    ("merge",),
+    ("maintain",),
+    ("verify",),
+    ("policies",),
+    ("invalid_dates",),
+    ("invalid_text",),
+    ("type_widening",),
+    *(("airflow", key) for key in ("lag_minutes", "retention_hours", "watch_schedule", "fail_on_stopped")),
+    *(("airflow", key) for key in ("retries", "retry_delay_seconds")),
+)
+_NOT_SETTABLE: tuple[KeyPath, ...] = (("verify", "connection"),)
+_Document = Mapping[Any, Any]
+
+
+def is_settable(key: KeyPath) -> bool:
+    """Return whether the page may set a key."""
+    return _is_below(key, _SETTABLE) and not _is_below(key, _NOT_SETTABLE)
+
+
+def _is_below(key: KeyPath, others: tuple[KeyPath, ...]) -> bool:
+    return any(key[: len(other)] == other for other in others)
+
+
+def changed_keys(before: _Document, after: _Document) -> list[KeyPath]:
+    """Return the keys whose values differ between two documents, in order; lists are compared as wholes."""
+    return list(dict.fromkeys(_changed((), before, after)))
+
+
+def _changed(place: KeyPath, before: Any, after: Any) -> Iterator[KeyPath]:
+    old, new = (side if isinstance(side, Mapping) else {} for side in (before, after))
+    if not (old or new):
+        if type(before) is not type(after) or before != after:
+            yield place
+        return
+    for key in (*old, *(key for key in new if key not in old)):
+        yield from _changed((*place, key), old.get(key, _ABSENT), new.get(key, _ABSENT))
+
+
+_ABSENT = object()
+
+
+def lets_more_out(before: _Document, after: _Document) -> list[KeyPath]:
+    """Return the keys by whose change rows may leave the server that didn't: patterns that are new to
+    tables.include, and gone from tables.exclude or tables.exclude_columns."""
+    old, new = (_patterns(side) for side in (before, after))
+    wider = {"include": new["include"] - old["include"]}
+    wider |= {key: old[key] - new[key] for key in ("exclude", "exclude_columns")}
+    return [("tables", key) for key, patterns in wider.items() if patterns]
+
+
+def _patterns(document: _Document) -> dict[str, set[str]]:
+    tables = document.get("tables")
+    lists = {key: tables.get(key) if isinstance(tables, Mapping) else None for key in _LISTS}
+    return {key: {str(item) for item in given} if isinstance(given, list) else set() for key, given in lists.items()}
+
+
+_LISTS = ("include", "exclude", "exclude_columns")

@@ -1,0 +1,132 @@
+"""Editing a source's YAML: its text, the difference and the checks beforehand, and the file itself.
+
+For users who may edit the source's sync DAG. What they may change is in settable.py. A check writes nothing, and asks
+the source's server where the form for a new source may ask one, and the user may use the connection.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
+from binlake.doctor.preflight import preflight
+from binlake.errors import UsageError
+from binlake.records import decisions
+from binlake.records.decisions import Reason
+from binlake.source.log import Origin, allowed, folder_of
+from binlake.store.metadata import metadata_of
+from binlake_airflow.page import edited_yaml
+from binlake_airflow.page.access import Reader, ReaderDep, SourceDep, from_here, may_edit, may_read
+from binlake_airflow.page.edited_yaml import EditedYaml, ReadYaml
+from binlake_airflow.page.remedies import Answer
+from binlake_airflow.page.source_form import as_lines, asks, endpoint_of, writable
+
+_MOST_LETTERS = 256 << 10
+_MOST_KEYS = 20
+"""The most changed keys that are named in a record."""
+
+
+class TextAsked(BaseModel):
+    """A request about a new text. mark: of the text that was opened."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: str = Field(max_length=_MOST_LETTERS)
+    mark: str = Field(max_length=64)
+
+
+class SaveAsked(TextAsked):
+    """A request to save a new text. why: the reason to record, if one is given."""
+
+    why: Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)] = ""
+
+
+_GUARDS = [Depends(from_here), Depends(may_read), Depends(may_edit)]
+router = APIRouter(prefix="/api/sources/{source}/yaml", dependencies=_GUARDS)
+
+
+@router.get("")
+def text(loaded: SourceDep) -> Answer:
+    """Return the text of the source's YAML, and why it can't be saved from here, if so."""
+    now = edited_yaml.read(loaded[0])
+    is_writable = writable(now.path.parent)
+    unwritable = None if is_writable else f"the API server may not write {now.path.parent}: edit the file where it is"
+    return Answer({"file": str(now.path), "text": now.text, "mark": now.mark, "unwritable": unwritable})
+
+
+@router.post("/check")
+def check(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -> Answer:
+    """Return the difference, what is wrong with the text by line and key, and the doctor's lines, or why the server
+    wasn't asked. Raises 409 if the file was changed since it was opened."""
+    _, new = _edited(loaded, reader, asked)
+    answer: dict[str, Any] = {"diff": new.diff, "changed": new.changed, "checks": [], "grants": [], "unasked": None}
+    answer["problems"] = [asdict(problem) for problem in new.problems]
+    if new.config is None or not new.diff:
+        return Answer(answer)
+    answer["unasked"] = _unasked(new.config, reader)
+    if answer["unasked"] is None:
+        _log("binlake_check_source", reader, source=source)
+        answer |= as_lines(preflight(new.config, _origin(new.config, reader), spark_checks=False, writes=False))
+    return Answer(answer)
+
+
+@router.post("/write")
+def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: SaveAsked) -> Answer:
+    """Save the text, and record who changed which keys. Raises 409 if the file was changed since it was opened."""
+    now, new = _edited(loaded, reader, asked)
+    if new.config is None:
+        problems = [asdict(problem) for problem in new.problems]
+        return Answer({"detail": f"{now.path.name} would be refused: nothing is saved", "problems": problems}, 422)
+    if not new.diff:
+        raise UsageError("nothing is changed", remedy="change the text first")
+    _log("binlake_edit_source", reader, source=source, changed=new.changed, why=asked.why)
+    edited_yaml.save(now, new.text)
+    _note(loaded[1], reader, new, asked.why)
+    message = f"{now.path} is saved: Airflow makes its DAGs again within minutes"
+    return Answer({"message": message, "diff": new.diff, "mark": edited_yaml.mark_of(new.text.encode())})
+
+
+def _edited(loaded: SourceDep, reader: Reader, asked: TextAsked) -> tuple[ReadYaml, EditedYaml]:
+    """Return the file as it is, and as it is to be. Raises 409 if it was changed since it was opened."""
+    now = edited_yaml.read(loaded[0])
+    if now.mark != asked.mark:
+        raise edited_yaml.changed_meanwhile(now.path)
+    return now, edited_yaml.edited(now, asked.text, may_add=reader.may_add())
+
+
+def _unasked(config: PipelineConfig, reader: Reader) -> str | None:
+    """Return why the source's server can't be asked for this user; None if it can."""
+    if not asks():
+        return "Airflow's setting [core] test_connection isn't Enabled"
+    if config.source.is_files or reader.may_use(config.source.connection):
+        return None
+    return f"you may not use the connection {config.source.connection!r}"
+
+
+def _origin(config: PipelineConfig, reader: Reader) -> Origin:
+    folder = folder_of(config.source.connection)
+    return folder or allowed(endpoint_of(reader, config.source.connection), config.source)
+
+
+def _log(event: str, reader: Reader, **extra: Any) -> None:
+    """Write a line of Airflow's audit log. It doesn't have the text, whose values others may not see."""
+    with create_session() as session:
+        session.add(Log(event=event, owner=reader.name, extra=json.dumps(extra)))
+
+
+def _note(config: PipelineConfig, reader: Reader, new: EditedYaml, why: str) -> None:
+    """Record who changed which keys, and why; nothing where no lake was begun."""
+    metadata = metadata_of(config)
+    if not opened_tables.is_table(metadata.location("lease")):
+        return
+    more = len(new.changed) - _MOST_KEYS
+    keys = ", ".join(new.changed[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
+    what = f"changed {keys}" if keys else "changed comments"
+    decisions.note(metadata, "edit", Reason(reader.name, f"{why} ({what})" if why else what))
