@@ -359,7 +359,7 @@ def _read_lock(subject: Examined) -> Check:
     if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
         return Check(f"grant {wanted}", True, "given")
     sql = grant_sql(subject, wanted)
-    remedy = f"{sql} or snapshot with --lock tables (LOCK TABLES)"
+    remedy = f"{sql} or take snapshots with the lock 'tables' (LOCK TABLES)"
     finding = "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used"
     return Check(f"grant {wanted}", "warn", finding, remedy, {GRANTS: [sql]})
 
