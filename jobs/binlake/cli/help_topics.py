@@ -64,6 +64,7 @@ QUESTIONS = {
         Topic("operations", "jobs/README.md", "how it works, commands, problems and what to do"),
         Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
         Topic("api", "plugins/API.md", "the page's data and buttons, as JSON"),
+        Topic("forms", "plugins/FORMS.md", "adding a source by Airflow's page, and editing one"),
         Topic("follow", "jobs/FOLLOW.md", "batches of seconds, all the time"),
         Topic("upkeep", "jobs/binlake/maintain/README.md", "binlake maintain, and names in a catalog"),
         Topic("verify", "jobs/binlake/verify/README.md", "whether the lake is right; repair and replay"),
