@@ -151,7 +151,7 @@ def edit(page: Page, file: Path) -> None:
     assert file.read_text() == before
     page.get_by_label("Why").fill("more often")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("is saved: Airflow makes its DAGs again within minutes")).to_be_visible()
+    expect(page.get_by_text("is saved: changed schedule. Airflow makes its DAGs again within minutes")).to_be_visible()
     assert file.read_text() == before.replace("0 * * * *", "*/10 * * * *", 1) + "# by hand\n"
     file.write_text(before)
     check.click()

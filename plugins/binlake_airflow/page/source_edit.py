@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 from airflow.models.log import Log
 from airflow.utils.session import create_session
-from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import APIRouter
+from pydantic import Field
 
 from binlake.config import PipelineConfig
-from binlake.delta import opened_tables
 from binlake.doctor.preflight import preflight
 from binlake.errors import UsageError
-from binlake.records import decisions
-from binlake.records.decisions import Reason
 from binlake.source.log import Origin, allowed, folder_of
-from binlake.store.metadata import metadata_of
 from binlake_airflow.page import edited_yaml
-from binlake_airflow.page.access import Reader, ReaderDep, SourceDep, from_here, may_edit, may_read
+from binlake_airflow.page.access import Reader, ReaderDep, SourceDep, guarded, may_edit
+from binlake_airflow.page.action_notes import Asked, note, reason_of
 from binlake_airflow.page.edited_yaml import EditedYaml, ReadYaml
 from binlake_airflow.page.remedies import Answer
 from binlake_airflow.page.source_form import as_lines, asks, endpoint_of, writable
@@ -34,22 +31,14 @@ _MOST_KEYS = 20
 """The most changed keys that are named in a record."""
 
 
-class TextAsked(BaseModel):
+class TextAsked(Asked):
     """A request about a new text. mark: of the text that was opened."""
 
-    model_config = ConfigDict(extra="forbid")
     text: str = Field(max_length=_MOST_LETTERS)
     mark: str = Field(max_length=64)
 
 
-class SaveAsked(TextAsked):
-    """A request to save a new text. why: the reason to record, if one is given."""
-
-    why: Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)] = ""
-
-
-_GUARDS = [Depends(from_here), Depends(may_read), Depends(may_edit)]
-router = APIRouter(prefix="/api/sources/{source}/yaml", dependencies=_GUARDS)
+router = APIRouter(prefix="/api/sources/{source}/yaml", dependencies=guarded(may_edit))
 
 
 @router.get("")
@@ -78,7 +67,7 @@ def check(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -
 
 
 @router.post("/write")
-def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: SaveAsked) -> Answer:
+def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -> Answer:
     """Save the text, and record who changed which keys. Raises 409 if the file was changed since it was opened."""
     now, new = _edited(loaded, reader, asked)
     if new.config is None:
@@ -88,8 +77,8 @@ def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: SaveAsked) -
         raise UsageError("nothing is changed", remedy="change the text first")
     _log("binlake_edit_source", reader, source=source, changed=new.changed, why=asked.why)
     edited_yaml.save(now, new.text)
-    _note(loaded[1], reader, new, asked.why)
-    message = f"{now.path} is saved: Airflow makes its DAGs again within minutes"
+    recorded = note(loaded[1], "edit", reason_of(reader, asked), _changes(new))
+    message = f"{now.path} is saved: {recorded}. Airflow makes its DAGs again within minutes"
     return Answer({"message": message, "diff": new.diff, "mark": edited_yaml.mark_of(new.text.encode())})
 
 
@@ -121,12 +110,9 @@ def _log(event: str, reader: Reader, **extra: Any) -> None:
         session.add(Log(event=event, owner=reader.name, extra=json.dumps(extra)))
 
 
-def _note(config: PipelineConfig, reader: Reader, new: EditedYaml, why: str) -> None:
-    """Record who changed which keys, and why; nothing where no lake was begun."""
-    metadata = metadata_of(config)
-    if not opened_tables.is_table(metadata.location("lease")):
-        return
+def _changes(new: EditedYaml) -> str:
+    """Return which keys were changed, in words."""
+    if not new.changed:
+        return "changed comments"
     more = len(new.changed) - _MOST_KEYS
-    keys = ", ".join(new.changed[:_MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
-    what = f"changed {keys}" if keys else "changed comments"
-    decisions.note(metadata, "edit", Reason(reader.name, f"{why} ({what})" if why else what))
+    return f"changed {', '.join(new.changed[:_MOST_KEYS])}" + (f" and {more} more" if more > 0 else "")

@@ -87,7 +87,8 @@ def test_an_edit_shows_the_difference_and_keeps_comments(server: Any, folder: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert [path.name for path in folder.iterdir()] == ["shop.yaml"]
     (row,) = past.metadata.read("decisions")
-    assert (row["action"], row["who"], row["why"]) == ("edit", "shop", "more often (changed schedule)")
+    done = ("edit", "shop", "more often", "changed schedule")
+    assert (row["action"], row["who"], row["why"], row["result"]) == done
     with create_session() as session:
         log = session.scalars(select(Log).where(Log.event == "binlake_edit_source")).one()
     assert (log.owner, json.loads(str(log.extra))["changed"]) == ("shop", ["schedule"])

@@ -1,6 +1,6 @@
 // A source's YAML to be edited: what is wrong beside its line, the difference, the doctor's lines, and the file.
 
-import { confirm } from "./actions.js";
+import { confirm, MAY_BE_WHY } from "./actions.js";
 import { ask, pathOf, post } from "./api.js";
 import { advice, el, link } from "./elements.js";
 import { checked, entry, failing, step } from "./form_parts.js";
@@ -57,7 +57,7 @@ export async function editSource({ source }) {
 
   // What was checked is what is saved, whatever is typed meanwhile.
   function save(checkedText, bad) {
-    const why = entry({ name: "why", label: "Why (recorded with your name)", hint: "May be empty" });
+    const why = entry(MAY_BE_WHY);
     const write = async () => saved(await post(`${path}/write`, { ...checkedText, why: form.form.elements.why.value }));
     const form = step([why], bad ? "Save …" : "Save", async () => (bad ? sure() : el("p", { class: "good note" }, await write())));
     const sure = () => confirm({
