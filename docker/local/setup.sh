@@ -3,7 +3,7 @@
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
 #   setup.sh tests      these, MariaDB 11.8 and the releases that SERVERS names, the servers' own test suites, servers of
-#                       S3 and Azure Blobs, ClickHouse's engine, and a browser
+#                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
@@ -291,6 +291,28 @@ setup_browser() { # the tests of Airflow's UI drive it
   by_apt browser "Chromium" chromium
 }
 
+# -- sshd -----------------------------------------------------------------------------------------
+
+setup_sshd() { # the tests' bastion; unpacked, as an installed one would begin to serve
+  local fresh
+  there ssh || by_apt sshd "OpenSSH's client" openssh-client
+  if [ -x /usr/sbin/sshd ] || [ -x $STATE/sshd/usr/sbin/sshd ]; then
+    say sshd "an SSH server in $([ -x /usr/sbin/sshd ] && echo /usr/sbin || echo $STATE/sshd)"
+    return
+  fi
+  there dpkg-deb || fail sshd "the tests' SSH server is missing, and this isn't Debian or Ubuntu: install sshd"
+  say sshd "unpacking an SSH server into $STATE/sshd (2 MB)"
+  rm -rf $STATE/sshd.partial
+  mkdir -p $STATE/sshd.partial
+  fresh=$(cd $STATE/sshd.partial && pwd)
+  (cd "$fresh" && apt-get -q download openssh-server libwrap0) > "$fresh/log" 2>&1 ||
+    { as_root apt-get -q update > "$fresh/log" 2>&1 && (cd "$fresh" && apt-get -q download openssh-server libwrap0); } >> "$fresh/log" 2>&1 ||
+    { tail -n 5 "$fresh/log" >&2; fail sshd "an SSH server can't be had: see above"; }
+  for package in "$fresh"/*.deb; do dpkg-deb -x "$package" "$fresh"; done
+  rm -f "$fresh"/*.deb
+  mv $STATE/sshd.partial $STATE/sshd
+}
+
 # -- kafka -----------------------------------------------------------------------------------------
 
 KAFKA=4.1.1
@@ -330,13 +352,13 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser kafka
+[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser sshd kafka
 [ "$*" != bench ] || set -- python java mariadb mysql tools engine tpch
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | kafka) "setup_$step" ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka) "setup_$step" ;;
     *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

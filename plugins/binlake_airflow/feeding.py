@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from binlake.config import load
 from binlake.errors import ConfigurationError, FeedFollowed
 from binlake_airflow.compat import AirflowNotFoundException, AirflowSkipException, BaseHook, BaseOperator
+from binlake_airflow.hook import fields_of
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
 from binlake_airflow.task_log import LogsHarmlessly
@@ -69,22 +70,23 @@ def lend_connections(feed: FeedConfig) -> None:
 
     The engine looks for them there. Raises ConfigurationError if one isn't defined.
     """
-    from binlake.storage.connection_text import variable_of
-
     of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
     of_registry = feed.registry[1] if feed.registry else None
     for name in filter(None, (feed.sink.connection, of_registry, of_place)):
-        try:
-            connection = BaseHook.get_connection(name)
-        except AirflowNotFoundException:
-            raise ConfigurationError(
-                f"the connection {name!r} isn't defined in Airflow", remedy="add it under Admin → Connections"
-            ) from None
-        fields = {
-            "conn_type": connection.conn_type,
-            "host": connection.host,
-            "port": connection.port,
-            "login": connection.login,
-        }
-        values = {**fields, "password": connection.password, "extra": connection.extra_dejson}
-        os.environ[variable_of(name)] = json.dumps(values)
+        _lend(name)
+
+
+def _lend(name: str) -> None:
+    """Put one connection there, and the SSH connection that its extra names."""
+    from binlake.storage.connection_text import variable_of
+
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"the connection {name!r} isn't defined in Airflow", remedy="add it under Admin → Connections"
+        ) from None
+    os.environ[variable_of(name)] = json.dumps({"conn_type": connection.conn_type, **fields_of(connection)})
+    through = connection.extra_dejson.get("ssh")
+    if isinstance(through, str) and through and "://" not in through:
+        _lend(through)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from binlake.errors import BinlakeError, ConfigurationError
 from binlake.storage import accounts
@@ -27,6 +27,24 @@ def lake_connection(connection_id: str) -> accounts.ConnectionFields:
             remedy="add it (type Amazon Web Services) under Admin → Connections, or leave lake.connection out",
         ) from None
     return {"login": connection.login, "password": connection.password, "extra": connection.extra_dejson}
+
+
+def ssh_fields(connection_id: str) -> dict[str, Any]:
+    """Return the fields of the SSH connection that a server's names. Raises ConfigurationError if it isn't defined."""
+    try:
+        connection = BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"the SSH connection {connection_id!r}, which the server's names, isn't defined in Airflow",
+            remedy="add it (type SSH) under Admin → Connections, or take ssh out of the server's extra",
+        ) from None
+    return fields_of(connection)
+
+
+def fields_of(connection: Any) -> dict[str, Any]:
+    """Return the fields of an Airflow connection as the engine has them."""
+    names = ("host", "port", "login", "password")
+    return {**{name: getattr(connection, name) for name in names}, "extra": connection.extra_dejson}
 
 
 class BinlakeHook(BaseHook):
@@ -70,6 +88,7 @@ class BinlakeHook(BaseHook):
             user=connection.login,
             password=connection.password,
             extra=connection.extra_dejson,
+            ssh_fields=ssh_fields,
         )
 
     def origin(self) -> Origin:

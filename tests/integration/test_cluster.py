@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 
 from authority import Authority
+from bastion import Bastion, new_key
 from binlake.setup import installation
 from binlake.versions import JAVA
 from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
@@ -94,9 +95,18 @@ def uri(proxy: FaultProxy, authority: Authority) -> str:
 
 
 @pytest.fixture(scope="module")
-def run(place: Path, uri: str, workers: Cluster) -> Iterator[Driver]:
+def bastion(place: Path) -> Iterator[Bastion]:
+    with Bastion([new_key(place / "of_the_driver")]) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(place: Path, uri: str, workers: Cluster, bastion: Bastion) -> Iterator[Driver]:
     (place / "tmp").mkdir()
-    with driver(place, AIRFLOW_CONN_TESTS=uri, TMPDIR=f"{HERE}/tmp") as started:
+    tls = json.loads(unquote(uri.partition("__extra__=")[2]))
+    ssh = bastion.connection(key_file=f"{HERE}/of_the_driver")
+    behind = f"{uri.partition('?')[0]}?__extra__={quote(json.dumps({**tls, 'ssh': ssh}))}"
+    with driver(place, AIRFLOW_CONN_TESTS=uri, AIRFLOW_CONN_BEHIND=behind, TMPDIR=f"{HERE}/tmp") as started:
         yield started
 
 
@@ -153,6 +163,24 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
     got = [file for file in place.glob("worker*/app-*/*/**/*") if file.is_file()]
     assert {"binlake", "trust"} <= {part.partition("-")[0] for file in got for part in file.parts}
     assert not [file for file in got if b"PRIVATE KEY" in file.read_bytes() or private in file.read_bytes()]
+
+
+def test_executors_go_through_a_bastion_by_a_key_that_they_get_from_the_driver(
+    mirror: Mirror, run: Driver, bastion: Bastion, place: Path
+) -> None:
+    fill(mirror, 1)
+    mirror.options["source"] = {"name": "tests", "connection": "behind", "server_id": mirror.server_id}
+    yaml = str(mirror.write_yaml())
+    run.run("snapshot", "--config", yaml)
+    change(mirror)
+    copied = bastion.accepted
+    run.run("sync", "--config", yaml)
+    run.run("verify", "--config", yaml)
+    mirror.assert_equal("a", "b")
+    assert copied >= 4
+    assert bastion.accepted > copied
+    private = (place / "of_the_driver").read_bytes()
+    assert not [file for file in place.glob("worker*/**/*") if file.is_file() and private in file.read_bytes()]
 
 
 @pytest.mark.soak

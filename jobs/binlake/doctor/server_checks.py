@@ -92,6 +92,8 @@ def reached(source: Source) -> Check:
 
 def door(endpoint: Endpoint) -> Iterator[Check]:
     """Yield how the connection is let in, where that isn't by a password alone. It is open by now."""
+    if endpoint.tunnel:
+        yield Check("tunnel", True, f"the way leads through {endpoint.tunnel.address}")
     if token := endpoint.token:
         yield Check("token", True, f"{token.maker} makes one for each connection")
 

@@ -91,6 +91,10 @@ class Copying:
     lock_patience: float = PATIENCE
     say: Callable[[str], None] = lambda text: None
 
+    def reads_directly(self, *, in_driver: bool) -> bool:
+        """Return whether Spark's tasks read the rows without JDBC, for which a tunnel is there in the driver alone."""
+        return self.reader == "direct" or (self.endpoint.tunnel is not None and not in_driver)
+
     def is_in_process(self, table: TableSnapshot) -> bool:
         """Return whether this process copies a table."""
         return self.in_process and plain_files.can_hold(self.records.columns(table))

@@ -13,7 +13,7 @@ from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
 from binlake.schema.table import TableName, TableSchema
-from binlake.snapshot import bounds, keystores
+from binlake.snapshot import bounds, keystores, socks_door
 from binlake.snapshot.bounds import Bound
 from binlake.source import authentication, session_settings
 from binlake.source.connection import Endpoint
@@ -178,6 +178,7 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
         "netTimeoutForStreamingResults": str(STALLED),
         "sessionVariables": ",".join(session_variables(mariadb)),
         **_tls(endpoint),
+        **(socks_door.options(endpoint.tunnel, endpoint.host, endpoint.port) if endpoint.tunnel else {}),
     }
 
 

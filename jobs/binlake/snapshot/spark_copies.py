@@ -32,7 +32,7 @@ from binlake.snapshot.direct import DataFiles, SqlError, ViewsOpened
 from binlake.snapshot.few_rows import FewRows
 from binlake.snapshot.own_files import as_written
 from binlake.source.locks import SPENT
-from binlake.spark import data_files
+from binlake.spark import data_files, settings
 from binlake.spark.java import to_scala_map
 from binlake.spark.jdbc_calls import JdbcCalls
 from binlake.storage import java_errors, storage_errors
@@ -71,7 +71,7 @@ class SparkCopy(ChunkCopy):
 
     def _copy_by_task(self, query: jdbc.ChunkQuery, session: SparkSession) -> Copied:
         table, copying = self._member.table, self._copying
-        own = copying.reader == "direct"
+        own = copying.reads_directly(in_driver=settings.is_local(str(session.sparkContext.master)))
         if own and plain_files.can_hold(mirror_columns(table.schema, copying.invalid)):
             path, rows_per_file = self._attempts.table_path, table.rows_per_file
             target = DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file)

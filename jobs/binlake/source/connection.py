@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import ipaddress
 import json
 import os
@@ -10,11 +9,10 @@ import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
-from pymysql.connections import MAX_PACKET_LEN
 from pymysql.constants import CR, ER
 from pymysql.cursors import Cursor
 
@@ -26,14 +24,12 @@ from binlake.errors import (
     SourceError,
     UsageError,
 )
-from binlake.source import authentication, error_numbers, session_settings
+from binlake.source import authentication, driver, error_numbers, session_settings
 from binlake.source.renewal import Renewal
-from binlake.source.tls import Tls, carried, unverified
+from binlake.source.tls import Tls, carried
 from binlake.source.tokens import PasswordToken, token_of
+from binlake.source.tunnel import Tunnel, tunnel_of
 from binlake.storage.connection_text import is_json, parsed, variable_of
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer as Buffer
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -67,6 +63,8 @@ class Endpoint:
     """Whether the password may be sent to a server that nothing proves."""
     token: PasswordToken | None = None
     """How a token is made in the place of the password, for each connection."""
+    tunnel: Tunnel | None = None
+    """The host through which each connection leads to the server; host and port are as that one sees them."""
     renewal: Renewal | None = field(default=None, repr=False, compare=False)
     """Looks the account up again once it is refused; None where it can't change."""
 
@@ -74,7 +72,8 @@ class Endpoint:
         # It may be unpickled on another machine, so it carries the certificates, as it does the password.
         now = self.newest
         tls = tuple(map(carried, now.tls))
-        return (Endpoint, (now.host, now.port, now.user, now.password, tls, now.allow_cleartext, now.token))
+        way = now.tunnel and now.tunnel.carried()
+        return (Endpoint, (now.host, now.port, now.user, now.password, tls, now.allow_cleartext, now.token, way))
 
     @property
     def newest(self) -> Endpoint:
@@ -114,7 +113,10 @@ class Endpoint:
 
     @property
     def is_this_machine(self) -> bool:
-        """Return whether the host is a loopback address. Names aren't looked up, for answers can be forged."""
+        """Return whether the host is a loopback address. Names aren't looked up, for answers can be forged.
+
+        Behind a tunnel it is the tunnel's host, which has proved itself.
+        """
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -207,8 +209,22 @@ def fields_of(connection: str) -> dict[str, Any]:
         ) from None
 
 
-def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str, Any]) -> Endpoint:
-    """Return an endpoint with the fields of an Airflow connection.
+def _ssh_fields(connection: str) -> dict[str, Any]:
+    """Return the fields of an SSH connection, by its id or as a URI. Raises ConfigurationError, ValueError."""
+    return _fields(connection) if "://" in connection else fields_of(connection)
+
+
+def endpoint(
+    *,
+    host: Any,
+    port: Any,
+    user: Any,
+    password: Any,
+    extra: dict[str, Any],
+    ssh_fields: Callable[[str], dict[str, Any]] = _ssh_fields,
+) -> Endpoint:
+    """Return an endpoint with the fields of an Airflow connection. ssh_fields: returns those of the SSH connection that
+    the extra names.
 
     Raises ConfigurationError for unknown TLS settings: ignoring one could leave a connection unencrypted that its owner
     thinks is encrypted.
@@ -235,6 +251,8 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
         )
     if token and not tls:
         tls = {"verify_mode": "required"}  # by the authorities that the system trusts
+    ssh = extra.get("ssh")
+    through = _fields(json.dumps(ssh)) if isinstance(ssh, dict) else ssh_fields(str(ssh)) if ssh else None
     return Endpoint(
         host=host or "127.0.0.1",
         port=int(port or 3306),
@@ -243,6 +261,7 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
         tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
         allow_cleartext=str(allowed).lower() == "true",
         token=token,
+        tunnel=tunnel_of(through) if through else None,
     )
 
 
@@ -288,13 +307,13 @@ def endpoint_of(uri: str) -> Endpoint:
 
 def write_file(where: Endpoint, path: str) -> None:
     """Write an endpoint for a job into a new file that only this account may read."""
-    token = where.token.extra() if where.token else {}
+    more = {**(where.token.extra() if where.token else {}), **({"ssh": where.tunnel.fields()} if where.tunnel else {})}
     fields = {
         "host": where.host,
         "port": where.port,
         "login": where.user,
         "password": where.password,
-        "extra": {"ssl": dict(where.tls), "allow_cleartext": where.allow_cleartext, **token},
+        "extra": {"ssl": dict(where.tls), "allow_cleartext": where.allow_cleartext, **more},
     }
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(fields, file)
@@ -310,59 +329,6 @@ def _from_file(path: str, variable: str) -> Endpoint:
             remedy=f"unset {variable}, or let it name a file with Airflow's JSON form of the connection",
         ) from None
     return parse_airflow_connection(text, name=variable)
-
-
-LARGEST_PACKET = (1 << 30) + (1 << 20)
-"""Bytes of a packet that is read, joined from parts of 16 MiB: the servers' own limit (max_allowed_packet), and room
-for the headers of an event."""
-
-
-_ANY_BYTES = "utf8_any_bytes"
-"""A codec: UTF-8, of which bytes that aren't text are read as ``\\xNN``.
-
-SHOW CREATE TABLE has such bytes in the default of a BINARY column on MariaDB, and SHOW PROCESSLIST in the statements of
-others on both servers. pymysql would stop in the middle of the result."""
-
-
-def _decoded(data: Buffer, errors: str = "strict") -> tuple[str, int]:
-    return codecs.utf_8_decode(data, "backslashreplace", True)
-
-
-def _codec(name: str) -> codecs.CodecInfo | None:
-    return codecs.CodecInfo(codecs.utf_8_encode, _decoded, name=name) if name == _ANY_BYTES else None
-
-
-codecs.register(_codec)
-
-
-class _Connection(pymysql.Connection):
-    _joined = 0
-
-    def _read_bytes(self, num_bytes: int) -> bytes:
-        """Read a packet's header or part. Raises OperationalError where its parts are more than a server sends."""
-        if num_bytes == MAX_PACKET_LEN:
-            self._joined += num_bytes
-            if self._joined > LARGEST_PACKET:
-                self._force_close()  # type: ignore[attr-defined]
-                text = f"a packet of more than {LARGEST_PACKET:,} bytes, which no server sends"
-                raise pymysql.err.OperationalError(CR.CR_NET_PACKET_TOO_LARGE, text)
-        elif num_bytes != 4:  # a header's
-            self._joined = 0
-        part: bytes = super()._read_bytes(num_bytes)  # type: ignore[misc]
-        return part
-
-    def _get_server_information(self) -> None:
-        """Read the greeting. A plugin that would be answered with the password at once is taken for another: the server
-        then asks for the account's own, which is refused by its name."""
-        super()._get_server_information()  # type: ignore[misc]
-        greeted: str = self._auth_plugin_name  # type: ignore[has-type]
-        guarded = self._auth_plugin_map  # type: ignore[attr-defined]
-        if guarded and greeted in authentication.ALWAYS_TELLING:
-            self._auth_plugin_name = authentication.HASHED
-
-    def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
-        """Return the given context, or an unverified one without the system's authorities, which pymysql would load."""
-        return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
 
 
 def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
@@ -384,7 +350,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
 def _opened(where: Endpoint, read_timeout: float, options: dict[str, Any]) -> pymysql.Connection[Cursor]:
     guarded = where.password and not where.token and not where.tells_password
     try:
-        connection = _Connection(
+        connection = driver.DriverConnection(
             host=where.host,
             port=where.port,
             user=where.user,
@@ -397,15 +363,17 @@ def _opened(where: Endpoint, read_timeout: float, options: dict[str, Any]) -> py
             ssl=where.encryption.context() if where.encryption else None,
             auth_plugin_map=authentication.WITHHOLDING if guarded else None,
             init_command=session_settings.statement(),
+            defer_connect=True,
             **options,
         )
+        connection.enter(where.tunnel)
         connection.rollback()  # init_connect may have begun a transaction
     except pymysql.err.MySQLError as error:
         raise translate(error, where) from None
     # pymysql has the same timeouts for the handshake and for queries, which may take longer.
     connection._read_timeout = read_timeout  # type: ignore[attr-defined]
     connection._write_timeout = WRITE_TIMEOUT  # type: ignore[attr-defined]
-    connection.encoding = _ANY_BYTES
+    connection.encoding = driver.ANY_BYTES
     return connection
 
 

@@ -19,7 +19,7 @@ from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_ear
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
 from binlake.kernels.layouts import MORE, ROOM, SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
-from binlake.source import connection, error_numbers
+from binlake.source import connection, driver, error_numbers
 from binlake.source.connection import Endpoint
 from binlake.source.file_sizes import size_of
 
@@ -196,8 +196,8 @@ class Dump:
         """Return the next packet, joined from parts of 16 MiB. Raises ConnectionFailed and CorruptEvent."""
         pieces: list[bytes] = []
         while True:
-            if sum(map(len, pieces)) > connection.LARGEST_PACKET:
-                what = f"an event of more than {connection.LARGEST_PACKET:,} bytes, which no server sends"
+            if sum(map(len, pieces)) > driver.LARGEST_PACKET:
+                what = f"an event of more than {driver.LARGEST_PACKET:,} bytes, which no server sends"
                 raise CorruptEvent(what, file=self.file or "", offset=self.offset, remedy=_OTHER_SERVER)
             while self._end - self._at < 4:
                 self._more()

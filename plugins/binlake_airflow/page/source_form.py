@@ -35,6 +35,7 @@ from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, K
 from binlake.source.connection import Endpoint, endpoint
 from binlake.source.server import Source
 from binlake_airflow.compat import AirflowNotFoundException
+from binlake_airflow.hook import fields_of
 from binlake_airflow.page.access import Reader, ReaderDep, from_here, may_add
 from binlake_airflow.page.refused_fields import LINE, FieldsRefused, by_field
 from binlake_airflow.page.remedies import Answer
@@ -204,7 +205,7 @@ def endpoint_of(reader: Reader, connection: str) -> Endpoint:
         there = Connection.get_connection_from_secrets(connection)
         if there.conn_type in _TYPES:
             fields = {"host": there.host, "port": there.port, "user": there.login, "password": there.password}
-            return endpoint(**fields, extra=there.extra_dejson)
+            return endpoint(**fields, extra=there.extra_dejson, ssh_fields=_ssh_fields)
     raise HTTPException(404, f"Airflow has no connection {connection!r} to a MySQL or MariaDB server")
 
 
@@ -218,6 +219,14 @@ def _beside_the_address(asked: ServerAsked) -> Iterator[None]:
             raise
         field = "password" if isinstance(error, AccessDenied) else "host"
         raise FieldsRefused({field: str(error)}) from error
+
+
+def _ssh_fields(name: str) -> dict[str, Any]:
+    """Return the fields of the SSH connection that a server's names. Raises 404 where there is none."""
+    try:
+        return fields_of(Connection.get_connection_from_secrets(name))
+    except AirflowNotFoundException:
+        raise HTTPException(404, f"Airflow has no connection {name!r}, through which the server's leads") from None
 
 
 def _draft(asked: DraftAsked, where: Endpoint) -> Draft:

@@ -30,7 +30,7 @@ from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent
 from binlake.position import Slice
 from binlake.schema.invalid import KEEP_DATES
-from binlake.source import connection
+from binlake.source import driver
 from binlake.source.dump import Dump
 
 ERRORS = [RecursionError(), MemoryError(), KeyError("secret"), ValueError("secret")]
@@ -265,7 +265,7 @@ class EndlessPacket:
 
 
 def test_the_parts_of_an_event_are_joined_up_to_what_a_server_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LARGEST_PACKET", 40 << 20)
+    monkeypatch.setattr(driver, "LARGEST_PACKET", 40 << 20)
     dump = Dump.__new__(Dump)
     dump.file, dump.offset = "binlog.000007", 4711
     dump._where = "host"
@@ -276,8 +276,8 @@ def test_the_parts_of_an_event_are_joined_up_to_what_a_server_sends(monkeypatch:
 
 
 def test_the_parts_of_an_answer_are_joined_up_to_what_a_server_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LARGEST_PACKET", 40 << 20)
-    session = connection._Connection.__new__(connection._Connection)
+    monkeypatch.setattr(driver, "LARGEST_PACKET", 40 << 20)
+    session = driver.DriverConnection.__new__(driver.DriverConnection)
     read, closed = iter([b"\xff\xff\xff\0", bytes(0xFFFFFF)] * 100), []
 
     class Parent:
@@ -287,8 +287,8 @@ def test_the_parts_of_an_answer_are_joined_up_to_what_a_server_sends(monkeypatch
         def _force_close(self) -> None:
             closed.append(True)
 
-    monkeypatch.setattr(connection._Connection.__base__, "_read_bytes", Parent._read_bytes)
-    monkeypatch.setattr(connection._Connection.__base__, "_force_close", Parent._force_close)
+    monkeypatch.setattr(driver.DriverConnection.__base__, "_read_bytes", Parent._read_bytes)
+    monkeypatch.setattr(driver.DriverConnection.__base__, "_force_close", Parent._force_close)
     for size in (4, 0xFFFFFF, 4, 0xFFFFFF, 4):
         session._read_bytes(size)
     with pytest.raises(OperationalError, match="no server sends"):
