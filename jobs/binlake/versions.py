@@ -144,18 +144,18 @@ _AWS_SDK_PARTS = {
 
 @dataclass(frozen=True)
 class _Hadoop:
-    """Hadoop's client of a release of Spark. aws, azure: the SHA-256 of its file systems' jars."""
+    """Hadoop's client of a release of Spark. aws, azure: the SHA-256 of its file systems' jars, None where a lake there
+    isn't proved."""
 
     version: str
     aws: str
-    azure: str
+    azure: str | None = None
 
 
 _HADOOP_OF = {
     "4.1": _Hadoop(
         "3.4.2",
         aws="d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9",
-        azure="f02ab756037abaecc45ea1869144ad3a69e25ccd84062bc37805837ca254e21c",
     ),
     "4.2": _Hadoop(
         HADOOP,
@@ -168,19 +168,22 @@ STORES = ("azure", "s3")
 """The object stores for which `binlake setup --stores NAME` downloads jars."""
 
 
-def has_stores(spark: str) -> bool:
-    """Return whether a version of Spark can commit to object stores; a release that isn't known counts as SPARK."""
-    return release_of(spark) in _HADOOP_OF or release_of(spark) not in _DELTA_FOR
+def has_store(store: str, spark: str) -> bool:
+    """Return whether a version of Spark can commit to a kind of object store; a release that isn't known counts as
+    SPARK."""
+    release = release_of(spark) if release_of(spark) in _DELTA_FOR else release_of(SPARK)
+    hadoop = _HADOOP_OF.get(release)
+    return hadoop is not None and (store != "azure" or hadoop.azure is not None)
 
 
 def store_jars(store: str, spark: str | None = None) -> tuple[Jar, ...]:
     """Return the jars that a version of Spark needs for lakes in an object store, by default the one that is installed;
     none where it has no such lakes."""
     version = spark or installed_spark()
-    if not has_stores(version):
+    if not has_store(store, version):
         return ()
     hadoop = _HADOOP_OF.get(release_of(version), _HADOOP_OF[release_of(SPARK)])
-    if store == "azure":
+    if store == "azure" and hadoop.azure:
         return (Jar("org.apache.hadoop", "hadoop-azure", hadoop.version, hadoop.azure),)
     # Hadoop's pom names the SDK's bundle, which has all of Amazon's services (650 MB). These are what S3A loads and
     # what credentials may come from (sts), 13 MB with the rest; HTTP clients, logging and Netty are pyspark's own.

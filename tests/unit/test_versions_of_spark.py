@@ -24,7 +24,6 @@ def test_a_release_of_spark_gets_deltas_jar_for_it(release: str) -> None:
 def test_the_installed_release_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "installed_spark", lambda: "4.1.3")
     assert versions.jars()[0].name == "delta-spark_4.1_2.13"
-    assert {jar.version for jar in versions.store_jars("azure")} == {"3.4.2"}
     assert {jar.version for jar in versions.store_jars("s3") if jar.name == "hadoop-aws"} == {"3.4.2"}
 
 
@@ -42,7 +41,7 @@ def test_jars_for_another_release_are_refused_before_a_jvm_starts(
     settings.refuse_missing_jars("/lake")
 
 
-def test_spark_4_0_has_no_lakes_in_object_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_releases_have_no_lakes_in_some_object_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hadoop 3.4.1 overwrites an object that it is to create."""
     monkeypatch.setattr(settings, "JARS", tmp_path)
     monkeypatch.setattr(versions, "installed_spark", lambda: "4.0.4")
@@ -50,6 +49,10 @@ def test_spark_4_0_has_no_lakes_in_object_stores(tmp_path: Path, monkeypatch: py
     assert versions.store_jars("s3", "4.0.4") == ()
     with pytest.raises(UsageError, match=r"Spark 4\.0\.4 can't commit to a lake in a store \(s3\)"):
         settings.refuse_missing_jars("s3://bucket/lake")
+    monkeypatch.setattr(versions, "installed_spark", lambda: "4.1.1")
+    with pytest.raises(UsageError, match=r"Spark 4\.1\.1 can't commit to a lake in a store \(azure\)"):
+        settings.refuse_store("azure")
+    settings.refuse_store("s3")
 
 
 def test_deltas_jar_for_another_release_goes_when_a_release_is_set_up() -> None:
@@ -66,3 +69,15 @@ def test_packages_that_overwrite_each_other_have_one_version(monkeypatch: pytest
         settings.refuse_missing_jars("/lake")
     monkeypatch.setattr(metadata, "version", lambda package: "4.2.0")
     assert versions.mixed_spark() is None
+
+
+def test_the_page_of_installation_lists_the_releases() -> None:
+    page = Path(versions.__file__).parent / "setup" / "README.md"
+    rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if re.match(r"\| \d\.\d \|", line)]
+    listed = {spark.strip(): (delta.strip(), lakes.strip(), about) for spark, delta, lakes, about in rows}
+    works = {spark: row for spark, row in listed.items() if not row[2].strip().startswith("refused")}
+    assert tuple(works) == versions.SPARK_RELEASES
+    for spark, (delta, lakes, _) in works.items():
+        assert delta == versions.DELTA
+        stores = [store for store in versions.STORES if versions.has_store(store, f"{spark}.0")]
+        assert {"all": ["azure", "s3"], "folders, HDFS, S3": ["s3"], "folders, HDFS": []}[lakes] == stores

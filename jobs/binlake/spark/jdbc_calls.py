@@ -28,9 +28,11 @@ class JdbcCalls:
         return size
 
     def schema(self, reader: Any, options: Any, connection: Any) -> Any:
-        """Return the StructType of a query's rows. reader: the object JDBCRDD."""
+        """Return the StructType of a query's rows; Spark 4.0 asks for it by another connection. reader: the object
+        JDBCRDD."""
+        by = (connection,) if self._release >= (4, 1) else ()
         more = (self._nothing, self._nothing) if self._release >= (4, 2) else ()
-        return reader.resolveTable(options, connection, *more)
+        return reader.resolveTable(options, *by, *more)
 
     def rows(self, utilities: Any, result: Any, dialect: Any, schema: Any, metrics: Any) -> Any:
         """Return the rows of a ResultSet, one row object for all of them. utilities: the object JdbcUtils."""

@@ -244,8 +244,9 @@ def refuse_missing_jars(lake: str) -> None:
 
 def refuse_store(store: str) -> None:
     """Raise UsageError where the installed Spark has no lakes in an object store."""
-    if not versions.has_stores(spark := versions.installed_spark()):
+    if not versions.has_store(store, spark := versions.installed_spark()):
         raise UsageError(
-            f"Spark {spark} can't commit to a lake in a store ({store}): its Hadoop has no conditional writes",
-            remedy="install pyspark 4.1 or newer, then run binlake setup; or let lake.path name a folder or hdfs://",
+            f"Spark {spark} can't commit to a lake in a store ({store}): its Hadoop is too old for that",
+            remedy=f"install pyspark {versions.SPARK}, then run binlake setup --stores {store}; or let lake.path name a"
+            " folder or hdfs://",
         )

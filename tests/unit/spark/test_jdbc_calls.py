@@ -24,7 +24,8 @@ def test_a_dialect_takes_options_since_4_2(version: str, by_options: bool) -> No
     size = calls.fetch_size(dialect, options)
     assert size is (dialect.getFetchSize.return_value if by_options else options.fetchSize.return_value)
     calls.schema(reader, options, connection)
-    reader.resolveTable.assert_called_once_with(options, connection, *([nothing, nothing] if by_options else []))
+    by = [] if version.startswith("4.0") else [connection]
+    reader.resolveTable.assert_called_once_with(options, *by, *([nothing, nothing] if by_options else []))
 
 
 @pytest.mark.parametrize(("version", "has_metrics"), [("4.0.4", False), ("4.1.1", True), ("4.2.0", True)])
