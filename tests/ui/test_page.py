@@ -583,7 +583,7 @@ def test_a_table_is_a_card_of_three_lines_on_a_telephone(served: Served, browser
     box = row.bounding_box()
     assert box
     assert box["height"] <= 3 * 24 + 16, box
-    assert "+" in row.locator("td[data-name=Inserted]").evaluate("cell => getComputedStyle(cell, '::before').content")
+    expect(row.locator("td[data-name=Inserted]")).to_have_attribute("data-short", "+")
     page.context.close()
 
 
