@@ -18,7 +18,7 @@ from binlake.records import registrations
 from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
-from mirror import WAYS, both_ways, by_spark_in_the_soak, in_the_soak, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, by_spark_in_the_soak, in_the_soak, on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,9 +77,13 @@ MUTATIONS = [
 ]
 
 
+BY_TASKS = {"without_spark_mb": 0.000001}
+"""A setting of ``merge`` under which all that is staged is too much for the process itself."""
+
+
 @on_mysql
-@both_ways
-def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
+@pytest.mark.parametrize("way", [*WAYS, BY_TASKS], ids=["in process", "by Spark", "by Spark's tasks"])
+def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, float]) -> None:
     followed.options["merge"] = way
     followed.execute(*EVERY_WAY)
     followed.sync()
@@ -87,6 +91,8 @@ def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
     followed.execute("INSERT INTO t VALUES (4, 'd')")
     followed.sync()
     assert logged(followed, "t", "id", "v") == [*MUTATIONS, ("insert", None, None, 4, "d")]
+    by_spark = "Spark" in log_of(followed, "t").history(1)[0]["engineInfo"]
+    assert by_spark == (not way["without_spark_mb"])
     followed.assert_equal("t")
 
 

@@ -207,7 +207,7 @@ def test_mutations_of_xa_transactions_are_numbered_among_all_that_are_logged(
     assert StagedMutations(life, step, FAIL, 10**9).ordered()["row"].to_pylist() == [0, 2]
     commit: Any = SimpleNamespace(config=config, batch=7, reads=SharedReads())
     rows, columns = RowsBeside(life, step), lake_columns(schema, FAIL)
-    logged = [row["position"] for row in log_table._rows_by_spark(spark, rows, columns, commit).collect()]
+    logged = [row["position"] for row in log_table._rows_by_tasks(rows, columns, commit).frame(spark).collect()]
     assert sorted(logged) == log_table._rows(rows, columns, commit)["position"].to_pylist()
 
 

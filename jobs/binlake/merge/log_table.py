@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +44,8 @@ from binlake.schema.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from binlake.merge.mutations import TaskRows
 
 _TIME = pa.timestamp("us", "UTC")
 _OWN = (
@@ -98,9 +99,12 @@ def _write_rows(step: RowsBeside, commit: BesideCommit) -> None:
         return _rows(step, columns, commit)
 
     def by_spark(session: SparkSession) -> DataFrame:
-        return _rows_by_spark(session, step, columns, commit)
+        return by_tasks().frame(session)
 
-    commit.append(AppendedRows(wanted, _REPEATING, in_process, by_spark, ascending=_ASCENDING))
+    def by_tasks() -> TaskRows:
+        return _rows_by_tasks(step, columns, commit)
+
+    commit.append(AppendedRows(wanted, _REPEATING, in_process, by_spark, by_tasks, _ASCENDING))
 
 
 def _shape(commit: BesideCommit, merge: MergeStep) -> TableSchema:
@@ -151,11 +155,9 @@ def _logged(staged: pa.Table, batch: int, images: LakeImages) -> pa.Table:
     return pa.table(rows)
 
 
-def _rows_by_spark(
-    session: SparkSession, step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit
-) -> DataFrame:
+def _rows_by_tasks(step: RowsBeside, columns: Sequence[LakeColumn], commit: BesideCommit) -> TaskRows:
     """Return the same rows as Spark's tasks read them."""
-    from binlake.merge.mutations import frame
+    from binlake.merge.mutations import TaskRows
 
     batch, images = commit.batch, LakeImages.of(step.merge.schema, columns)
     schema = pa.schema([(column.name, column.arrow) for column in (*_OWN, *_image_columns(columns))])
@@ -164,7 +166,7 @@ def _rows_by_spark(
         rows = _logged(staged, batch, images)
         return rows.append_column("detail", pa.nulls(rows.num_rows, pa.string())).select(schema.names)
 
-    return frame(session, step.life, step.merge, commit.config.invalid, partial(map, made), schema, COMMIT)
+    return TaskRows(step.life, step.merge, commit.config.invalid, made, schema, COMMIT)
 
 
 def _event_rows(event: EventBeside, batch: int) -> AppendedRows:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,29 +36,41 @@ GONE, PART, IMAGE = "gone ", "part ", "image "
 """Columns of a change: whether the row goes, 0 for its old image and 1 for its new one, and that image."""
 
 
-def frame(
-    session: SparkSession,
-    life: Life,
-    step: MergeStep,
-    invalid: InvalidValues,
-    made: Callable[[Iterator[pa.Table]], Iterable[pa.Table]],
-    schema: pa.Schema,
-    more: Sequence[str],
-) -> DataFrame:
-    """Return what ``made`` makes of an epoch's mutations after the snapshot, read by tasks.
+@dataclass(frozen=True)
+class TaskRows:
+    """Rows that Spark's tasks make of an epoch's mutations after the snapshot.
 
-    made: is given what StagedMutations.unordered yields to a task with ``more``. schema: of what it returns.
+    made: makes them of a part of what StagedMutations.unordered yields with ``more``. schema: theirs.
     """
-    shares = list(_shares(step))
 
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                part, share = shares[number]
-                for rows in made(StagedMutations(life, part, invalid, 0).unordered(share, more)):
-                    yield from rows.cast(schema).to_batches()
+    life: Life
+    step: MergeStep
+    invalid: InvalidValues
+    made: Callable[[pa.Table], pa.Table]
+    schema: pa.Schema
+    more: Sequence[str] = ()
 
-    return session.range(0, len(shares), 1, len(shares)).mapInArrow(read, from_arrow_schema(schema))
+    def frame(self, session: SparkSession) -> DataFrame:
+        """Return the rows."""
+        return self.passed(session, lambda rows: rows, self.schema)
+
+    def passed(
+        self, session: SparkSession, through: Callable[[Iterator[pa.Table]], Iterable[pa.Table]], schema: pa.Schema
+    ) -> DataFrame:
+        """Return what ``through`` makes of the rows of each task. schema: of that."""
+        shares = list(_shares(self.step))
+
+        def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    for rows in through(self._rows(*shares[number])):
+                        yield from rows.to_batches()
+
+        return session.range(0, len(shares), 1, len(shares)).mapInArrow(read, from_arrow_schema(schema))
+
+    def _rows(self, step: MergeStep, share: tuple[int, int]) -> Iterator[pa.Table]:
+        for rows in StagedMutations(self.life, step, self.invalid, 0).unordered(share, self.more):
+            yield self.made(rows).cast(self.schema)
 
 
 def _shares(step: MergeStep) -> Iterator[tuple[MergeStep, tuple[int, int]]]:
@@ -101,7 +112,7 @@ def staged_rows(
         both = {name: _struct(images.rows(rows, name), pc.is_null(rows[name])) for name in ("before", "after")}
         return pa.table({**{name: rows[name] for name in ("op", *AT)}, **both})
 
-    return frame(session, life, step, invalid, partial(map, made), schema, ())
+    return TaskRows(life, step, invalid, made, schema).frame(session)
 
 
 @dataclass(frozen=True)
@@ -129,16 +140,16 @@ class ChangedImages:
         return () if self.batch is None else ("committed_us",)
 
     @property
-    def columns(self) -> list[pa.Field]:
+    def columns(self) -> pa.Schema:
         """Return the columns of the image."""
         own = () if self.batch is None else own_columns(self.table)
-        return [pa.field(column.name, column.arrow) for column in (*self.images.columns, *own)]
+        return pa.schema([(column.name, column.arrow) for column in (*self.images.columns, *own)])
 
     @property
     def schema(self) -> pa.Schema:
         """Return AT, PART, GONE and IMAGE."""
         places = [pa.field(name, pa.int64()) for name in AT]
-        image = pa.struct(self.columns)
+        image = pa.struct(list(self.columns))
         return pa.schema([*places, pa.field(PART, pa.int8()), pa.field(GONE, pa.bool_()), pa.field(IMAGE, image)])
 
     def made(self, rows: pa.Table) -> pa.Table:
@@ -173,7 +184,7 @@ def changes(
     where nothing was staged."""
     if not step.staged:
         return None
-    return frame(session, life, step, invalid, partial(map, changed.made), changed.schema, changed.more)
+    return TaskRows(life, step, invalid, changed.made, changed.schema, changed.more).frame(session)
 
 
 def _struct(rows: pa.Table, absent: pa.ChunkedArray | None = None) -> pa.StructArray:

@@ -19,6 +19,8 @@ from binlake.schema.table import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from binlake.merge.mutations import TaskRows
+
 _Done = TypeVar("_Done")
 
 
@@ -52,14 +54,16 @@ class AppendedRows:
     repeating: columns with few values; the others are written without a dictionary, and all without statistics beside
     Delta's, which costs less, until the upkeep puts files together.
     in_process: returns them as Arrow, texts that repeat as dictionary arrays or as texts, or raises LeftToSpark.
-    by_spark: returns them by a session. Both with columns that the table has, by their names. ascending: columns of
-    ascending values without NULLs.
+    by_spark: returns them by a session. Both with columns that the table has, by their names. by_tasks: returns what
+        Spark's tasks make of staged rows, where they can write the rows themselves.
+    ascending: columns of ascending values without NULLs.
     """
 
     columns: Sequence[BesideColumn]
     repeating: Sequence[str]
     in_process: Callable[[], pa.Table]
     by_spark: Callable[[SparkSession], DataFrame]
+    by_tasks: Callable[[], TaskRows] | None = None
     ascending: Sequence[str] = ()
 
 

@@ -111,7 +111,7 @@ def _append(session: SparkSession, table: LakeTable, epoch: MirrorEpoch, rows: D
     def by_tasks() -> None:
         if not each:
             raise LeftToSpark("a key occurs twice")
-        task_appends.append(session, epoch)
+        task_appends.append_images(session, epoch)
 
     here_or_by_spark(by_tasks, lambda why: table.append(session, rows, epoch.version, epoch.note))
 

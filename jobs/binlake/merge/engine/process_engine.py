@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
 from binlake.delta import plain_tables
@@ -76,27 +77,35 @@ def _append(log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:
     table = log.opened()
     if (log.transaction_version(table) or -1) >= commit.version:
         return
-    plain_tables.check_is_plain(table)
-    fields = {field["name"]: field for field in plain_tables.fields_of(table)}
-    _check_types(fields, rows.columns)
+    fields = checked_fields(table, rows.columns)
     data = rows.in_process()
     if not data.num_rows:  # all were rolled back
         return
-    stored = [plain_tables.stored_field(fields[name], data.schema.field(name).type) for name in data.column_names]
+    stored = stored_schema(fields, data.schema)
     stored_as = dict(zip(data.column_names, (field.name for field in stored), strict=True))
     repeating, ascending = (
         [name for own, name in stored_as.items() if own in chosen] for chosen in (rows.repeating, rows.ascending)
     )
-    data = pa.Table.from_arrays(data.columns, schema=pa.schema(stored))
+    data = pa.Table.from_arrays(data.columns, schema=stored)
     added = added_file(log.path, data, repeating=repeating, ascending=ascending)
     fault("data file written")
     plain_tables.commit(log, table, _appending(commit, data.num_rows), [{"add": added}])
 
 
-def _check_types(fields: dict[str, Any], columns: Sequence[BesideColumn]) -> None:
+def checked_fields(table: DeltaTable, columns: Sequence[BesideColumn]) -> dict[str, Any]:
+    """Return the fields of a table that the process may append to, by column. Raises LeftToSpark for any other table,
+    or where its columns have other types."""
+    plain_tables.check_is_plain(table)
+    fields = {field["name"]: field for field in plain_tables.fields_of(table)}
     others = [column.name for column in columns if fields[column.name]["type"] != delta_type(column.kind)]
     if others:
         raise LeftToSpark(f"the type of {', '.join(others)} isn't written here")
+    return fields
+
+
+def stored_schema(fields: Mapping[str, Any], rows: pa.Schema) -> pa.Schema:
+    """Return the columns of rows as data files have them."""
+    return pa.schema([plain_tables.stored_field(fields[column.name], column.type) for column in rows])
 
 
 def _create(log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:

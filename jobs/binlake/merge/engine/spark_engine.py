@@ -11,12 +11,13 @@ from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.plain_tables import StepCommit
 from binlake.merge import own_values
+from binlake.merge.engine import task_appends
 from binlake.merge.engine.by_spark import merge_by_spark
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.own_values import WrittenInSql, own_in_sql
 from binlake.merge.reshape import ReshapedColumn
-from binlake.merge.table_engine import AppendedRows, Truncation
+from binlake.merge.table_engine import AppendedRows, Truncation, here_or_by_spark
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import TableSchema
 
@@ -34,11 +35,15 @@ class SparkEngine:
 
     def append(self, log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:
         """Append rows, and make the table where there is none."""
-        data, there = rows.by_spark(self.session), _of(log)
-        if there.exists():
-            there.append(self.session, data, commit.version, commit.note)
-        else:
+        there = _of(log)
+        if not there.exists():
+            data = rows.by_spark(self.session)
             there.overwrite(self.session, data, commit.version, commit.note, mode="error")
+            return
+        here_or_by_spark(
+            lambda: task_appends.append(self.session, self.config, log, rows, commit),
+            lambda why: there.append(self.session, rows.by_spark(self.session), commit.version, commit.note),
+        )
 
     def create(self, log: LakeLog, columns: Sequence[LakeColumn], commit: StepCommit) -> None:
         """Put an empty table in the place of whatever is there."""

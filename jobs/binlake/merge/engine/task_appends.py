@@ -10,41 +10,45 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from binlake.config import PipelineConfig
 from binlake.delta import plain_files, plain_tables
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.plain_tables import StepCommit
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge.engine.in_process import check_table, stored_fields
+from binlake.merge.engine.process_engine import checked_fields, stored_schema
 from binlake.merge.mirror_epoch import MirrorEpoch
-from binlake.merge.mutations import ChangedImages, frame
+from binlake.merge.mutations import ChangedImages, TaskRows
+from binlake.merge.table_engine import AppendedRows
 
 _ACTIONS = pa.schema([("rows", pa.int64()), ("action", pa.string())])
 
 
 @dataclass(frozen=True)
 class _DataFiles:
-    """Where a task writes the new images of mutations. stored: the columns as data files have them."""
+    """Where a task writes rows. stored: the columns as data files have them."""
 
     table_path: str
     stored: pa.Schema
-    changed: ChangedImages
 
     def written(self, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Write the rows to a data file, and yield its add action. Raises OSError."""
-        plain = pa.schema(self.changed.columns)
-        images = (self.changed.image(rows, 1).cast(plain) for rows in parts)
-        stored = (pa.Table.from_arrays(image.columns, schema=self.stored) for image in images)
+        """Write rows to a data file, and yield its add action; none where there is no row. Raises OSError."""
+        stored = (pa.Table.from_arrays(rows.columns, schema=self.stored) for rows in parts)
         batches = (batch for rows in stored for batch in rows.to_batches())
         added = plain_files.write_batches(self.table_path, "", self.stored, batches, rows_per_file=sys.maxsize)
         for file in added:
             yield pa.table([[file.rows], [file.action]], schema=_ACTIONS)
 
 
-def append(session: SparkSession, epoch: MirrorEpoch) -> None:
-    """Append the new image of each mutation of an epoch in one commit; repeating it changes nothing.
+def append_images(session: SparkSession, epoch: MirrorEpoch) -> None:
+    """Append the new image of each mutation of an epoch to the mirror in one commit; repeating it changes nothing.
 
     Raises LeftToSpark, before anything is written; CommitFailedError where somebody else committed meanwhile; what
     Spark raises for a task.
@@ -53,20 +57,36 @@ def append(session: SparkSession, epoch: MirrorEpoch) -> None:
     if updated or deleted:
         raise LeftToSpark("rows change or go")
     plain_tables.check_is_wanted(epoch.config.root, epoch.config)
-    log, columns = epoch.table.opened(), epoch.columns
-    if (epoch.table.transaction_version(log) or -1) >= epoch.version:
+    log, table = epoch.table, epoch.table.opened()
+    if (log.transaction_version(table) or -1) >= epoch.version:
         return
-    check_table(log, columns)
-    fields = stored_fields(log, columns)
-    changed = ChangedImages.of(epoch)
-    target = _DataFiles(epoch.table.path, pa.schema([fields[column.name] for column in changed.columns]), changed)
-    written = frame(session, epoch.life, epoch.step, epoch.config.invalid, target.written, _ACTIONS, changed.more)
-    rows, actions = 0, []
-    for row in written.collect():
-        rows += row["rows"]
+    check_table(table, epoch.columns)
+    fields, changed = stored_fields(table, epoch.columns), ChangedImages.of(epoch)
+    stored = pa.schema([fields[name] for name in changed.columns.names])
+    made = partial(changed.image, part=1)
+    rows = TaskRows(epoch.life, epoch.step, epoch.config.invalid, made, changed.columns, changed.more)
+    _append(session, log, table, rows, stored, StepCommit(epoch.version, epoch.note))
+
+
+def append(session: SparkSession, config: PipelineConfig, log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:
+    """Append rows that tasks can write to a table beside a mirror, as ``append_images`` does; raises the same."""
+    if rows.by_tasks is None:
+        raise LeftToSpark("the rows aren't staged")
+    plain_tables.check_is_wanted(config.root, config)
+    table = log.opened()
+    if (log.transaction_version(table) or -1) >= commit.version:
+        return
+    fields, made = checked_fields(table, rows.columns), rows.by_tasks()
+    _append(session, log, table, made, stored_schema(fields, made.schema), commit)
+
+
+def _append(
+    session: SparkSession, log: LakeLog, table: DeltaTable, rows: TaskRows, stored: pa.Schema, commit: StepCommit
+) -> None:
+    count, actions = 0, []
+    for row in rows.passed(session, _DataFiles(log.path, stored).written, _ACTIONS).collect():
+        count += row["rows"]
         actions.append(json.loads(row["action"]))
     fault("data file written")
-    own = plain_tables.StepCommit(epoch.version, epoch.note).own(
-        "WRITE", {"mode": "Append"}, numFiles=len(actions), numOutputRows=rows
-    )
-    plain_tables.commit(epoch.table, log, own, actions)
+    own = commit.own("WRITE", {"mode": "Append"}, numFiles=len(actions), numOutputRows=count)
+    plain_tables.commit(log, table, own, actions)
