@@ -6,6 +6,7 @@
 #                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
 # names what to install. Everything else lands in .venv and .binlake. A second run needs no network.
@@ -105,6 +106,15 @@ setup_python() {
 
 # With PYTHONDONTWRITEBYTECODE in the environment, every process would compile what it imports for itself.
 compile_own_code() { $VENV/bin/python -m compileall -q jobs plugins docker/local tests/support; }
+
+setup_another_python() { # 3.13, beside the machine's own
+  local folder=$STATE/python-$1
+  if [ ! -d "$folder/root" ]; then
+    say python "unpacking Python $1 into $folder"
+    bash docker/local/python.sh install "$1" "$folder" || fail python "Python $1 can't be had: see above"
+  fi
+  say python "Python $1 is $folder/root/usr/bin/python$1"
+}
 
 # -- java ------------------------------------------------------------------------------------------
 
@@ -357,8 +367,9 @@ flock 9 # two runs at once would install over each other
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
+    python-*) setup_another_python "${step#python-}" ;;
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
     python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka) "setup_$step" ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

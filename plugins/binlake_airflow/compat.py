@@ -31,7 +31,6 @@ from airflow.providers.common.compat.sdk import (
     DagRunState as DagRunState,
     DownstreamTasksSkipped as DownstreamTasksSkipped,
     Param as Param,
-    ParamValidationError as ParamValidationError,
     Stats as Stats,
     TaskGroup as TaskGroup,
     TaskInstanceKey as TaskInstanceKey,
@@ -73,6 +72,12 @@ def __getattr__(name: str) -> Any:
         with suppress(ImportError, AttributeError):
             return getattr(import_module(place), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def backoff(factor: int) -> float:
+    """Return the ``retry_exponential_backoff`` by which each delay is so many times the one before; 0: all are equal.
+    Airflow 3.1 only knows whether they double."""
+    return type(BaseOperator.retry_exponential_backoff)(factor)
 
 
 def team_names(dags: Collection[str]) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake_airflow.compat import BaseOperator, TaskGroup, TriggerRule
+from binlake_airflow.compat import BaseOperator, TaskGroup, TriggerRule, backoff
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.following import RESTART_DELAY, BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.notices import FeedStopped, TaskFailed
@@ -42,7 +42,7 @@ def default_args(config: PipelineConfig, file: str) -> dict[str, Any]:
         "owner": "binlake",
         "retries": settings.retries,
         "retry_delay": timedelta(seconds=settings.retry_delay_seconds),
-        "retry_exponential_backoff": 2,
+        "retry_exponential_backoff": backoff(2),
         "max_retry_delay": _LONGEST_DELAY,
     }
     if any("failed" in asked.when for asked in settings.notify):
@@ -101,7 +101,9 @@ class Steps:
 
     def follow(self) -> None:
         """Make the task that follows the log in batches of seconds."""
-        BinlakeFollowOperator(task_id="follow", retry_delay=RESTART_DELAY, retry_exponential_backoff=0, **self._plain)
+        BinlakeFollowOperator(
+            task_id="follow", retry_delay=RESTART_DELAY, retry_exponential_backoff=backoff(0), **self._plain
+        )
 
     def verify(self, tables: Any = None, changed: Any = None, repair: Any = False) -> None:
         """Make the tasks of a verification. The arguments are those of BinlakeVerifyOperator."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 from airflow.jobs.job import Job
 from airflow.models.dagbundle import DagBundleModel
 from airflow.utils import db
@@ -21,6 +21,11 @@ from airflow.utils.session import create_session
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
+
+try:
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+except ModuleNotFoundError:  # Airflow 3.1
+    from airflow.models.dagbag import DagBag, sync_bag_to_db  # type: ignore[no-redef]
 
 from binlake import config
 from binlake.records.feed_watermarks import RELAY
@@ -111,7 +116,8 @@ def add_dags(folder: Path) -> None:
     )
     with create_session() as session:
         session.merge(DagBundleModel(name="dags-folder"))
-    bag = DagBag(str(dags), collect_dags=False, bundle_path=dags, bundle_name="dags-folder")
+    named: Any = {"bundle_name": "dags-folder"} if "bundle_name" in signature(DagBag).parameters else {}  # not in 3.1
+    bag = DagBag(str(dags), collect_dags=False, bundle_path=dags, **named)
     bag.collect_dags(str(dags))
     assert not bag.import_errors
     sync_bag_to_db(bag, "dags-folder", None)
@@ -136,13 +142,22 @@ def viewer(server: Any) -> TestClient:
 def routes() -> list[tuple[str, str]]:
     """Method and path of every route of the page's app, each with names of what is there."""
     (entry,) = BinlakePlugin.fastapi_apps
-    guarded = [route for route in entry["app"].app().routes if isinstance(route, APIRoute)]
-    assert len(guarded) == len(entry["app"].app().routes), "a route of another kind has no guard"
+    guarded = list(_routes(entry["app"].app()))
     return [
         (method, "/binlake" + re.sub(r"{(\w+)(:\w+)?}", lambda match: VALUES[match[1]], route.path))
         for route in guarded
         for method in sorted(route.methods)
     ]
+
+
+def _routes(app: Any) -> Iterator[APIRoute]:
+    """An app's, or a router's. A newer FastAPI keeps the routers that an app includes."""
+    for route in app.routes:
+        if included := getattr(route, "original_router", None):
+            yield from _routes(included)
+        else:
+            assert isinstance(route, APIRoute), "a route of another kind has no guard"
+            yield route
 
 
 def get(client: TestClient, path: str, status: int = 200) -> Any:

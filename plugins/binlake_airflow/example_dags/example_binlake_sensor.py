@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
+from binlake_airflow.compat import CronDataIntervalTimetable
 from binlake_airflow.operators import BinlakeSyncOperator
 from binlake_airflow.sensors import BinlakeSourceChangedSensor
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
+from binlake_airflow.compat import CronDataIntervalTimetable
 from binlake_airflow.groups import binlake_bootstrap, binlake_sync
 
 SHOP = Path(__file__).with_name("shop.yaml")

@@ -42,12 +42,14 @@ from airflow.providers_manager import ProvidersManager
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 ours, of_tasks = ProvidersManager(), ProvidersManagerTaskRuntime()
 ours.initialize_providers_hooks()
+of_3_2 = "_connection_form_widgets_from_metadata" not in dir(ours)
+fields = ours.connection_form_widgets if of_3_2 else ours._connection_form_widgets_from_metadata
 hooks = [manager.hooks["mysql"] for manager in (ours, of_tasks)]
 print(json.dumps({
     "classes": [hook.hook_class_name for hook in hooks],
     "form": ours.field_behaviours.get("mysql"),
     "fields": sorted(
-        field.field_name for name, field in ours._connection_form_widgets_from_metadata.items() if "__mysql__" in name
+        field.field_name for name, field in fields.items() if "__mysql__" in name
     ),
     "claims": [kind["connection-type"] for kind in ours.providers["binlake"].data["connection-types"]],
 }))
