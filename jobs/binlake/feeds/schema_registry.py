@@ -52,7 +52,8 @@ class SchemaRegistry:
             elif fields["login"]:
                 both = f"{fields['login']}:{fields['password'] or ''}".encode()
                 self._headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
-            encryption = endpoint(host=None, port=None, user=None, password=None, extra=fields["extra"]).encryption
+            tls = {key: value for key, value in fields["extra"].items() if key != "token"}  # of the registry
+            encryption = endpoint(host=None, port=None, user=None, password=None, extra=tls).encryption
             if encryption is not None:
                 handlers.append(urllib.request.HTTPSHandler(context=encryption.context()))
         self._opener = urllib.request.build_opener(*handlers)
