@@ -69,7 +69,7 @@ def bootstrap(  # noqa: PLR0913 - the options of a command, each given by its na
     from binlake.phases import snapshots
 
     if begin:
-        lost_lease.begin_anew(metadata_of(config))
+        lost_lease.begin_again(metadata_of(config))
     return snapshots.snapshot_tables(config, origin, session, report, tables, unnamed=unnamed, lock=lock, run=run)
 
 

@@ -57,7 +57,7 @@ def fill(mirror: Mirror) -> None:
         )
 
 
-def goes_on(mirror: Mirror, proxy: FaultProxy, process: subprocess.Popen[str]) -> str:
+def continues(mirror: Mirror, proxy: FaultProxy, process: subprocess.Popen[str]) -> str:
     """What the run says, which copies the rest by itself, and ends with the lake equal."""
     proxy.delay = 0.0
     mirror.execute("UPDATE a SET v = 'meanwhile' WHERE id % 7 = 0", "DELETE FROM b WHERE id % 5 = 0")
@@ -79,6 +79,6 @@ def test_an_executor_that_is_killed(mirror: Mirror) -> None:
         with snapshot(mirror, proxy.port, "local-cluster[2,1,1024]") as process:
             wait_until_copied(mirror.server, process)
             os.kill(executors(process.pid)[0], signal.SIGKILL)
-            said = goes_on(mirror, proxy, process)
+            said = continues(mirror, proxy, process)
     assert said.count("a wave failed and is repeated") == 1
     assert "the executor that copied it was lost" in said

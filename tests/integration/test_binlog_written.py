@@ -20,7 +20,7 @@ from binlake.schema.invalid import KEEP_ALL
 from binlog_slices import written
 from odd_values import LENIENT, SampleTable
 from servers import KINDS, Server, program
-from written_anew import written_anew
+from written_again import written_again
 
 DATABASE = "anew"
 
@@ -70,7 +70,7 @@ def source(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterator
 def file(source: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     emitted = everything(source, SampleTable.of(source.kind, "samples", invalid_dates=True))
     path = tmp_path_factory.mktemp("binlog") / "binlog.000001"
-    path.write_bytes(written_anew(emitted, source.kind))
+    path.write_bytes(written_again(emitted, source.kind))
     return path
 
 
@@ -105,7 +105,7 @@ def test_mysqlbinlog_prints_its_rows_and_shapes(mysql_server: Server, tmp_path: 
             "INSERT INTO printed.t VALUES (1, 'ä', -1.5)", "UPDATE printed.t SET d = NULL", "DELETE FROM printed.t",
         )  # fmt: skip
     file = tmp_path / "binlog.000001"
-    file.write_bytes(written_anew(read(FileTransport(mysql_server.datadir), made.part, lambda *_: True), "mysql"))
+    file.write_bytes(written_again(read(FileTransport(mysql_server.datadir), made.part, lambda *_: True), "mysql"))
     command = [*program("mysql", "mysqlbinlog"), "--no-defaults", "--verify-binlog-checksum", "-v"]
     command += ["--base64-output=DECODE-ROWS", "--print-table-metadata", str(file)]
     printed = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout.decode("latin-1")

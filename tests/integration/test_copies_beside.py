@@ -213,10 +213,10 @@ POINTS: tuple[FaultPoint, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("goes_on", ["snapshot", "sync"])
+@pytest.mark.parametrize("continues", ["snapshot", "sync"])
 @pytest.mark.parametrize("point", POINTS)
 @on_mysql
-def test_cut_off_anywhere_it_follows_in_the_end(mirror: Mirror, point: FaultPoint, goes_on: str) -> None:
+def test_cut_off_anywhere_it_follows_in_the_end(mirror: Mirror, point: FaultPoint, continues: str) -> None:
     batches = batches_of(mirror, XA, FOLLOWS, ["XA COMMIT 'x'"], ["ALTER TABLE t ADD w INT DEFAULT 7"])
     count = 0
 
@@ -235,7 +235,7 @@ def test_cut_off_anywhere_it_follows_in_the_end(mirror: Mirror, point: FaultPoin
             copy(mirror)
         mirror.execute("INSERT INTO t (id, v) VALUES (12, 12)")
         sync_alone(mirror)
-        if goes_on == "snapshot" or mirror.watermark("t")["status"] != "following":
+        if continues == "snapshot" or mirror.watermark("t")["status"] != "following":
             copy(mirror)
     sync_alone(mirror)
     assert_follows(mirror, "t", "u")

@@ -114,7 +114,7 @@ def test_the_loss_is_told_and_the_lake_follows(lake: Mirror, table: str) -> None
         assert LOSSES[table].remedy in said
     assert report.batch == 3
     assert_whole(lake)
-    if LOSSES[table].is_told_once:
+    if LOSSES[table].is_reported_once:
         assert f"the metadata table {table} is gone" not in sync(lake)[1]
 
 

@@ -41,7 +41,7 @@ def assert_was(mirror: Mirror, table: str, replayed_table: ReplayedTable, versio
 
 
 @pytest.fixture
-def written_anew(mirror: Mirror) -> None:
+def written_again(mirror: Mirror) -> None:
     """Batches mark no rows in data files."""
     mirror.merges = ("rewrite",)
 
@@ -145,7 +145,7 @@ def test_a_table_that_somebody_changed_is_put_right_in_place(mirror: Mirror, sho
 
 
 @on_mysql
-@pytest.mark.usefixtures("written_anew")
+@pytest.mark.usefixtures("written_again")
 def test_what_is_not_staged_any_more_is_named_and_read_from_an_archive(
     mirror: Mirror, shop: dict[str, list[int]], tmp_path: Path
 ) -> None:

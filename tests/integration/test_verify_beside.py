@@ -56,7 +56,7 @@ def result(mirror: Mirror, mode: BesideMode) -> TableResult:
     return table
 
 
-def written_anew(mirror: Mirror, mode: BesideMode, rows: pa.Table) -> None:
+def written_again(mirror: Mirror, mode: BesideMode, rows: pa.Table) -> None:
     """Let a table have other rows in the same files' names, as damage in a file does: no commit tells of it."""
     log = DeltaTable(path(mirror, mode))
     first, *others = sorted(pa.table(log.get_add_actions())["path"].to_pylist())
@@ -110,7 +110,7 @@ def test_versions_that_are_lost(alone: Mirror, lost: Any, said: str) -> None:
     alone.execute("INSERT INTO t VALUES (9, 'z')")
     sync(alone)
     rows = rows_of(alone, "history")
-    written_anew(alone, "history", rows.filter(lost(rows)))
+    written_again(alone, "history", rows.filter(lost(rows)))
     checked = result(alone, "history")
     assert (checked.equal, said in checked.reason) == (False, True), checked.to_text()
     (problem,) = read_status(alone.config).beside
@@ -123,7 +123,7 @@ def test_other_values_of_a_closed_version(alone: Mirror) -> None:
     sync(alone)
     rows = rows_of(alone, "history")
     place = rows.column_names.index("v")
-    written_anew(alone, "history", rows.set_column(place, "v", pc.if_else(rows["is_current"], rows["v"], "other")))
+    written_again(alone, "history", rows.set_column(place, "v", pc.if_else(rows["is_current"], rows["v"], "other")))
     assert "closed versions aren't what they were" in result(alone, "history").reason
     with pytest.raises(CheckFailed):
         repair(alone).refuse_unrepaired()
@@ -132,7 +132,7 @@ def test_other_values_of_a_closed_version(alone: Mirror) -> None:
 def test_two_current_versions_and_an_overlap(alone: Mirror) -> None:
     rows = rows_of(alone, "history")
     twin = rows.filter(pc.and_(rows["is_current"], pc.equal(rows["id"], 3)))
-    written_anew(alone, "history", pa.concat_tables([rows, twin]))
+    written_again(alone, "history", pa.concat_tables([rows, twin]))
     checked = result(alone, "history")
     assert "rows with two current versions: 1" in checked.reason
     repair(alone).refuse_unrepaired()
@@ -140,14 +140,14 @@ def test_two_current_versions_and_an_overlap(alone: Mirror) -> None:
     rows = rows_of(alone, "history")
     place = rows.column_names.index("to_position")
     later = pc.if_else(pc.is_null(rows["to_position"]), rows["to_position"], "999999:000000000001")
-    written_anew(alone, "history", rows.set_column(place, "to_position", later))
+    written_again(alone, "history", rows.set_column(place, "to_position", later))
     assert "end behind the beginning of the next one" in result(alone, "history").reason
 
 
 def test_current_versions_are_brought_to_the_mirrors_rows(alone: Mirror) -> None:
     rows = rows_of(alone, "history")
     place = rows.column_names.index("v")
-    written_anew(alone, "history", rows.set_column(place, "v", pc.if_else(rows["is_current"], "wrong", rows["v"])))
+    written_again(alone, "history", rows.set_column(place, "v", pc.if_else(rows["is_current"], "wrong", rows["v"])))
     checked = result(alone, "history")
     assert {(row.kind, row.columns) for row in checked.rows} == {("changed", ("v",))}
     planned = [table.repair for table in repair(alone, dry_run=True).tables if table.repair]
@@ -162,7 +162,7 @@ def test_current_versions_are_brought_to_the_mirrors_rows(alone: Mirror) -> None
 
 def test_rows_that_a_log_lost(alone: Mirror) -> None:
     rows = rows_of(alone, "log").sort_by("position")
-    written_anew(alone, "log", rows.slice(1))
+    written_again(alone, "log", rows.slice(1))
     checked = result(alone, "log")
     assert (checked.equal, checked.source_rows, checked.lake_rows) == (False, 4, 3)
     assert "1 of 2 of batch 1" in checked.reason
@@ -184,7 +184,7 @@ def test_rows_that_a_log_lost_since_it_was_verified(alone: Mirror) -> None:
     sync(alone)
     DeltaTable(path(alone, "log")).optimize.compact()
     DeltaTable(path(alone, "log")).create_checkpoint()
-    written_anew(alone, "log", rows_of(alone, "log").sort_by("position").slice(1))
+    written_again(alone, "log", rows_of(alone, "log").sort_by("position").slice(1))
     assert "of 3 rows that were verified before 2 are there" in result(alone, "log").reason
 
 
@@ -232,9 +232,9 @@ def test_the_lake_is_checked_by_itself(alone: Mirror) -> None:
         "t": (True, 3), "t__history": (True, 3), "t__log": (True, 4),
     }  # fmt: skip
     rows = rows_of(alone, "log").sort_by("position")
-    written_anew(alone, "log", rows.slice(1))
+    written_again(alone, "log", rows.slice(1))
     rows = rows_of(alone, "history")
-    written_anew(alone, "history", rows.filter(pc.invert(pc.equal(rows["id"], 3))))
+    written_again(alone, "history", rows.filter(pc.invert(pc.equal(rows["id"], 3))))
     checked = by_itself(alone)
     assert "that were verified before 2 are there" in checked["t__log"].reason
     assert "its current versions aren't the mirror's rows" in checked["t__history"].reason

@@ -78,9 +78,9 @@ def play(
         if is_snapshotted:
             mirror.snapshot("*.t")
             walk.go_on(5)
-        goes_on = between(number)
+        continues = between(number)
         mirror.sync_cut_off(chance, 0.3, points=(chance.choice(CUT_OFF),))
-        if not goes_on:
+        if not continues:
             break
     walk.close()
     oracle.play()

@@ -51,7 +51,7 @@ class Store(Metadata):
         """Return all watermarks as they stand, without being a worker."""
         positions = [row["position"] for row in self.peek("lease") if row["position"]]
         recorded = formats.read(RecordedState, positions[0]) if positions else None
-        return [watermarks.stands(WatermarkRow(**row), recorded).values() for row in self.peek("watermarks")]
+        return [watermarks.moved_forward(WatermarkRow(**row), recorded).values() for row in self.peek("watermarks")]
 
     def read(
         self, name: str, columns: Sequence[str] | None = None, *, where: str | None = None, newest: Newest | None = None

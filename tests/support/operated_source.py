@@ -311,8 +311,8 @@ class OperatedSource:
         """
         tables, status = self.tables(), self.status()
         good = [row["table"] for row in status["tables"] if row["status"] == "following" and not row.get("problem")]
-        stands_still = [problem["table"] for problem in status["beside"]]
-        if following and (wrong := [*sorted({*tables} - {*good}), *stands_still]):
+        not_following = [problem["table"] for problem in status["beside"]]
+        if following and (wrong := [*sorted({*tables} - {*good}), *not_following]):
             raise Difference(f"these don't follow the log: {wrong}\n{self.run('status').said}")
         try:
             if with_history:

@@ -102,7 +102,7 @@ _SENT_ALONE = frozenset(
 )
 
 
-def stands_in_no_file(kind: int, end: int, flags: int) -> bool:
+def is_in_no_file(kind: int, end: int, flags: int) -> bool:
     """Return whether a server made an event up for the connection. ``end``, ``flags``: of its header.
 
     An end of 0 proves that only for the kinds that servers make up: MariaDB writes events inside a transaction with an
@@ -217,7 +217,7 @@ class FormatDescription:
         return tuple(map(int, match.groups())) if match else ()
 
     @property
-    def tells_explicit_timestamps(self) -> bool:
+    def has_explicit_timestamps(self) -> bool:
         """Return whether this MariaDB logs explicit_defaults_for_timestamp among the session's options.
 
         Source: Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc.
@@ -403,7 +403,7 @@ class Query:
     def session(self, began: int, description: FormatDescription) -> Session:
         """Return the event's settings of its session. began: the header's timestamp in seconds."""
         explicit = self.explicit_timestamps
-        if description.mariadb and self.flags is not None and description.tells_explicit_timestamps:
+        if description.mariadb and self.flags is not None and description.has_explicit_timestamps:
             explicit = bool(self.flags & _OPTION_EXPLICIT_DEF_TIMESTAMP)
         unlogged = description.mariadb and leaves_generated_columns_out(description.numbers)
         return Session(explicit, began, self.microsecond, self.time_zone, unlogged)

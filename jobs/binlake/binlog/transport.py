@@ -74,7 +74,7 @@ def reaches_beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent
     )
 
 
-def goes_on(file: str, stop: int) -> PositionLost:
+def has_more_log(file: str, stop: int) -> PositionLost:
     """Return the error of a file that has more log where it was planned to end."""
     return PositionLost(f"{file} continues after {stop}, where it was planned to end", remedy=LOST_REMEDY)
 
@@ -187,7 +187,7 @@ class FileTransport:
                 larger[:held] = buffer[:held]
                 buffer = larger
         if part.whole and stream.read(1):
-            raise goes_on(part.file, part.stop)
+            raise has_more_log(part.file, part.stop)
 
 
 def _refuse_encrypted(stream: Any, file: str, offset: int) -> None:

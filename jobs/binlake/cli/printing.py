@@ -254,7 +254,7 @@ def _place_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     for gap in () if isinstance(ahead, str) else ahead.gaps:
         lines += [f"the log lacks changes: {gap.reason}", f"  → {gap.remedy}"]
     for table in status.lost:
-        lines += lost_tables.told(table).splitlines()
+        lines += lost_tables.loss_message(table).splitlines()
     if status.follower:
         lines += _follower_lines(status.follower)
     if status.carried_us:

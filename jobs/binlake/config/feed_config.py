@@ -208,7 +208,7 @@ class SinkConfig(Section):
 
     @field_validator("settings")
     @classmethod
-    def _tells_no_secret(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def _has_no_secret(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for key in settings:
             if re.search(r"(?i)(password|secret|token)", key):
                 raise ValueError(f"{key!r} is a secret, and this file is none; name a connection that has it")

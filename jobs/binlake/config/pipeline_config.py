@@ -96,7 +96,7 @@ class LakeConfig(Section):
 
     @field_validator("path")
     @classmethod
-    def _is_known_and_tells_no_secret(cls, path: str) -> str:
+    def _is_known_and_has_no_secret(cls, path: str) -> str:
         stores.refuse_unknown(path)
         stores.refuse_secrets(path)
         stores.refuse_misread(path)

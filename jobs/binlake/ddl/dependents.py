@@ -41,7 +41,7 @@ class Altered:
 UNALTERED = Altered(frozenset(), frozenset(), frozenset(), False)
 
 
-def computed_anew(schema: TableSchema, altered: Altered) -> list[Column]:
+def recomputed(schema: TableSchema, altered: Altered) -> list[Column]:
     """Return the generated columns of the altered table whose old rows may have other values, chains included.
 
     Expressions that are too long to be analysed may depend on all that changed.

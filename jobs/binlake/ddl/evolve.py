@@ -34,7 +34,7 @@ from binlake.ddl.changes import AlterTable
 from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import ImpossibleDate, NotConstant
 from binlake.ddl.definition import ColumnDefinition, converted, converted_definition, keeps_members
-from binlake.ddl.dependents import Altered, computed_anew
+from binlake.ddl.dependents import Altered, recomputed
 from binlake.ddl.keys import CAN_HAVE_PREFIX, Constraint, added, new_keys, with_key
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
@@ -368,7 +368,7 @@ class _Evolving:
             elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
                 yield f"column {new.name!r}: AUTO_INCREMENT numbered rows that had 0 or NULL"
         written = {entry.column.name for entry in self.entries if entry.definition is not None}
-        for column in computed_anew(after, self._altered_columns()):
+        for column in recomputed(after, self._altered_columns()):
             if column in after.mirrored and column.name not in written:
                 why = "from what the statement changes (type or collation of a column, default collation)"
                 yield f"generated column {column.name!r} is computed again {why}"

@@ -135,13 +135,13 @@ class FeedErrors:
     def decide(self, failure: FeedFailure, error: FeedError, *, known: bool = False) -> None:
         """Raise the error unless the feed continues without the event. known: it was written down already."""
         try:
-            goes_on = getattr(self._handler, failure.layer)(failure) or self._handler.event(failure)
+            continues = getattr(self._handler, failure.layer)(failure) or self._handler.event(failure)
         except Exception as raised:
             raise FeedError(
                 f"the error handler of feed {self._feed} failed over {failure.place}: {raised!r}",
                 remedy=f"fix it; it was asked because of this: {failure.reason}",
             ) from raised
-        if not goes_on:
+        if not continues:
             raise self._placed(failure.place, error)
         if known:
             return

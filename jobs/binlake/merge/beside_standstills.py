@@ -46,23 +46,23 @@ def _without_standing(
             continue
         own = TableName(table.name.database, beside_table(table.name.table, mode))
         table_id: str | None = None
-        stands: Standstill | None
+        why: Standstill | None
         try:
             table_id = str(log.opened().metadata().id)
-            stands = standstill(log, table.name, mode, known.get(table_id))
+            why = standstill(log, table.name, mode, known.get(table_id))
         except LogUnreadable as error:
             table_id = table_id or table_versions.newest_id(metadata, own)
-            stands = Standstill(error.message, f"restore files of its log from a backup, or {_begin_anew(log)}")
-        if stands is None:
+            why = Standstill(error.message, f"restore files of its log from a backup, or {_begin_again(log)}")
+        if why is None:
             continue
         standing.append(mode)
-        report.say(f"{own} is stopped: {stands.reason}\n  → {stands.remedy}")
+        report.say(f"{own} is stopped: {why.reason}\n  → {why.remedy}")
         if table_id:
-            verified.note_problem(metadata, table_id, own, stands.reason)
+            verified.note_problem(metadata, table_id, own, why.reason)
     return replace(table, standing=tuple(standing))
 
 
-def _begin_anew(log: LakeLog) -> str:
+def _begin_again(log: LakeLog) -> str:
     return f"move {log.path} away: it is begun again"
 
 

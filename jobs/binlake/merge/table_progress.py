@@ -162,7 +162,9 @@ def changed_by_others(config: PipelineConfig, steps: BatchSteps, newest_batch: N
     one that is merged."""
 
     def look(tables: Sequence[TableSteps]) -> list[TableOutcome]:
-        changed = [TableProgress(config, table, newest_batch) for table in tables if not _stands(config, table.life)]
+        changed = [
+            TableProgress(config, table, newest_batch) for table in tables if not _is_unchanged(config, table.life)
+        ]
         for progress in changed:
             progress.look_back({progress.table.life.id})
         return [progress.outcome() for progress in changed if not progress.works]
@@ -174,6 +176,6 @@ def changed_by_others(config: PipelineConfig, steps: BatchSteps, newest_batch: N
         return [outcome for outcomes in pool.map(look, parts) for outcome in outcomes]
 
 
-def _stands(config: PipelineConfig, life: Life) -> bool:
+def _is_unchanged(config: PipelineConfig, life: Life) -> bool:
     """Return whether nobody committed to the table since the version that was recorded."""
     return life.delta_version is not None and LakeLog.of(config, life.name, life.id).is_at(life.delta_version)

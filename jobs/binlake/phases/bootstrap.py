@@ -160,7 +160,7 @@ def refused_for_cascades(config: PipelineConfig, source: Source, names: list[Tab
     }
 
 
-def refused_for_untold_columns(
+def refused_for_unnamed_columns(
     config: PipelineConfig, source: Source, names: list[TableName]
 ) -> dict[TableName, TableError]:
     """Return errors for tables with columns that the log doesn't contain, if the policy is to stop such tables."""

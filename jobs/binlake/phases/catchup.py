@@ -146,7 +146,7 @@ def _note_begun(metadata: Metadata, row: WatermarkRow, batch: int) -> None:
 
 def _refuse_gap(life: Life, position: Position, start: Position) -> None:
     """Raise UsageError if a part of the log was skipped, because a snapshot of the other tables began after it."""
-    if not _goes_on(life, position, start):
+    if not _continues(life, position, start):
         raise UsageError(
             f"{life.name} is at {position.short}, and the log is followed from {start.short} since: what is "
             "between was never read",
@@ -154,7 +154,7 @@ def _refuse_gap(life: Life, position: Position, start: Position) -> None:
         )
 
 
-def _goes_on(life: Life, position: Position, start: Position) -> bool:
+def _continues(life: Life, position: Position, start: Position) -> bool:
     """Return whether a range that begins at ``start`` leaves nothing out behind a life's position. On another server of
     the lineage it begins with the transactions that the lake held."""
     if start.server != position.server:

@@ -140,7 +140,7 @@ def _nothing_new(metadata: Metadata, batch: int, stop: Position, tables: tuple[T
 
 def _said(lost: Iterable[str], message: str) -> str:
     """Return a plan's message behind the losses of metadata tables."""
-    return "\n".join((*map(lost_tables.told, lost), message))
+    return "\n".join((*map(lost_tables.loss_message, lost), message))
 
 
 def _asked_for(limit: Limit, by: MergedBy | None) -> str:

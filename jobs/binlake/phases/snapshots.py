@@ -31,7 +31,7 @@ from binlake.phases.bootstrap import (
     refused_for_gaps,
     refused_for_modes,
     refused_for_names,
-    refused_for_untold_columns,
+    refused_for_unnamed_columns,
 )
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.position import Position, Range
@@ -241,7 +241,7 @@ def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> 
         | refused_for_gaps(source, names)
         | refused_for_engines(source, names)
         | refused_for_cascades(config, source, names)
-        | refused_for_untold_columns(config, source, names)
+        | refused_for_unnamed_columns(config, source, names)
     )
 
 

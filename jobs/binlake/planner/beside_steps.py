@@ -139,7 +139,7 @@ class BesideCollector:
         if new >= 0:
             self._amend(life.name, new, life=life)
 
-    def copied_anew(self, name: TableName, place: tuple[int, int], turn: int) -> None:
+    def copied_again(self, name: TableName, place: tuple[int, int], turn: int) -> None:
         """Note that the table which gets a name by the RENAME TABLE of this turn is copied again for the mirror."""
         for noted in self._noted(name, "rename", turn):
             self._amend(name, noted, is_replaced=True)

@@ -288,12 +288,12 @@ class StatementFollower:
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
-        more = self.rules.policy(table.life.name).on_drop_column == "keep" and not table.is_anew
+        more = self.rules.policy(table.life.name).on_drop_column == "keep" and not table.may_be_created_again
         after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid, more=more)
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
         table.life = replace(table.life, schema=after)
-        if table.is_anew:
+        if table.may_be_created_again:
             table.add(CreateStep(after), self.walk.turn)
             self.walk.beside.altered(table.life, None, self.walk.turn)
             return FOLLOWED, why_left_out(before, after)
@@ -440,7 +440,7 @@ class StatementFollower:
         if table.life.status == "following" and self.rules.lacks_deleted_rows(old, table.life.schema, new, replaced):
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
-            self.walk.beside.copied_anew(new, here.order, self.walk.turn)
+            self.walk.beside.copied_again(new, here.order, self.walk.turn)
             why = f"{old} took its place, which doesn't have the deleted rows that stay"
             action, reason = self._ask_snapshot(table, here.standstill(why))
         elif table.life.status == "following":

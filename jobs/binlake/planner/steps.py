@@ -337,7 +337,7 @@ class TableSteps:
         self.steps[0] = replace(step, parents=parents)
 
     @property
-    def is_anew(self) -> bool:
+    def may_be_created_again(self) -> bool:
         """Return whether the table may get another shape by creating it again: it is empty and keeps no columns of
         former rows."""
         return self.empty and not self.life.schema.kept

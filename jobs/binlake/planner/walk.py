@@ -143,7 +143,10 @@ class Walk:
         if after.mirrored != before.mirrored:
             origins = tuple(column.name for column in after.columns)
             kept = tuple(column.name for column in after.kept)
-            table.add(CreateStep(after) if table.is_anew else ReshapeStep(before, after, origins, kept), self.turn)
+            table.add(
+                CreateStep(after) if table.may_be_created_again else ReshapeStep(before, after, origins, kept),
+                self.turn,
+            )
         return True
 
     def _file_name(self, number: int) -> str:

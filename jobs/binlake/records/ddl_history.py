@@ -46,7 +46,7 @@ class Shape:
     order: tuple[int, int]
     at_us: int
 
-    def stands_at(self, moment: Moment) -> bool:
+    def applies_at(self, moment: Moment) -> bool:
         """Return whether the shape began at or before a moment."""
         if moment.order is not None:
             return self.order <= moment.order
@@ -127,7 +127,7 @@ def shapes_at_server(metadata: Metadata, lives: Collection[str]) -> dict[str, Ta
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
     """Return the shape that a table had. Raises UsageError when none is known there."""
-    known = [shape for shape in shapes(metadata, name) if shape.stands_at(moment)]
+    known = [shape for shape in shapes(metadata, name) if shape.applies_at(moment)]
     if not known:
         raise UsageError(
             f"nothing is known of {name} there", remedy="the history begins with its snapshot, or with its CREATE TABLE"

@@ -89,12 +89,12 @@ def expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     batch is open. Raises LakeError, LeaseHeld."""
     old, old_quarantine = now_us() - int(promised.runs_days * DAY_US), now_us() - int(promised.quarantine_days * DAY_US)
     marks = WatermarkRow.read(metadata)
-    stands_still = [row for row in marks if row.status not in ("following", "excluded", "dropped")]
-    stopped = ", ".join(literal(row.table_id) for row in stands_still)
+    not_following = [row for row in marks if row.status not in ("following", "excluded", "dropped")]
+    stopped = ", ".join(literal(row.table_id) for row in not_following)
     runs = [row.ended_us for row in RunRow.read(metadata, "kind", "ended_us") if row.kind in ("sync", "bootstrap")]
     batches = [row.batch for row in BatchRow.read(metadata, "batch")]
     seen = log_noted(metadata)
-    behind = [row.batch for row in stands_still if row.has_life]
+    behind = [row.batch for row in not_following if row.has_life]
     needed = min([*behind, max(batches, default=0)])
     predicates = {
         "runs": f"ended_us < {min(old, max(runs, default=old))}",

@@ -60,13 +60,13 @@ def _newest_recorded(metadata: Metadata) -> RecordedState:
     return RecordedState(batch, position)
 
 
-def begin_anew(metadata: Metadata) -> None:
+def begin_again(metadata: Metadata) -> None:
     """Allow a new lake in the place of one that is gone. Where its lease alone is gone, all tables are to be copied
     again, and the numbers of batches continue. Raises LakeError."""
     if not metadata.has_lost_lease:
-        metadata.begin_anew()
+        metadata.begin_again()
         return
-    metadata.begin_anew()
+    metadata.begin_again()
     numbers = [row.batch for row in BatchRow.read(metadata, "batch")]
     numbers += [row.batch for row in VersionRow.read(metadata, "batch")]
     rows = [

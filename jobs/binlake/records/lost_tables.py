@@ -28,7 +28,7 @@ def find(metadata: Metadata, *, notes: bool = True) -> list[str]:
     return sorted((known & LOSSES.keys()) - there)
 
 
-def told(table: str) -> str:
+def loss_message(table: str) -> str:
     """Return the loss of a table, and what to do, for people."""
     loss = LOSSES[table]
     return f"the metadata table {table} is gone, and with it {loss.meaning}\n  → {RESTORE}; without one: {loss.remedy}"
@@ -65,7 +65,7 @@ def refuse(metadata: Metadata, work: str) -> list[str]:
                 remedy=f"{RESTORE}, with the rest of {metadata.path} of the same time; without one: {loss.remedy}",
             )
     if work == SYNC:
-        _expect_no_more(metadata, [table for table in lost if LOSSES[table].is_told_once])
+        _expect_no_more(metadata, [table for table in lost if LOSSES[table].is_reported_once])
     return lost
 
 

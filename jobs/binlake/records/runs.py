@@ -195,7 +195,7 @@ def mutations_by(metadata: Metadata, since_us: int, width_us: int, count: int) -
     return summed
 
 
-def tells_of(table: str) -> str:
+def noting(table: str) -> str:
     """Return the predicate of runs that noted something of a table. table: as ``database.table``."""
     quoted = re.sub(r"([\\%_])", r"\\\1", json.dumps(table, ensure_ascii=False))
     return f"tables LIKE {literal(f'%{quoted}%')}"
@@ -203,7 +203,7 @@ def tells_of(table: str) -> str:
 
 def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChanges]:
     """Return what batches recorded since a time did to a table, the newest first."""
-    where = f"kind = 'sync' AND ended_us >= {since_us} AND {tells_of(table)}"
+    where = f"kind = 'sync' AND ended_us >= {since_us} AND {noting(table)}"
     changes = [
         TableChanges(row.batch or 0, row.ended_us, did, row.seconds)
         for row in RunRow.read(metadata, "batch", "ended_us", "tables", "phases", where=where)

@@ -27,7 +27,7 @@ def read(metadata: Metadata) -> list[WatermarkRow]:
     The lease's row moves those that follow, where a batch didn't change them.
     """
     recorded_state = lease.read(metadata).recorded_state
-    return [stands(row, recorded_state) for row in WatermarkRow.read(metadata)]
+    return [moved_forward(row, recorded_state) for row in WatermarkRow.read(metadata)]
 
 
 def names(metadata: Metadata) -> dict[str, TableName]:
@@ -58,7 +58,7 @@ def _alike(known: TableName, name: TableName) -> bool:
     return str(known).casefold() == str(name).casefold()
 
 
-def stands(row: WatermarkRow, recorded_state: RecordedState | None) -> WatermarkRow:
+def moved_forward(row: WatermarkRow, recorded_state: RecordedState | None) -> WatermarkRow:
     """Return the row of a life at its position now: for one that follows that of the batch recorded last, unless its
     own is further.
 

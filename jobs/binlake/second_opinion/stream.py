@@ -16,7 +16,7 @@ from pymysql.constants.COMMAND import COM_BINLOG_DUMP
 from pymysqlreplication import BinLogStreamReader, event, row_event
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
-from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, stands_in_no_file
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, is_in_no_file
 from binlake.errors import BinlakeError, ConnectionFailed
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.schema.table import TableName
@@ -206,7 +206,7 @@ class _Connections:
         if len(packet) <= HEADER_SIZE:
             return
         _, kind, _, size, end, flags = HEADER.unpack_from(packet, 1)
-        if size == len(packet) - 1 and not stands_in_no_file(kind, end, flags):
+        if size == len(packet) - 1 and not is_in_no_file(kind, end, flags):
             self.place = (self.place[1], self.place[1] + size)
 
     def broken(self, why: str) -> ConnectionFailed:
@@ -255,7 +255,7 @@ def _begins_next_file(given: Any, file: str) -> bool:
 
 def _is_made_up(given: Any) -> bool:
     """Return whether an event was made for the connection and isn't in the file."""
-    return stands_in_no_file(given.event_type, given.packet.log_pos, given.packet.flags)
+    return is_in_no_file(given.event_type, given.packet.log_pos, given.packet.flags)
 
 
 def _checksum_unseen(given: Any) -> str:

@@ -163,6 +163,6 @@ def server_failure(copying: Copying, member: Member, place: str, error: SqlError
     if error.code:
         server_error = translate(pymysql.err.MySQLError(error.code, error.text), copying.endpoint)
         return type(server_error)(f"{place}: {server_error.message}", remedy=server_error.remedy)
-    if not copying.endpoint.tells_password and "authentication plugin" in error.text:
+    if not copying.endpoint.sends_password and "authentication plugin" in error.text:
         return authentication.withheld(copying.endpoint.address, authentication.CACHED)
     return ConnectionFailed(f"{place}: {copying.endpoint.address}: {error.text}", remedy=unreached)

@@ -214,7 +214,7 @@ def _password_exchange(endpoint: Endpoint) -> dict[str, str]:
 
     Connector/J can't take part in caching_sha2_password without sending the password if it is asked to.
     """
-    if endpoint.tells_password:
+    if endpoint.sends_password:
         return {"allowPublicKeyRetrieval": "true"}
     telling = (*authentication.ALWAYS_TELLING, authentication.CACHED)
     return {

@@ -55,7 +55,7 @@ def _serve(client: socket.socket, tunnel: Tunnel, host: str, port: int) -> None:
         try:
             client.sendall(bytes([_VERSION]) + _DONE + b"\0\1" + bytes(6))
             first = channel.socket.recv(_PIECE)
-            channel.stands()
+            channel.answered()
             client.sendall(first)
             if first:
                 _forward(client, channel.socket)

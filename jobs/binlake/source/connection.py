@@ -128,7 +128,7 @@ class Endpoint:
         return self.is_this_machine or (self.encryption is not None and self.encryption.verified)
 
     @property
-    def tells_password(self) -> bool:
+    def sends_password(self) -> bool:
         """Return whether the password itself, not only a proof that it is known, may be sent to the server."""
         return self.is_proved or self.allow_cleartext
 
@@ -348,7 +348,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
 
 
 def _opened(where: Endpoint, read_timeout: float, options: dict[str, Any]) -> pymysql.Connection[Cursor]:
-    guarded = where.password and not where.token and not where.tells_password
+    guarded = where.password and not where.token and not where.sends_password
     try:
         connection = driver.DriverConnection(
             host=where.host,

@@ -64,7 +64,7 @@ class DriverConnection(pymysql.Connection):
                 f"{host}:{port} can't be reached through {tunnel.address}: {self._channel.said}",
                 remedy="check the SSH connection (binlake help access), and that ssh works from here, then run again",
             ) from None
-        self._channel.stands()
+        self._channel.answered()
 
     def _force_close(self) -> None:
         super()._force_close()  # type: ignore[misc]

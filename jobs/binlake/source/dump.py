@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 import pymysql
 
-from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, stands_in_no_file
-from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
+from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, is_in_no_file
+from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, has_more_log, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
 from binlake.kernels.layouts import MORE, ROOM, SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
@@ -325,7 +325,7 @@ class Dump:
         if len(event) < HEADER_SIZE:
             raise CorruptEvent("a cut-off event", file=file, offset=offset, remedy="run again")
         _, kind, _, size, end, flags = HEADER.unpack_from(event)
-        made_up = stands_in_no_file(kind, end, flags)
+        made_up = is_in_no_file(kind, end, flags)
         if kind in _HEARTBEATS:
             return kind, size, made_up
         if size != len(event):
@@ -338,7 +338,7 @@ class Dump:
         """Raise an error if the next event isn't the slice's next, or reaches beyond one of its ends."""
         offset = self.offset
         if offset >= part.stop:
-            raise goes_on(part.file, part.stop)
+            raise has_more_log(part.file, part.stop)
         if offset + size > part.stop:
             raise reaches_beyond(part.file, offset, size, part.stop)
         if offset < part.start < offset + size:

@@ -206,7 +206,7 @@ def _refuse_numbers_that_go_back(log: Log, transport: Transport) -> None:
     files = [(name, offset if name == file else size) for name, size in log.binary_logs()]
     listed = [listed_before(transport, name, size) for name, size in files]
     for (name, size), before, after in zip(files, listed, [*listed[1:], None], strict=True):
-        if after is not None and _goes_on(before, after):
+        if after is not None and _continues(before, after):
             continue
         last = dict(GtidPosition().adding(before).domains)
         for boundary in transaction_boundaries(transport, Slice(name, FIRST_OFFSET, size, 0, whole=False)):
@@ -223,7 +223,7 @@ def _refuse_numbers_that_go_back(log: Log, transport: Transport) -> None:
             last[domain] = server, number
 
 
-def _goes_on(before: list[str], after: list[str]) -> bool:
+def _continues(before: list[str], after: list[str]) -> bool:
     """Return whether only those servers committed in a file that were each domain's last before it. before, after: what
     it and the next file list."""
     last = {(domain, server) for domain, (server, _) in GtidPosition().adding(before).domains.items()}

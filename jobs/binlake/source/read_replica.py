@@ -47,7 +47,7 @@ class ReadReplica:
         nothing shows it.
         """
         with Source.open(self.endpoint, read_timeout=seconds + 60) as replica:
-            self._refuse_untold(replica, lake)
+            self._refuse_unproved(replica, lake)
             if replica.server_identity == lake.server:
                 return
             wait = "MASTER_GTID_WAIT(%s, %s)" if replica.is_mariadb else "WAIT_FOR_EXECUTED_GTID_SET(%s, %s)"
@@ -58,7 +58,7 @@ class ReadReplica:
                     remedy=f"see whether its replication runs (SHOW REPLICA STATUS) and try again, or {_INSTEAD}",
                 )
 
-    def _refuse_untold(self, replica: Source, lake: Position) -> None:
+    def _refuse_unproved(self, replica: Source, lake: Position) -> None:
         if replica.flavour != lake.flavour:
             raise UsageError(
                 f"the replica {self.endpoint.address} is a {replica.version_text} server, and the lake follows another "

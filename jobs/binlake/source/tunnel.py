@@ -113,7 +113,7 @@ class Channel:
         self.socket, self.said = ours, ""
         self._process, self._folder = process, folder
 
-    def stands(self) -> None:
+    def answered(self) -> None:
         """Note that the server has answered: ssh needs its files no more."""
         self._folder.cleanup()
 

@@ -164,7 +164,7 @@ class Metadata:
         evidence = ("made", *_OF_EACH_LAKE) if known_lakes.last_seen(self._path) else ("made",)
         return any(self._has(table) for table in evidence)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Allow a new lake in the place of one that is gone. Raises LakeError."""
         if not opened_tables.is_table(self.location("lease")):
             known_lakes.forget(self._path)

@@ -72,13 +72,13 @@ class Comparison:
 def comparisons(condition: str) -> tuple[Comparison, ...] | None:
     """Return the comparisons that a condition in SQL consists of; None for one of another form."""
     parsed: list[Comparison] = []
-    place, goes_on = 0, True
-    while goes_on:
+    place, continues = 0, True
+    while continues:
         match = _ONE.match(condition, place)
         if match is None:
             return None
         parsed.append(_comparison(match))
-        place, goes_on = match.end(), bool(match["further"])
+        place, continues = match.end(), bool(match["further"])
     return tuple(parsed)
 
 

@@ -24,7 +24,7 @@ class MetadataLoss:
     is_given_again: bool = False
 
     @property
-    def is_told_once(self) -> bool:
+    def is_reported_once(self) -> bool:
         """Return whether the lake continues without the table, and no command that writes it again is waited for."""
         return not self.refuses and not self.is_given_again
 

@@ -89,8 +89,8 @@ def tables_beside(config: PipelineConfig, metadata: Metadata, lives: Sequence[Li
                     f"{log.path} is there, and isn't the {mode} of {life.name}", remedy=f"move {log.path} away"
                 )
             table = replace(table, table_id=str(opened.metadata().id), version=int(opened.version()))
-            stands = standstill(log, life.name, mode, known.get(table.table_id))
-            table = replace(table, standing=stands.reason if stands else "", mirror_version=_version(config, life))
+            why = standstill(log, life.name, mode, known.get(table.table_id))
+            table = replace(table, standing=why.reason if why else "", mirror_version=_version(config, life))
             if mode == "history":
                 table = replace(table, in_step=is_in_step(log), mark=position_mark(log))
         except LakeError as error:

@@ -42,7 +42,7 @@ class BinlakePreflightOperator(SourceOperator):
             config = load(self.config_file)
             origin = BinlakeHook.origin_of(config)
             if is_true(self.begin):
-                lost_lease.begin_anew(metadata_of(config))
+                lost_lease.begin_again(metadata_of(config))
             checks = preflight(config, origin, patterns=self.tables or ())
         for check in checks:
             if check.ok is True:

@@ -13,7 +13,7 @@ from binlake.config.units import DAY_US
 from binlake.lease import followers
 from binlake.records import runs
 from binlake.records.failures import FAILED
-from binlake.records.runs import RunHead, tells_of
+from binlake.records.runs import RunHead, noting
 from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.store.conditions import Newest, rows_of
@@ -82,7 +82,7 @@ class _Asked:
 
     def runs(self, *predicates: str) -> list[RunHead]:
         """Return the newest runs, of a table those that noted something of it."""
-        of_table = [tells_of(str(self.table))] if self.table else []
+        of_table = [noting(str(self.table))] if self.table else []
         where = self.where(*predicates, *of_table)
         return runs.newest(self.metadata, self.count, before_us=self.before_us, where=where)
 

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from binlake.config.units import DAY_US
 from binlake.records import runs
-from binlake.records.runs import RunHead, tells_of
+from binlake.records.runs import RunHead, noting
 from binlake.store.metadata import Metadata
 
 DENSE_US = 60_000_000
@@ -44,7 +44,7 @@ def folded(metadata: Metadata, since_us: int, until_us: int, cuts: Iterable[int]
     put together.
     """
     where = f"{SYNCS} AND ended_us >= {since_us} AND ended_us < {until_us}"
-    where = f"{where} AND {tells_of(table)}" if table else where
+    where = f"{where} AND {noting(table)}" if table else where
     columns = metadata.read_columns("runs", ("ended_us", "batch", "mutations"), where=where).to_pydict()
     recorded = sorted(zip(columns["ended_us"], columns["batch"], columns["mutations"], strict=True))
     if not recorded:

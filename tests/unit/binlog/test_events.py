@@ -12,8 +12,8 @@ from binlake.binlog.events import (
     FormatDescription,
     Malformed,
     Query,
+    is_in_no_file,
     mariadb_transaction,
-    stands_in_no_file,
 )
 
 FLAG = 1 << 24
@@ -60,7 +60,7 @@ def test_mysql_has_another_word_for_it_than_flags() -> None:
     ],
 )
 def test_an_end_of_zero_alone_makes_no_event_up(kind: EventType, end: int, flags: int, expected: bool) -> None:
-    assert stands_in_no_file(kind, end, flags) is expected
+    assert is_in_no_file(kind, end, flags) is expected
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from binlake.binlog.transport import FileTransport
 from binlake.errors import BinlogError
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.schema.invalid import KEEP_ALL
-from written_anew import written_anew
+from written_again import written_again
 
 PARTIAL = {"metadata", "minimal", "noblob", "partial"}
 """In the names of logs whose shapes or rows aren't whole."""
@@ -53,15 +53,15 @@ def test_a_log_written_anew_tells_the_same(name: str, tmp_path: Path) -> None:
     flavour: Flavour = "mariadb" if name.startswith("mariadb") else "mysql"
     original = everything(logs.log(name).path)
     path = tmp_path / "binlog.000001"
-    path.write_bytes(written_anew(original, flavour))
+    path.write_bytes(written_again(original, flavour))
     again = everything(path)
     assert rows_of(again) == rows_of(original)
     assert statements_of(again) == statements_of(original)
-    assert written_anew(again, flavour) == path.read_bytes()
+    assert written_again(again, flavour) == path.read_bytes()
 
 
 def test_a_damaged_byte_is_found_by_its_checksum(tmp_path: Path) -> None:
-    data = bytearray(written_anew(everything(logs.log("mysql-plain").path), "mysql"))
+    data = bytearray(written_again(everything(logs.log("mysql-plain").path), "mysql"))
     data[len(data) // 2] ^= 1
     path = tmp_path / "binlog.000001"
     path.write_bytes(data)

@@ -148,12 +148,12 @@ def test_each_flag_is_of_its_own_layer_and_the_global_one_is_asked_last() -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "goes_on"),
+    ("settings", "continues"),
     [({}, False), ({"on_error": "skip"}, True), ({"errors": {"quit-on-event-decode-failure": False}}, True)],
 )
-def test_on_error_keeps_its_meaning(settings: dict[str, Any], goes_on: bool) -> None:
+def test_on_error_keeps_its_meaning(settings: dict[str, Any], continues: bool) -> None:
     failure = FeedFailure("decode", TABLE.name, "binlog.000001:4", 0, "why", "how")
-    assert FlagErrors(feed(**settings)).decode(failure) is goes_on
+    assert FlagErrors(feed(**settings)).decode(failure) is continues
 
 
 @pytest.mark.parametrize(

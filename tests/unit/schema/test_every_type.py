@@ -45,7 +45,7 @@ from binlake.verify.planted_faults import flipped
 from binlake.verify.reading.key_cells import ComparedColumns
 from binlake.verify.self_test import self_test
 from odd_values import SAMPLES, Sample
-from written_anew import written_anew
+from written_again import written_again
 
 NAME = TableName("shop", "t")
 ID = Column("id", "int", nullable=False)
@@ -166,7 +166,7 @@ def test_a_binlog_file_is_decoded_to_what_was_written(kind: str, tmp_path: Path)
     """But for UUID, INET4, INET6 and MariaDB's VECTOR, which travel as bytes and are rendered when they are merged."""
     for number, (column, flavour) in enumerate(declared(kind)):
         path = tmp_path / f"binlog.{number:06}"
-        path.write_bytes(written_anew([Mutations(NAME, (ID, column), ("id",), 1, staged(column))], flavour))
+        path.write_bytes(written_again([Mutations(NAME, (ID, column), ("id",), 1, staged(column))], flavour))
         part = Slice(path.name, FIRST_OFFSET, path.stat().st_size, 0, True)
         emitted = read(FileTransport(path), part, lambda database, table: True, invalid=KEEP_ALL)
         (mutations,) = [item for item in emitted if isinstance(item, Mutations)]

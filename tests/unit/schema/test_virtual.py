@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from binlake.ddl import statements
-from binlake.ddl.dependents import Altered, computed_anew
+from binlake.ddl.dependents import Altered, recomputed
 from binlake.position import Flavour
 from binlake.schema import arithmetic, expressions
 from binlake.schema.lexer import Token
@@ -239,12 +239,12 @@ def test_expressions_of_too_many_characters_are_not_told() -> None:
     assert schema.untold == ("g0", "g1", "g2", "g3", "g4", "v")
     assert "262,144 characters" in generated_columns(schema).left_out["v"]
     nothing: frozenset[str] = frozenset()
-    assert computed_anew(schema, Altered(nothing, nothing, nothing, False)) == []
-    assert len(computed_anew(schema, Altered(nothing, frozenset({"other"}), nothing, False))) == 6
+    assert recomputed(schema, Altered(nothing, nothing, nothing, False)) == []
+    assert len(recomputed(schema, Altered(nothing, frozenset({"other"}), nothing, False))) == 6
 
 
 def test_what_an_alter_reaches_takes_no_longer_for_a_chain() -> None:
     schema = shape("INT AS (g999 + 1) STORED", columns=f"pk INT PRIMARY KEY, {chain(1000, '{0} + {0}')}")
     nothing: frozenset[str] = frozenset()
     with within_seconds(5):
-        assert len(computed_anew(schema, Altered(frozenset({"pk"}), nothing, nothing, False))) == 1001
+        assert len(recomputed(schema, Altered(frozenset({"pk"}), nothing, nothing, False))) == 1001

@@ -121,8 +121,8 @@ def test_a_server_on_this_machine_or_that_may_gets_it(greeting: str, plugin: str
 
 
 def test_the_connection_s_extra_can_allow_it() -> None:
-    assert parse_airflow_connection("mysql://u:p@h/?allow_cleartext=true", name="X").tells_password
-    assert not parse_airflow_connection("mysql://u:p@h/?allow_cleartext=false", name="X").tells_password
+    assert parse_airflow_connection("mysql://u:p@h/?allow_cleartext=true", name="X").sends_password
+    assert not parse_airflow_connection("mysql://u:p@h/?allow_cleartext=false", name="X").sends_password
     with pytest.raises(ConfigurationError, match="allow_cleartext"):
         parse_airflow_connection("mysql://u:p@h/?allow_cleartext=yes", name="X")
 
@@ -143,7 +143,7 @@ def test_doctor_warns_of_a_network_without_verified_tls(
     host: str, tls: tuple[tuple[str, str], ...], proved: bool
 ) -> None:
     endpoint = Endpoint(host, 3306, "u", "p", tls)
-    assert endpoint.tells_password is proved
+    assert endpoint.sends_password is proved
     warnings = list(proof_of_server(endpoint))
     assert [check.ok for check in warnings] == ([] if proved else ["warn"])
     assert all("ssl.ca" in check.remedy for check in warnings)

@@ -127,7 +127,7 @@ def test_the_yaml_allows_a_password_in_clear(monkeypatch: pytest.MonkeyPatch) ->
     for allowed in (False, True):
         origin = log.origin(source.model_copy(update={"allow_cleartext": allowed}))
         assert isinstance(origin, Endpoint)
-        assert origin.tells_password is allowed
+        assert origin.sends_password is allowed
         assert pickle.loads(pickle.dumps(origin)) == origin
 
 

@@ -67,7 +67,7 @@ def test_doctor_says_so_and_makes_nothing(unmounted: PipelineConfig, tmp_path: P
 def test_a_lake_that_comes_back_goes_on(unmounted: PipelineConfig, file: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").rmdir()
     (tmp_path / "elsewhere").rename(tmp_path / "disk")
-    metadata_of(unmounted).begin_anew()  # gives nothing up: the lake is there
+    metadata_of(unmounted).begin_again()  # gives nothing up: the lake is there
     assert known_lakes.last_seen(f"{unmounted.root}/_binlake")
     assert command_line.run(["status", "--config", str(file), "--quiet"]) == 0
 

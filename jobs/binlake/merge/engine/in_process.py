@@ -109,8 +109,8 @@ def merge(epoch: MirrorEpoch) -> None:
         if there.num_rows > MOST_FILES:
             raise LeftToSpark(f"{there.num_rows:,} data files may hold changed rows, more than {MOST_FILES}")
         touched = plain_tables.actions_of(log, table.path, there["path"].to_pylist())
-        anew = _written_anew(log, touched, _bytes(there), limit)
-        paths = {add["path"] for add in anew}
+        to_rewrite = _written_again(log, touched, _bytes(there), limit)
+        paths = {add["path"] for add in to_rewrite}
         looked_into = [add for add in touched if add["path"] not in paths]
         if looked_into and not _has_marks(log):
             size = sum(add["size"] for add in looked_into)
@@ -119,10 +119,10 @@ def merge(epoch: MirrorEpoch) -> None:
         stored = stored_fields(log, columns)
         key = schema.key or [column.name for column in columns]
         look = _Look(table, columns, stored, key, changed, epoch.room, is_widened)
-        if _bytes_read(look, anew, looked_into) > turns.QUICK_BYTES:
+        if _bytes_read(look, to_rewrite, looked_into) > turns.QUICK_BYTES:
             turns.leave()
-        with _memory(staged_bytes + sum(add["size"] for add in anew)):
-            rewritten = _rewritten(look, anew, newest)
+        with _memory(staged_bytes + sum(add["size"] for add in to_rewrite)):
+            rewritten = _rewritten(look, to_rewrite, newest)
             if schema.key:
                 small = [path for path in layout.many_small(added) if path not in {add["path"] for add in touched}]
                 rewritten = _with_small(look, log, small, rewritten)
@@ -200,18 +200,18 @@ def _bytes(added: pa.Table) -> int:
     return sum(added["size_bytes"].to_pylist())
 
 
-def _written_anew(table: DeltaTable, touched: Sequence[DeltaAction], size: int, limit: int) -> Sequence[DeltaAction]:
+def _written_again(table: DeltaTable, touched: Sequence[DeltaAction], size: int, limit: int) -> Sequence[DeltaAction]:
     """Return those of the touched data files, of ``size`` bytes, that are rewritten without the changed rows."""
     if size > min(limit, layout.FEW_BYTES):
         return layout.smallest(touched, layout.FEW_BYTES // 4)
     return layout.old_enough(touched, plain_tables.now()) if _has_marks(table) else touched
 
 
-def _bytes_read(look: _Look, anew: Sequence[DeltaAction], looked_into: Sequence[DeltaAction]) -> int:
+def _bytes_read(look: _Look, to_rewrite: Sequence[DeltaAction], looked_into: Sequence[DeltaAction]) -> int:
     """Return the bytes of the data files that are rewritten, and of those whose keys have to be read."""
     key = look.stored_key
     unknown = [add for add in looked_into if not recent_rows.has(f"{look.table.path}/{add['path']}", key)]
-    return sum(int(add["size"]) for add in [*anew, *unknown])
+    return sum(int(add["size"]) for add in [*to_rewrite, *unknown])
 
 
 def _has_marks(table: DeltaTable) -> bool:

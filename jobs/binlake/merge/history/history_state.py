@@ -70,7 +70,7 @@ class OpenRows:
                 losses.append((file, gone))
         return losses
 
-    def written_anew(self, losses: Sequence[Loss]) -> list[Loss]:
+    def written_again(self, losses: Sequence[Loss]) -> list[Loss]:
         """Return the files that are rewritten without the rows that they lose: where these are few bytes all that are
         old enough, and small ones that lose none."""
         lost = {file.add["path"]: gone for file, gone in losses}
@@ -200,11 +200,11 @@ class HistoryState:
         is_open = pc.is_null(changes.rows[TO])
         closed, current = rows.filter(pc.invert(is_open)), rows.filter(is_open)
         if current.num_rows or losses:
-            anew = at.written_anew(losses)
-            paths = {file.add["path"] for file, _ in anew}
-            actions += [plain_tables.removed(file.add) for file, _ in anew]
+            to_rewrite = at.written_again(losses)
+            paths = {file.add["path"] for file, _ in to_rewrite}
+            actions += [plain_tables.removed(file.add) for file, _ in to_rewrite]
             actions += at.files.marking([(file, gone) for file, gone in losses if file.add["path"] not in paths])
-            current = pa.concat_tables([current, *(at.files.without(file, gone) for file, gone in anew)])
+            current = pa.concat_tables([current, *(at.files.without(file, gone) for file, gone in to_rewrite)])
         stored = pa.schema([field.stored for field in at.files.fields])
         for written in (closed, current):
             if written.num_rows:

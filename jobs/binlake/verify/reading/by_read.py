@@ -83,7 +83,7 @@ class TableReading:
         """Return the cells into which the table is divided."""
         return self.chosen.known.cells
 
-    def begin_lake_anew(self) -> None:
+    def begin_lake_again(self) -> None:
         """Forget what was summed up of the lake."""
         self.lake = Sums.empty(self.cells.count)
         self.done[:] = False
@@ -282,7 +282,7 @@ class ByRead:
             lake = self._repairs.without_unreadable(path, life)
             if lake is None:
                 raise
-            self._tables[table.name].begin_lake_anew()
+            self._tables[table.name].begin_lake_again()
             result = self._compare(table, views, blank, lake)
             if result.repair is None or result.repair.state != "repaired":
                 self.note_unreadable(table.name, (str(error).strip() or type(error).__name__).splitlines()[0])

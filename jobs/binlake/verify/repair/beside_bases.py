@@ -56,7 +56,7 @@ def bases(commits: Iterable[dict[str, Any]], mode: BesideMode, of: str, noted: A
         batch, behind = int(note["batch"]), [*behind, version]
         if batch < later if later is not None else not noted.isdisjoint(behind):
             known += [BesideBase(number, batch + 1 if later is None else later) for number in behind]
-        if _begins_anew(commit, note):
+        if _begins_again(commit, note):
             return known
         behind, later = [], int(note["replayed"]["first"]) if "replayed" in note else batch
     if expected == NOTHING and mode == "log" and later is not None:
@@ -64,7 +64,7 @@ def bases(commits: Iterable[dict[str, Any]], mode: BesideMode, of: str, noted: A
     return known
 
 
-def _begins_anew(commit: Mapping[str, Any], note: Mapping[str, Any]) -> bool:
+def _begins_again(commit: Mapping[str, Any], note: Mapping[str, Any]) -> bool:
     """Return whether a commit wrote rows that no replay of batches writes: by a repair, or as a mode began."""
     is_repair = "repair" in note and "replayed" not in note and commit.get("operation") != COMPUTED_STATISTICS
     return is_repair or note.get("number") == 0

@@ -46,7 +46,7 @@ def transactions(emitted: Iterable[Emitted]) -> Iterator[list[Row] | Statement]:
         yield opened
 
 
-def written_anew(emitted: Iterable[Emitted], flavour: Flavour, next_file: str = "binlog.000002") -> bytes:
+def written_again(emitted: Iterable[Emitted], flavour: Flavour, next_file: str = "binlog.000002") -> bytes:
     """A whole file, each row in an event of its own."""
     out = io.BytesIO()
     writer = BinlogWriter.begun(out, flavour, server_id=7, created_us=1_600_000_000_000_000)
