@@ -107,7 +107,7 @@ def test_the_panels_of_the_dashboard_fill_their_places() -> None:
 
 
 def test_the_page_lists_each_metric() -> None:
-    page = (ROOT / "jobs" / "README.md").read_text()
+    page = (ROOT / "jobs" / "METRICS.md").read_text()
     rows = re.findall(r"^\| `(binlake_\w+)` \| ([\w, ]*) \| .+ \|$", page, re.MULTILINE)
     listed = {name: {label for label in labels.split(", ") if label} for name, labels in rows}
     assert len(listed) == len(rows)
