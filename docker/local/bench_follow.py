@@ -35,7 +35,7 @@ from binlake.lease.lease import RecordedState
 from binlake.position import FIRST_OFFSET, Position, Slice
 from binlake.records import feed_watermarks
 from binlake.report import Report
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.store import formats
 from machine_speed import reference_seconds

@@ -93,8 +93,8 @@ def together(work: Callable[[], int]) -> dict[str, float]:
 
 def wire(log: dict[str, Any], port: int) -> dict[str, float]:
     """Bytes of the log read from the live server as a replica, not decoded."""
-    from binlake.source.connection import Endpoint
     from binlake.source.dump import ServerTransport
+    from binlake.source.endpoint import Endpoint
 
     transport = ServerTransport(Endpoint("127.0.0.1", port, "root", ""), 6198, "mysql")
     return repeated(lambda: sum(chunk.size for chunk in transport.chunks(_slice(log))))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pymysql.cursors import Cursor
 
     from binlake.config import PipelineConfig
-    from binlake.source.connection import Endpoint
+    from binlake.source.endpoint import Endpoint
     from binlake.source.log import Origin
 
 
@@ -100,7 +100,7 @@ class BinlakeHook(BaseHook):
     @classmethod
     def origin_of(cls, config: PipelineConfig) -> Origin:
         """Return the server of a source, or its folder of binlog files."""
-        from binlake.source.connection import Endpoint
+        from binlake.source.endpoint import Endpoint
         from binlake.source.log import allowed
 
         origin = cls(config.source.connection).origin()

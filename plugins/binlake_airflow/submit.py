@@ -103,7 +103,8 @@ class Handover:
 
     def put(self, origin: Origin) -> None:
         """Write a server's connection for the job; files need none."""
-        from binlake.source.connection import Endpoint, write_file
+        from binlake.source.connection import write_file
+        from binlake.source.endpoint import Endpoint
 
         if isinstance(origin, Endpoint):
             write_file(origin, str(self._connection))

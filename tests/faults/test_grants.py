@@ -14,7 +14,7 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import AccessDenied
 from binlake.schema.table import TableName
 from binlake.source import lock_waits
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import LockMode
 from binlake.source.read_lock import read_lock
 from binlake.source.server import Source

@@ -30,7 +30,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import waves
 from binlake.source import lineage
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import CreatedOf, head_position
 from binlake.source.server import Source
 from fault_proxy import FaultProxy

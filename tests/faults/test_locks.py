@@ -23,7 +23,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot.commit import SnapshotResult
 from binlake.source import lock_waits, read_lock as read_locks, session_settings
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import Busy, LockMode
 from binlake.source.read_lock import LockBlocked, read_lock
 from binlake.source.server import Source
@@ -221,7 +221,7 @@ def test_the_time_that_is_reported_is_not_less_than_what_a_writer_waited(server:
 FREEZES = """
 import os, signal, sys
 from binlake.schema.table import TableName
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
 with Source.open(Endpoint("127.0.0.1", int(sys.argv[1]), "root", "")) as source:

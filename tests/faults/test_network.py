@@ -18,8 +18,8 @@ from binlake.binlog.reader import read
 from binlake.errors import AccessDenied, ConnectionFailed, ServerIdInUse
 from binlake.position import Slice
 from binlake.source import connection, dump
-from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.read_lock import read_lock
 from binlake.source.server import Source
 from binlog_slices import SERVER_ID, position, read_all, rows, written

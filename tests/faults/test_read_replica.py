@@ -15,7 +15,7 @@ from binlake.lake.opened_lake import open_lake
 from binlake.phases.verification import VerifyRequest
 from binlake.report import Report
 from binlake.source import read_replica
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.spark.starting import no_session
 from binlake.verify.result import VerifyReport
 from mirror import Mirror

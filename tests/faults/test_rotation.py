@@ -18,7 +18,8 @@ from binlake.interrupts import Ending
 from binlake.lease import lease
 from binlake.phases.follow import FollowPace
 from binlake.report import Report
-from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environment, renewed_by
+from binlake.source.connection import CONNECTION_FILE, from_environment, renewed_by
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mysql
 from no_session import NoSession

@@ -20,7 +20,7 @@ from binlake.binlog.reader import read
 from binlake.errors import BinlakeError
 from binlake.planner.manifest import Manifest
 from binlake.schema.invalid import FAIL
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.staging.staged_files import stage_slice, write_manifest
 from binlake.storage import files

@@ -17,8 +17,9 @@ from authority import Authority
 from binlake.binlog.integrity import format_description
 from binlake.errors import ConfigurationError, SourceError
 from binlake.snapshot import jdbc
-from binlake.source.connection import Endpoint, parse_airflow_connection
+from binlake.source.connection import parse_airflow_connection
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlog_slices import position
 from servers import KINDS, Server

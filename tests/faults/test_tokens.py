@@ -27,8 +27,9 @@ from binlake.phases.verification import VerifyRequest
 from binlake.report import Report
 from binlake.snapshot import jdbc
 from binlake.source import tokens
-from binlake.source.connection import Endpoint, parse_airflow_connection, write_file
+from binlake.source.connection import parse_airflow_connection, write_file
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlog_slices import position
 from mirror import Mirror, on_mysql

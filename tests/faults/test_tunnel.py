@@ -37,8 +37,9 @@ from binlake.report import Report
 from binlake.snapshot import jdbc
 from binlake.snapshot.copying import Copying
 from binlake.source import tunnel
-from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environment, parse_airflow_connection, write_file
+from binlake.source.connection import CONNECTION_FILE, from_environment, parse_airflow_connection, write_file
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.storage import storage_errors
 from binlog_slices import position

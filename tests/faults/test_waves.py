@@ -10,7 +10,7 @@ from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, TableEr
 from binlake.phases.bootstrap import names_to_snapshot
 from binlake.report import Report
 from binlake.snapshot import snapshot as snapshots, waves
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb, on_mysql
 from servers import free_port

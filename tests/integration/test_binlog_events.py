@@ -17,8 +17,8 @@ from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, PositionLost
 from binlake.position import Slice
 from binlake.schema.invalid import KEEP_DATES
-from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlog_slices import from_server, position, read_all, rows, transports, written
 from servers import Server
 

@@ -7,7 +7,7 @@ import pytest
 from binlake.ddl import statements
 from binlake.schema.table import Index, TableName, TableSchema
 from binlake.source.catalog import read_schemas, read_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.listed_tables import list_tables
 from binlake.source.server import Source
 from server_shape import read_schema

@@ -14,7 +14,7 @@ from binlake.errors import TableError
 from binlake.phases.bootstrap import KeysAsked
 from binlake.phases.verification import VerifyRequest
 from binlake.report import Report
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from mirror import Mirror
 
 ACCOUNT = "'partial'@'%'"

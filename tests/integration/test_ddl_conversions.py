@@ -15,7 +15,7 @@ from pymysql.cursors import Cursor
 from binlake.ddl.conversion import Conversion, conversion
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableName
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from server_shape import read_schema
 from servers import Server

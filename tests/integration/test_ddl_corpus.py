@@ -17,7 +17,7 @@ from binlake.schema.statement_session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged
 from binlake.source import catalog, listed_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from servers import Server
 

@@ -10,7 +10,7 @@ from binlake.ddl import statements
 from binlake.errors import SchemaMismatch
 from binlake.schema.table import TableSchema
 from binlake.source import catalog, listed_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from servers import Server
 

@@ -16,7 +16,7 @@ from binlake.binlog.border import Statement
 from binlake.ddl import statements as ddl
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlog_slices import from_server, read_all, written
 from server_shape import read_schema

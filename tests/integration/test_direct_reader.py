@@ -16,7 +16,7 @@ from binlake.phases import snapshots
 from binlake.schema.table import TableName
 from binlake.snapshot import chunks, direct_tasks, few_rows, jdbc
 from binlake.source.catalog import read_schemas
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql
 from odd_values import LENIENT, SampleTable

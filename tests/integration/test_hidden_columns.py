@@ -8,7 +8,7 @@ from binlake import binlog
 from binlake.binlog.border import Mutations
 from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from mirror import on_mariadb, on_mysql
 from server_shape import read_schema

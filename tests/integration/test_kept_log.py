@@ -10,7 +10,7 @@ from binlake.binlog.integrity import describe
 from binlake.binlog.locate import between
 from binlake.errors import PositionLost
 from binlake.position import Slice
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.kept_log import KeptSource
 from binlake.source.server import Source
 from servers import Server

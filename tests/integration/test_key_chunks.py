@@ -17,7 +17,7 @@ from binlake.snapshot.bounds import Bound
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotTask, snapshot
 from binlake.source.catalog import SourceTable, read_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.listed_tables import included_tables
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb

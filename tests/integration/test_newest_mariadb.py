@@ -10,7 +10,7 @@ from binlake.binlog.boundaries import transaction_boundaries
 from binlake.doctor.server_checks import server_checks
 from binlake.errors import CorruptEvent
 from binlake.position import FIRST_OFFSET, Slice
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
 from binlake.source.server import Source

@@ -15,7 +15,7 @@ from binlake.doctor.check import Check, missing_grants
 from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError, ServerSettingError, TableError
 from binlake.position import FIRST_OFFSET, Slice
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import readers
 from binlake.source.server import Source

@@ -20,7 +20,7 @@ from binlake.second_opinion import comparison, opinion_checks, stream
 from binlake.second_opinion.misread import MISREADINGS
 from binlake.second_opinion.opinion_checks import second_opinion
 from binlake.second_opinion.window import Bounds
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlog_slices import position
 from odd_values import LENIENT, SAMPLES, Sample, SampleTable
 from servers import Server

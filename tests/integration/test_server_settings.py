@@ -15,7 +15,7 @@ from binlake.schema.table import TableName
 from binlake.snapshot import direct, jdbc, resultset
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.source.catalog import database_charsets, read_schemas
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.gaps import log_gaps
 from binlake.source.listed_tables import list_tables
 from binlake.source.server import Source

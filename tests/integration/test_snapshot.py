@@ -29,7 +29,7 @@ from binlake.schema.table import TableName
 from binlake.snapshot import direct, few_rows, jdbc, snapshot as snapshot_room, waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import prepared_xa, read_lock as read_locks
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.listed_tables import included_tables
 from binlake.source.locks import Busy, Gate, Gates
 from binlake.source.read_lock import read_lock

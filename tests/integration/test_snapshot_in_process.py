@@ -31,7 +31,7 @@ from binlake.snapshot import few_rows, jdbc, resultset, snapshot as snapshot_roo
 from binlake.snapshot.chunks import plan
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import Busy
 from binlake.source.server import Source
 from binlake.spark import settings

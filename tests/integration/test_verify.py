@@ -20,7 +20,7 @@ from binlake.position import Position
 from binlake.schema import datatypes
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.spark import functions
 from binlake.store.metadata import Metadata

@@ -22,7 +22,7 @@ from binlake.errors import SourceError
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable, read_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.spark import starting
 from binlake.verify.cluster import executor_plan, executor_tasks

@@ -17,7 +17,7 @@ from binlake.ddl import statements
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import as_logged
 from binlake.source import catalog
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlog_slices import from_server, written
 from servers import Server

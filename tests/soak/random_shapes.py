@@ -25,7 +25,7 @@ from binlake.schema import lexer  # noqa: E402
 from binlake.schema.statement_session import Session  # noqa: E402
 from binlake.schema.table import Column, TableName, TableSchema  # noqa: E402
 from binlake.source import catalog  # noqa: E402
-from binlake.source.connection import Endpoint  # noqa: E402
+from binlake.source.endpoint import Endpoint  # noqa: E402
 from binlake.source.server import Source  # noqa: E402
 from random_alters import RandomAlters  # noqa: E402
 from servers import Kind, Server  # noqa: E402

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 from cryptography.fernet import Fernet
 
 from binlake.config import PipelineConfig, load
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from mirror import SHORT_LIVED
 from servers import Server, free_port
 

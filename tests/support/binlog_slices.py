@@ -16,8 +16,8 @@ from binlake.binlog.transport import FileTransport, Transport
 from binlake.position import Slice
 from binlake.schema.datatypes import made_late
 from binlake.schema.table import Column
-from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from comparison import Declared, comparable
 from servers import Server
 

@@ -31,7 +31,7 @@ from binlake.records.record import RunReport
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.catalog import database_charsets
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import Origin
 from binlake.source.server import Source

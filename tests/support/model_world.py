@@ -39,7 +39,7 @@ from binlake.retries import steady
 from binlake.schema.table import TableName
 from binlake.serialization import loads
 from binlake.snapshot import snapshot
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.staging import stage
 from binlake.storage import files

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from binlake.errors import AccessDenied, SourceError
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 
 Row = dict[str, Any]

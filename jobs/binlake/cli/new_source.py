@@ -14,7 +14,7 @@ import yaml
 from binlake.config import PipelineConfig, SourceConfig, config_of, yaml_file
 from binlake.errors import ConfigurationError, SourceError, UsageError
 from binlake.names import pattern_of
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.listed_tables import MIRRORED, list_tables, user_databases
 from binlake.source.server import Source, replicas
 

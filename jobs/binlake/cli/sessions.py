@@ -11,7 +11,7 @@ from binlake.report import Report
 from binlake.spark.on_demand import SessionOnDemand
 
 if TYPE_CHECKING:
-    from binlake.source.connection import Endpoint
+    from binlake.source.endpoint import Endpoint
     from binlake.source.log import Origin
 
 

@@ -47,7 +47,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.setup import installation
 from binlake.source import lineage
 from binlake.source.catalog import SourceTable, read_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
 from binlake.source.listed_tables import MIRRORED, Listed, list_tables

@@ -21,7 +21,7 @@ from binlake.errors import BinlakeError, ConfigurationError, ConnectionFailed, S
 from binlake.lease import lease
 from binlake.names import mysql_quote
 from binlake.source import lock_waits
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.gaps import log_gaps
 from binlake.source.listed_tables import MIRRORED, list_tables
 from binlake.source.log import Origin

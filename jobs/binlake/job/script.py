@@ -24,7 +24,7 @@ from binlake.errors import BinlakeError
 from binlake.job import submitter
 from binlake.report import Report, harmless, harmless_entry
 from binlake.source import log
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.log import Origin
 from binlake.spark.on_demand import SessionOnDemand
 

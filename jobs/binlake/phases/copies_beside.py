@@ -32,7 +32,7 @@ from binlake.records import watermarks
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.lineage import is_lost
 from binlake.source.log import Origin
 from binlake.source.server import Source

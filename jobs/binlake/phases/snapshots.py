@@ -40,7 +40,7 @@ from binlake.records.failures import noted
 from binlake.records.record import note_open
 from binlake.report import Report, counted
 from binlake.schema.table import TableName
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.listed_tables import included_tables
 from binlake.source.log import Origin, server_of

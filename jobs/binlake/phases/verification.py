@@ -16,7 +16,7 @@ from binlake.phases import asked_tables
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source import read_replica
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.log import Origin, server_of
 from binlake.source.read_replica import ReadPlace, ReadReplica, own_place
 from binlake.spark.starting import SessionFactory

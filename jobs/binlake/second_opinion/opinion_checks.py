@@ -22,7 +22,7 @@ from binlake.second_opinion.comparison import Tally, Theirs, compare
 from binlake.second_opinion.misread import WITHOUT_ROWS
 from binlake.second_opinion.stream import Seen, Unread, events, kind_name, rows_of, table_of
 from binlake.second_opinion.window import Bounds, Window, newest
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 
 LINE = "second opinion"

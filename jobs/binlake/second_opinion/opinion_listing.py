@@ -27,8 +27,8 @@ from binlake.second_opinion.border_values import plain
 from binlake.second_opinion.misread import WITHOUT_ROWS
 from binlake.second_opinion.stream import Image, Rows, Seen, Unread, events, kind_name, rows_of, table_of
 from binlake.source import openlog
-from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.log import folder_of
 
 _REMEDY = "read it without --reader: binlake's own reads it"

@@ -22,8 +22,9 @@ from binlake.position import FIRST_OFFSET, Slice
 from binlake.schema.table import TableName
 from binlake.second_opinion import PACKAGE
 from binlake.second_opinion.misread import NEVER_READ, WITHOUT_ROWS
-from binlake.source.connection import Endpoint, connect
+from binlake.source.connection import connect
 from binlake.source.dump import STALLED, translate
+from binlake.source.endpoint import Endpoint
 
 _WRAP = 1 << 32
 """The bound of offsets at which the package can begin: the command has 32 bits for it."""

@@ -20,7 +20,8 @@ from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.direct import SqlError, ViewsOpened
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.source import authentication, error_numbers
-from binlake.source.connection import Endpoint, translate
+from binlake.source.connection import translate
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import CreatedOf
 from binlake.source.read_lock import MOST_SECONDS, PATIENCE
 from binlake.source.server import Source

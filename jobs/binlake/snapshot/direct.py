@@ -30,7 +30,8 @@ from binlake.snapshot.attempts import Copied
 from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import Restored
 from binlake.source import error_numbers
-from binlake.source.connection import Endpoint, connect
+from binlake.source.connection import connect
+from binlake.source.endpoint import Endpoint
 
 _REFUSAL = re.compile(r"binlake server error (\{.*\})")
 

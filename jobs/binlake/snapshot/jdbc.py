@@ -16,7 +16,7 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores, socks_door
 from binlake.snapshot.bounds import Bound
 from binlake.source import authentication, session_settings
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.spark import settings
 from binlake.spark.jdbc_calls import JdbcCalls
 

@@ -51,7 +51,7 @@ from binlake.snapshot.commit import SnapshotResult, commit, committed_result
 from binlake.snapshot.spark_sessions import SparkSessions
 from binlake.snapshot.waves import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import LockMode, StaysPrepared, allows_no_lock
 from binlake.source.read_lock import BRIEF_PATIENCE, PATIENCE, LockBlocked
 from binlake.source.server import Source

@@ -20,7 +20,7 @@ from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerI
 from binlake.kernels.layouts import MORE, ROOM, SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection, driver, error_numbers
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.file_sizes import size_of
 
 _RECEIVE = 4 << 20

@@ -19,8 +19,8 @@ from pymysql.cursors import Cursor
 from binlake.binlog.transport import LogChunk
 from binlake.errors import SourceError
 from binlake.position import FIRST_OFFSET, Slice
-from binlake.source.connection import Endpoint
 from binlake.source.dump import Dump, ServerTransport
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 
 

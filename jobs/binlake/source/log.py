@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 from binlake.config import PipelineConfig, SourceConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour
-from binlake.source.connection import REPLICA_FILE, Endpoint, from_environment
+from binlake.source.connection import REPLICA_FILE, from_environment
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.server import Source
 

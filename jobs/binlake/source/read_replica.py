@@ -18,7 +18,7 @@ from binlake.binlog.locate import between
 from binlake.errors import ConnectionFailed, PositionLost, SourceError, UsageError
 from binlake.gtid import Executed, GtidPosition
 from binlake.position import Position, Slice
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
 

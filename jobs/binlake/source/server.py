@@ -20,7 +20,8 @@ from binlake.errors import RESNAPSHOT, AccessDenied, ConfigurationError, LockTim
 from binlake.position import Flavour
 from binlake.schema.log_gaps import LogGap
 from binlake.source import error_numbers, lock_waits
-from binlake.source.connection import Endpoint, connect, translate
+from binlake.source.connection import connect, translate
+from binlake.source.endpoint import Endpoint
 from binlake.source.file_sizes import size_of
 from binlake.source.releases import Release
 

@@ -21,7 +21,7 @@ from binlake.records.record import OtherRun, note_run
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.giving_way import WaitingDdl
 from binlake.source.read_replica import ReadPlace, own_place
 from binlake.source.server import Source

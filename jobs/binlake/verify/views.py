@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from binlake.errors import SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import LockMode
 from binlake.source.read_lock import MOST_SECONDS, Held, Say, flush_or_tables, read_lock
 from binlake.source.read_replica import ReadPlace, own_place

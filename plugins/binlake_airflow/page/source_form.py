@@ -32,7 +32,8 @@ from binlake.config.yaml_file import NAME
 from binlake.doctor.check import Check, missing_grants
 from binlake.doctor.preflight import preflight
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, KeyProblem, UsageError
-from binlake.source.connection import Endpoint, endpoint
+from binlake.source.connection import endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake_airflow.compat import AirflowNotFoundException
 from binlake_airflow.hook import fields_of

@@ -33,7 +33,7 @@ from binlake.lease.lease import Control, OpenBatch
 from binlake.phases import outcomes
 from binlake.position import Position, Range, Slice
 from binlake.records.record import RunReport
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.log import Origin
 from binlake.spark import settings
 from binlake.staging import stage

@@ -11,7 +11,7 @@ from binlake import names
 from binlake.cli import environment, new_source
 from binlake.cli.new_source import SourceAsked
 from binlake.errors import ConfigurationError
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 
 DATABASES = ["shop", "my.db", "odd[1]*", "it's"]

@@ -23,7 +23,7 @@ from binlake.phases.follow import Followed, Following, FollowPace
 from binlake.position import FIRST_OFFSET, Position
 from binlake.records.record import RunReport, nothing_new
 from binlake.report import Report
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
 from binlake.source.log import Log, Origin

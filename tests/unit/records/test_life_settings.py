@@ -20,7 +20,7 @@ from binlake.records.decisions import Reason
 from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.store.metadata import Metadata
 from binlake.store.rows import WatermarkRow
 from past import Past

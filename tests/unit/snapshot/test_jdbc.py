@@ -10,7 +10,7 @@ from binlake.errors import ConfigurationError
 from binlake.schema.table import Column, Index, TableName, TableSchema
 from binlake.snapshot import jdbc
 from binlake.snapshot.bounds import Edge
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 
 HERE = Endpoint("127.0.0.1", 3306, "me", "se,cr;et'&")
 

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from binlake.doctor.server_checks import proof_of_server
 from binlake.errors import BinlakeError, ConfigurationError
 from binlake.source.authentication import CACHED, HASHED, SHA256
-from binlake.source.connection import Endpoint, connect, parse_airflow_connection
+from binlake.source.connection import connect, parse_airflow_connection
+from binlake.source.endpoint import Endpoint
 
 PASSWORD = "s3cret of tests"
 SALT = b"12345678901234567890"

@@ -11,14 +11,8 @@ from authority import Authority
 from binlake.config import SourceConfig
 from binlake.errors import AccessDenied, ConfigurationError
 from binlake.source import log
-from binlake.source.connection import (
-    CONNECTION_FILE,
-    Endpoint,
-    from_environment,
-    parse_airflow_connection,
-    translate,
-    write_file,
-)
+from binlake.source.connection import CONNECTION_FILE, from_environment, parse_airflow_connection, translate, write_file
+from binlake.source.endpoint import Endpoint
 
 
 def test_uri() -> None:

@@ -13,7 +13,7 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import LakeGone
 from binlake.lease import lease
 from binlake.report import Report
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.store import known_lakes
 from binlake.store.metadata import metadata_of, now_us
 from past import Past

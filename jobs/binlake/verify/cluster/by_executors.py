@@ -28,7 +28,7 @@ from binlake.errors import BinlakeError
 from binlake.schema.table import TableName
 from binlake.snapshot import direct
 from binlake.source.catalog import SourceTable
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import Busy, Gate, Gates
 from binlake.source.server import Source
 from binlake.storage import files, java_errors, storage_errors

@@ -9,7 +9,7 @@ from binlake.config import PipelineConfig
 from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import SessionFactory

@@ -20,7 +20,7 @@ from binlake.serialization import Base64, dumps, loads
 from binlake.snapshot import direct
 from binlake.snapshot.direct import SqlError
 from binlake.source.catalog import SourceTable
-from binlake.source.connection import Endpoint
+from binlake.source.endpoint import Endpoint
 from binlake.source.locks import SPENT, Gate
 from binlake.source.server import Source, error_code
 from binlake.storage import files
