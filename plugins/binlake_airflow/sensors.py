@@ -38,7 +38,7 @@ class BinlakeSourceChangedSensor(LogsHarmlessly, BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Return whether the log continues; also true if it lacks the lake's position, which the sync then reports."""
-        from binlake.phases.watch import look
+        from binlake.phases.log_looks import look
         from binlake.position import Position
         from binlake.records.status import read_status
         from binlake.source.log import opened

@@ -35,7 +35,7 @@ from binlake.errors import (
 from binlake.lease import lease
 from binlake.merge.delta_names import DELTA_NAME_REMEDY, refused_by_merge, taken_by_delta
 from binlake.names import grant_quote, unmatched
-from binlake.phases.watch import note_seen, refuse_unlogged
+from binlake.phases.log_looks import note_seen, refuse_unlogged
 from binlake.planner.rules import Rules
 from binlake.position import file_number
 from binlake.records import missing_log

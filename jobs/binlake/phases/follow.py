@@ -24,8 +24,8 @@ from binlake.lease.held_row import LOOK_AGAIN
 from binlake.lease.holder import Watch
 from binlake.lease.lease import Lease
 from binlake.phases import asked_tables
+from binlake.phases.log_looks import note_seen
 from binlake.phases.upkeep_beside import UpkeepBeside
-from binlake.phases.watch import note_seen
 from binlake.position import Position, file_number
 from binlake.records import short_tables, watermarks
 from binlake.records.record import LOG_NOTED_EACH_US, RunReport

@@ -18,8 +18,8 @@ from binlake.faults import fault
 from binlake.lease.lease import Lease, OpenBatch
 from binlake.phases import missed_changes
 from binlake.phases.begun_before import begun_before
+from binlake.phases.log_looks import refuse_unlogged
 from binlake.phases.outcomes import PlanOutcome
-from binlake.phases.watch import refuse_unlogged
 from binlake.planner.outcome import NEVER_SNAPSHOTTED
 from binlake.position import Position, Range, Slice
 from binlake.records import awaited_tables, leftovers, life_settings, lost_tables, watermarks
