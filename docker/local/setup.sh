@@ -127,11 +127,8 @@ java_version() { # of the java that Spark will start; nothing when there is none
 setup_java() {
   local version
   version=$(java_version || true)
-  if [ "${version:-0}" -ge 17 ]; then
-    say java "Java $version"
-    return
-  fi
-  [ -z "${JAVA_HOME:-}" ] || fail java "JAVA_HOME is $JAVA_HOME, which isn't Java 17 or newer: unset or change it"
+  case $version in 17 | 21) say java "Java $version"; return ;; esac
+  [ -z "${JAVA_HOME:-}" ] || fail java "JAVA_HOME is $JAVA_HOME, which isn't Java 17 or 21: unset or change it"
   local package=openjdk-17-jre-headless
   if there apt-cache && [ -z "$(apt-cache policy $package 2> /dev/null | grep 'Candidate: [0-9]')" ]; then
     as_root apt-get -q update > /dev/null 2>&1 && apt_updated=yes
@@ -139,7 +136,8 @@ setup_java() {
   fi
   by_apt java "Java 17" $package
   version=$(java_version || true)
-  [ "${version:-0}" -ge 17 ] || fail java "java on PATH is still version ${version:-none}: put Java 17 first, or set JAVA_HOME"
+  case $version in 17 | 21) return ;; esac
+  fail java "java on PATH is still version ${version:-none}: put Java 17 or 21 first, or set JAVA_HOME"
 }
 
 # -- servers ---------------------------------------------------------------------------------------

@@ -26,8 +26,10 @@ HADOOP = "3.5.0"
 """The version of the Hadoop client of SPARK."""
 AWS_SDK = "2.35.4"
 """The version that this Hadoop was built and tested with; it serves those of earlier releases, too."""
-JAVA = 17
-"""The lowest major version that Spark runs on."""
+JAVAS = (17, 21)
+"""The major versions of Java that Spark runs on."""
+JAVA = JAVAS[0]
+"""The one that set-up installs."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pytest
 
 from authority import Authority
 from bastion import Bastion, new_key
-from binlake.setup import installation
+from binlake.spark import java_program
 from binlake.versions import JAVA
 from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
 from fault_proxy import FaultProxy
@@ -323,7 +323,7 @@ def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
 
 def another_java() -> Path:
     """The home of a Java of this machine's whose major version isn't the driver's."""
-    own = installation.java()
+    own = java_program.java()
     for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
         major = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE)
         if major and own and JAVA <= int(major[1]) != own.major:

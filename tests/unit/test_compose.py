@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import servers
 import shop
@@ -176,6 +178,17 @@ def test_versions_agree() -> None:
     for service in SERVICES.values():
         if service["image"].startswith("binlake-"):
             assert service["image"].endswith(f":{PROJECT['version']}")
+
+
+def test_the_lock_has_what_pyproject_asks_for() -> None:
+    """`make lock` after a change of bounds: else an installation by the lock doesn't fit its own wheel."""
+    asked = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
+    for requirement in map(Requirement, asked):
+        name = canonicalize_name(requirement.name)
+        assert name in LOCK, f"{name} isn't in docker/requirements.lock: run make lock"
+        assert requirement.specifier.contains(LOCK[name], prereleases=True), (
+            f"{requirement}, and {LOCK[name]} is locked"
+        )
 
 
 def test_the_s3_server_is_the_one_of_the_tests() -> None:

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 
 from binlake import versions
+from binlake.doctor import preflight
 from binlake.doctor.packages import packages
 from binlake.errors import UsageError
 from binlake.lake import duckdb_views
-from binlake.spark import settings
+from binlake.spark import java_program, settings
 
 START = "from binlake.cli.start import main; main()"
 
@@ -102,3 +103,52 @@ def test_a_command_that_fails_says_which_package_does_not_fit(tmp_path: Path) ->
     assert "Traceback" not in done.stderr
     assert "deltalake 0.1.0 is installed, and binlake needs deltalake" in done.stderr
     assert "→ pip install 'deltalake" in done.stderr
+
+
+@pytest.fixture
+def home_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The JAVA_HOME of a program that says it is Java 11."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_java_of_another_version_is_refused_before_a_jvm_starts(
+    home_of_java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        settings.refuse_missing_jars("/lake")
+    assert str(raised.value) == (
+        f"{home_of_java}/bin/java is Java 11, and binlake needs Java 17 or 21 where Spark is started\n"
+        "  → apt install openjdk-17-jre-headless, or set JAVA_HOME to the folder of a Java 17 or 21"
+    )
+    check = preflight._java()
+    assert (check.ok, check.found) == (False, raised.value.message)
+    assert check.remedy == raised.value.remedy
+    said: list[object] = []
+    settings.say_missing_jars("/lake", said.append)
+    assert "is Java 11, and binlake needs Java 17 or 21 where Spark is started: a sync that needs" in str(said)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    java_program.refuse_misfit()  # a JVM of spark-submit's runs
+
+
+@pytest.mark.parametrize(("major", "fits"), [(11, False), (17, True), (20, False), (21, True), (25, False)])
+def test_a_java_that_says_its_version_in_a_file_is_not_started_for_it(
+    home_of_java: Path, major: int, fits: bool
+) -> None:
+    (home_of_java / "release").write_text(f'IMPLEMENTOR="Debian"\nJAVA_VERSION="{major}.0.15"\n')
+    if fits:  # the program itself would say 11
+        java_program.refuse_misfit()
+    else:
+        with pytest.raises(UsageError, match="is Java 11"):
+            java_program.refuse_misfit()
+
+
+def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="Java isn't installed, and binlake needs Java 17 or 21"):
+        settings.refuse_missing_jars("/lake")

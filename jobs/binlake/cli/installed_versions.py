@@ -37,7 +37,7 @@ class ShowVersions(argparse.Action):
 def installed() -> Iterator[tuple[str, str]]:
     """Yield names with their versions, binlake first; NOTHING for what isn't there."""
     from binlake.setup import installation  # most commands don't need it
-    from binlake.spark import settings
+    from binlake.spark import java_program, settings
 
     yield "binlake", metadata.version("binlake")
     yield "Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -46,7 +46,7 @@ def installed() -> Iterator[tuple[str, str]]:
             yield name, metadata.version(package)
         except metadata.PackageNotFoundError:
             yield name, NOTHING
-    java = installation.java()
+    java = java_program.java()
     yield "Java", f"{java.said} ({java.program})" if java else NOTHING
     lacking = len(installation.missing())
     yield "jars", f"{lacking} missing: run {installation.COMMAND}" if lacking else str(settings.JARS)

@@ -56,9 +56,8 @@ from binlake.source.releases import Release
 from binlake.source.server import Source, denied, replicas, version_numbers
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.source.unlogged_engines import refused_engines
-from binlake.spark import settings
+from binlake.spark import java_program, settings
 from binlake.store.metadata import metadata_of
-from binlake.versions import JAVA
 
 if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
@@ -453,11 +452,10 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
 
 
 def _java() -> Check:
-    java = installation.java()
-    remedy = f"install Java {JAVA} or newer, or set JAVA_HOME to one"
-    if java is None:
-        return Check("Java", False, "not found", remedy)
-    return Check("Java", java.major >= JAVA, java.said, "" if java.major >= JAVA else remedy)
+    try:
+        return Check("Java", True, java_program.fitting().said)
+    except UsageError as error:
+        return Check("Java", False, error.message, error.remedy)
 
 
 def _jars(config: PipelineConfig) -> Check:

@@ -10,51 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from binlake.errors import SetupFailed, UsageError
 from binlake.report import Report
 from binlake.setup import maven
-from binlake.spark import settings
-from binlake.versions import JAVA, Jar, installed_spark, jars, store_jars
+from binlake.spark import java_program, settings
+from binlake.versions import Jar, installed_spark, jars, store_jars
 
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
-_OPTIONS_SHOWN = "Picked up "
-"""The line that Java prints first where JAVA_TOOL_OPTIONS is set, which may hold a password."""
 _SAID = 30
 """How many last lines of a failed program are reported."""
-
-
-@dataclass(frozen=True)
-class Java:
-    """The java program that pyspark starts. major: its version, 0 if unknown. said: its first line about itself."""
-
-    program: str
-    major: int
-    said: str
-
-
-def java() -> Java | None:
-    """Return the java of JAVA_HOME, else the one on PATH; None if there is none."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not program or not Path(program).exists():
-        return None
-    try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
-    except OSError as error:
-        return Java(program, 0, f"no program that runs: {error.strerror}")
-    match = re.search(r'version "(\d+)', said)
-    lines = [line for line in said.splitlines() if not line.startswith(_OPTIONS_SHOWN)]
-    return Java(program, int(match[1]) if match else 0, lines[0] if lines else "no answer")
 
 
 def missing(stores: Collection[str] = ()) -> list[Jar]:
@@ -72,10 +44,7 @@ def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, 
     folder: take the jars from it, at any depth, instead of the network. stores: see ``missing``. Raises SetupFailed,
     UsageError.
     """
-    installed = java()
-    if installed is None or installed.major < JAVA:
-        what = f"{installed.program} is {installed.said}" if installed else "no Java is found"
-        raise SetupFailed(f"{what}: Spark needs Java {JAVA} or newer", remedy="install it, or set JAVA_HOME to one")
+    installed = java_program.fitting()
     for store in stores:
         settings.refuse_store(store)
     wanted = missing(stores)
@@ -137,7 +106,7 @@ def _pyspark_jars() -> Path:
     return Path(pyspark.__file__).parent / "jars"
 
 
-def _resolve(wanted: Sequence[Jar], java: Java, folder: Path) -> None:
+def _resolve(wanted: Sequence[Jar], java: java_program.Java, folder: Path) -> None:
     """Download jars into a folder by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
     dependencies = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
@@ -163,7 +132,7 @@ def _resolve(wanted: Sequence[Jar], java: Java, folder: Path) -> None:
         raise SetupFailed(f"{what} gave no {', '.join(lacking)}:\n{said}", remedy=remedy)
 
 
-def _compile_log_store(java: Java) -> None:
+def _compile_log_store(java: java_program.Java) -> None:
     """Compile the log store for S3 with the Scala compiler that pyspark ships. Raises SetupFailed."""
     spark = _pyspark_jars()
     compiler = ":".join(str(next(spark.glob(f"scala-{part}-*.jar"))) for part in ("compiler", "library", "reflect"))
@@ -181,17 +150,17 @@ def _compile_log_store(java: Java) -> None:
         partial.rename(settings.log_store_jar())
 
 
-def _fingerprint(java: Java) -> str:
+def _fingerprint(java: java_program.Java) -> str:
     """Return what an archive depends on: the JVM, the jars, pyspark's version."""
     listed = sorted(f"{file.name} {file.stat().st_size}" for file in settings.JARS.glob("*.jar"))
     return "\n".join([java.program, java.said, *listed, f"pyspark {installed_spark()}"]) + "\n"
 
 
-def _archive_is_current(java: Java) -> bool:
+def _archive_is_current(java: java_program.Java) -> bool:
     return settings.SHARED_ARCHIVE.is_file() and _STAMP.is_file() and _STAMP.read_text() == _fingerprint(java)
 
 
-def _make_archive(report: Report, java: Java) -> None:
+def _make_archive(report: Report, java: java_program.Java) -> None:
     """Make the archive of classes. Raises SetupFailed if Spark can't run here."""
     settings.SHARED_ARCHIVE.unlink(missing_ok=True)
     fresh = settings.SHARED_ARCHIVE.with_suffix(".fresh")

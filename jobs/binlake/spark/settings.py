@@ -12,7 +12,7 @@ from pathlib import Path
 from binlake import versions
 from binlake.config import SparkConfig
 from binlake.errors import ConfigurationError, UsageError
-from binlake.spark import trust
+from binlake.spark import java_program, trust
 from binlake.storage import stores
 
 SHARE = Path(sys.prefix) / "share" / "binlake"
@@ -219,8 +219,9 @@ def say_missing_jars(lake: str, say: Callable[[str], object]) -> None:
 
 def refuse_missing_jars(lake: str) -> None:
     """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started; also
-    where pyspark or delta-spark doesn't fit."""
+    where pyspark, delta-spark or Java doesn't fit."""
     versions.refuse_misfit(*versions.OF_SPARK)
+    java_program.refuse_misfit()
     if mixed := versions.mixed_spark():
         spark, client = mixed
         raise UsageError(

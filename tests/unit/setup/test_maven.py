@@ -14,6 +14,7 @@ import pytest
 
 from binlake.errors import SetupFailed
 from binlake.setup import installation, maven
+from binlake.spark import java_program
 from binlake.versions import Jar
 
 PASSWORD = 'not told & "quoted"'
@@ -77,7 +78,7 @@ def test_jars_come_from_the_mirror_by_its_account(
         run(command, *more)
 
     monkeypatch.setattr(installation, "_run", noted)
-    java = installation.java()
+    java = java_program.java()
     assert java
     installation._resolve([Jar("org.example", "stream", "2.0", "")], java, tmp_path)
     assert (tmp_path / "stream-2.0.jar").read_bytes() == b"classes"
