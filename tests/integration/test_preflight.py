@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 def pipeline_config(lake: Path, database: str, **options: Any) -> PipelineConfig:
     tables = {
         "include": options.pop("include", [f"{database}.*"]),
+        "exclude": options.pop("exclude", []),
         "exclude_columns": options.pop("exclude_columns", []),
         "modes": options.pop("modes", []),
     }
@@ -217,6 +218,10 @@ def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> N
     assert list(failing(checks)) == [f"table {tables}.nowhere"]
     assert f"no included table matches {tables}.no*re" in [check.found for check in checks if check.ok == "warn"]
     assert failing(examine(server, lake, tables, include=["nowhere.*"]))["tables"]
+    server.execute("CREATE TABLE secret (id INT PRIMARY KEY)", database=tables)
+    checks = examine(server, lake, tables, exclude=[f"{tables}.secret", f"{tables}.secrets", "mysql.*"])
+    warned = [check.found for check in checks if check.name == "tables.exclude"]
+    assert warned == [f"no table that the account sees matches {tables}.secrets"]
 
 
 def test_excluded_and_masked_columns_that_no_table_has(server: Server, tables: str, lake: Path) -> None:

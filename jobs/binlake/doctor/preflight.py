@@ -10,13 +10,12 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.doctor import account_checks, reach, server_checks
+from binlake.doctor import account_checks, pattern_checks, reach, server_checks
 from binlake.doctor.check import GRANTS, Check
 from binlake.doctor.packages import packages
 from binlake.doctor.server_checks import Examined
@@ -69,12 +68,16 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class _Subject(Examined):
-    """The server under examination, the configuration, and the included tables."""
+    """The server under examination, the configuration, and the included tables.
+
+    visible: the names of all tables and views that the account may see, included or not.
+    """
 
     config: PipelineConfig
     listed: list[Listed]
     tables: dict[str, SourceTable]
     writes: bool = True
+    visible: Sequence[TableName] = ()
 
 
 def preflight(
@@ -156,11 +159,12 @@ def _server_checks_of(
                 *server_checks.door(endpoint),
                 *server_checks.proof_of_server(endpoint),
             ]
-            listed = [table for table in list_tables(source) if config.included(table.name)]
+            visible = list_tables(source)
+            listed = [table for table in visible if config.included(table.name)]
             names = [table.name for table in listed if table.kind in MIRRORED]
             tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}
             variables = source.variables(server_checks.VARIABLES)
-            subject = _Subject(source, variables, config, listed, tables, writes)
+            subject = _Subject(source, variables, config, listed, tables, writes, [table.name for table in visible])
             for check in _CHECKS:
                 checks += check(subject)
             if writes:
@@ -272,52 +276,10 @@ def _excluding(name: TableName) -> str:
     return f"exclude it in the YAML: exclude: [{json.dumps(pattern, ensure_ascii=False)}]"
 
 
-def _columns_exist(subject: _Subject) -> Iterator[Check]:
-    """Yield a warning for each column to be excluded or masked that no included table has: one that is named otherwise
-    is copied, and shown."""
-    config = subject.config
-    settings = {"tables.exclude_columns": config.tables.exclude_columns, "page.mask_columns": config.page.mask_columns}
-    for setting, patterns in settings.items():
-        for pattern in patterns:
-            tables, _, column = pattern.rpartition(".")
-            there = subject.source.query(
-                "SELECT table_schema AS d, table_name AS t, column_name AS c FROM information_schema.columns"
-                " WHERE column_name = %s",  # which takes e for é, too
-                (column,),
-            )
-            same = (TableName(row["d"], row["t"]) for row in there if row["c"].lower() == column.lower())
-            matching = (name for name in same if names.matches(tables, name.database, name.table))
-            if not any(map(config.included, matching)):
-                remedy = "check the names of table and column; leave it where such a table is to come"
-                yield Check(setting, "warn", f"no included table has {pattern}", remedy)
-
-
-def _modes_apply(subject: _Subject) -> Iterator[Check]:
-    """Yield a warning for each entry of tables.modes that names no included table, and for each column that a history
-    is to track or not and that none of its tables has: what isn't kept of the log can't be had later."""
-    for entry in subject.config.tables.modes:
-        named = [table for table in subject.tables.values() if _is_named(entry.tables, table.name)]
-        if not named:
-            remedy = "check the name; leave it where such a table is to come"
-            yield Check("tables.modes", "warn", f"no included table matches {entry.tables}", remedy)
-            continue
-        columns = [name for table in named for name in _lake_names(table)]
-        history = entry.history
-        for setting, patterns in (("track", history.track), ("except", history.except_)) if history else ():
-            for pattern in patterns:
-                if not any(fnmatchcase(name.lower(), pattern.lower()) for name in columns):
-                    missing = f"no table that matches {entry.tables} has a column {pattern} ({setting})"
-                    yield Check("tables.modes", "warn", missing, "check the name of the column")
-
-
-def _is_named(pattern: str, name: TableName) -> bool:
-    return names.matches(pattern, name.database, name.table)
-
-
-def _lake_names(table: SourceTable) -> Iterator[str]:
-    """Yield the names that a table's columns may have in the lake."""
-    for column in table.schema.mirrored:
-        yield from (column.name, f"{column.name}__text", f"{column.name}__bytes")
+def _patterns_apply(subject: _Subject) -> Iterator[Check]:
+    yield from pattern_checks.excluded_tables(subject.config, subject.visible)
+    yield from pattern_checks.columns(subject.source, subject.config)
+    yield from pattern_checks.modes(subject.config, subject.tables.values())
 
 
 def _each_table(subject: _Subject) -> Iterator[Check]:
@@ -443,8 +405,7 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _account,
     server_checks.sight_of_statements,
     _tables_exist,
-    _columns_exist,
-    _modes_apply,
+    _patterns_apply,
     _each_table,
     _cascades,
     _position,
