@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from binlake.config import load
 from binlake.errors import ConfigurationError, FeedFollowed
 from binlake_airflow.compat import AirflowNotFoundException, AirflowSkipException, BaseHook, BaseOperator
-from binlake_airflow.hook import fields_of
+from binlake_airflow.hook import BinlakeHook, fields_of
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import airflow_errors
 from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
+    from binlake.source.endpoint import Endpoint
     from binlake_airflow.compat import Context
 
 
@@ -66,14 +67,21 @@ class BinlakeFeedOperator(LogsHarmlessly, BaseOperator):
 
 
 def lend_connections(feed: FeedConfig) -> None:
-    """Put Airflow's connections of sink, schema registry and position into this process's environment.
+    """Put Airflow's connections of sink and schema registry into this process's environment, where the engine looks for
+    them, and let it look up that of the position in Airflow itself, whenever the account is refused.
 
-    The engine looks for them there. Raises ConfigurationError if one isn't defined.
+    Raises ConfigurationError if one isn't defined.
     """
-    of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
+    from binlake.feeds import positions
+
+    positions.look_up = _endpoint
     of_registry = feed.registry[1] if feed.registry else None
-    for name in filter(None, (feed.sink.connection, of_registry, of_place)):
+    for name in filter(None, (feed.sink.connection, of_registry)):
         _lend(name)
+
+
+def _endpoint(connection: str) -> Endpoint:
+    return BinlakeHook(connection).endpoint()
 
 
 def _lend(name: str) -> None:

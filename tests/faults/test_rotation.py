@@ -7,16 +7,20 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.config import PipelineConfig
+from binlake.config.feed_config import FeedConfig
 from binlake.errors import AccessDenied, ConnectionFailed
+from binlake.feeds import positions
 from binlake.interrupts import Ending
 from binlake.lease import lease
 from binlake.phases.follow import FollowPace
+from binlake.records.feed_watermarks import FeedPosition
 from binlake.report import Report
 from binlake.source.connection import CONNECTION_FILE, from_environment, renewed_by
 from binlake.source.endpoint import Endpoint
@@ -160,3 +164,37 @@ def test_airflow_s_connection_is_looked_up_again(server: Server, rotated: str, m
     change_password(server, rotated, SECOND)
     monkeypatch.setenv("AIRFLOW_CONN_ROTATED", server.uri(rotated, SECOND))
     Source.open(endpoint).close()
+
+
+@on_mysql
+def test_a_feed_s_position_is_kept_with_a_changed_password(
+    server: Server, database: str, rotated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a follower of Airflow keeps it, whose connections are elsewhere than in its own environment."""
+    from airflow.sdk import Connection
+
+    from binlake_airflow.feeding import lend_connections
+    from binlake_airflow.hook import BinlakeHook
+
+    given = [FIRST]
+
+    def get_connection(name: str) -> Any:
+        asked.append(name)
+        return Connection(
+            conn_id=name, conn_type="mysql", host="127.0.0.1", port=server.port, login=rotated, password=given[-1]
+        )
+
+    asked: list[str] = []
+    monkeypatch.setattr(BinlakeHook, "get_connection", staticmethod(get_connection))
+    monkeypatch.setattr(positions, "look_up", positions.look_up)  # it is as before when this ends
+    position = f"mysql:PLACES/{database}.places"
+    feed = FeedConfig.model_validate({"name": "out", "sink": "https://b/x", "format": "text", "position": position})
+    lend_connections(feed)
+    store = positions.TablePositions(f"PLACES/{database}.places", "shop/out")
+    assert store.read() is None
+    store.write(FeedPosition(1))
+    given.append(SECOND)
+    change_password(server, rotated, SECOND)
+    store.write(FeedPosition(2))
+    assert store.read() == FeedPosition(2)
+    assert asked == ["PLACES"] * 2

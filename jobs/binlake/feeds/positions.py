@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +17,13 @@ from binlake.feeds.plugins import PluginGroup, methods_of
 from binlake.names import mysql_quote
 from binlake.records.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.source.connection import connect, from_environment, translate
+from binlake.source.endpoint import Endpoint
 from binlake.storage import private_files
 from binlake.store import formats
+
+look_up: Callable[[str], Endpoint] = from_environment
+"""Returns the server of a table of positions, by the id of its connection, with a renewal that looks it up again once
+its account is refused. Airflow's tasks replace it: they look in Airflow, which the environment doesn't follow."""
 
 
 class PositionStore(Protocol):
@@ -110,7 +115,7 @@ class TablePositions:
         database, _, table = name.partition(".")
         if not (connection and database and table):
             raise ConfigurationError(f"position: mysql:{where}", remedy="write mysql:CONNECTION/database.table")
-        self._endpoint = from_environment(connection)
+        self._endpoint = look_up(connection)
         self._table = f"{mysql_quote(database)}.{mysql_quote(table)}"
         self._feed = feed
 

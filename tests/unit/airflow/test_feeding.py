@@ -11,7 +11,8 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 import binlake.feeds.feeds_file  # noqa: F401 - it takes the function by its name, and not the test's
-from binlake.feeds import carry as carrying
+from binlake.feeds import carry as carrying, positions
+from binlake.source.connection import from_environment
 from binlake_airflow.feeding import BinlakeFeedOperator
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         return Run()
 
     monkeypatch.setattr(carrying, "carry", carry)
-    for name in ("HOOK_SHOP", "PLACES", "REGISTRY"):
+    for name in ("HOOK_SHOP", "REGISTRY"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", "")
+    monkeypatch.setattr(positions, "look_up", from_environment)
     return fed
 
 
@@ -60,12 +62,13 @@ def execute(**arguments: Any) -> Any:
 def test_connections_are_lent_and_the_feed_is_carried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: list[tuple[str, str]]
 ) -> None:
-    asked = Connection(conn_id="x", conn_type="generic", login="ann", password="p", extra='{"token": "t"}')
-    monkeypatch.setattr(BaseHook, "get_connection", lambda name: asked)
+    asked = Connection(conn_id="x", conn_type="generic", login="ann", password="p", extra='{"x": "t"}')
+    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(lambda name: asked))
     assert execute(config_file=source(tmp_path, FEED)) == {"feed": "out"}
-    for name in ("HOOK_SHOP", "PLACES", "REGISTRY"):
+    assert positions.look_up("places").account == ("ann", "p", None)
+    for name in ("HOOK_SHOP", "REGISTRY"):
         lent = json.loads(os.environ[f"AIRFLOW_CONN_{name}"])
-        assert (lent["login"], lent["password"], lent["extra"]) == ("ann", "p", {"token": "t"})
+        assert (lent["login"], lent["password"], lent["extra"]) == ("ann", "p", {"x": "t"})
     several = tmp_path / "several.yaml"
     several.write_text(json.dumps({"feeds": [{**FEED, "sources": ["shop.yaml"]}]}))
     execute(config_file=source(tmp_path), feeds_file=str(several))
