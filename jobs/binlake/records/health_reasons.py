@@ -67,6 +67,7 @@ def reasons(known: Evidence) -> list[Advice]:
         *_tables(known),
         *_failed(known),
         *_another_server(known),
+        *_scheduler(known),  # before what comes of it
         *_late(known),
         *_behind(known),
         *_follower(known),
@@ -74,7 +75,6 @@ def reasons(known: Evidence) -> list[Advice]:
         *_unfinished(known),
         *_feeds(status),
         *(Advice("bad", f"{beside.table}: {beside.problem}", beside.remedy) for beside in status.beside),
-        *_scheduler(known),
         *_failed_in_airflow(known),
         *_not_compared(known),
         *_unseen(known),
@@ -302,6 +302,8 @@ def _follower(known: Evidence) -> list[Advice]:
         start, begin = Remedy("follow"), f"start to follow again, by a run of the DAG {dag.dag_id}"
     elif dag:
         start, begin = None, f"nothing: the DAG {dag.dag_id} begins to follow again"
+        if known.airflow and not known.airflow.is_alive:
+            begin = f"start Airflow's scheduler: the DAG {dag.dag_id} then begins to follow again"
     if follower is None:
         return _nobody_follows(known, dag, start, begin)
     since = f"since {_ago(known, follower.at_us).removesuffix(' ago')}"

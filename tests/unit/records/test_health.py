@@ -364,6 +364,17 @@ def test_the_worst_reason_comes_first_and_is_the_sentence() -> None:
     assert paused.sentence == "Nothing carries it forward: its sync is paused."
 
 
+def test_a_dead_scheduler_comes_before_the_follower_that_died_with_it() -> None:
+    at_work = {"follow": before(minutes=9)}
+    airflow = AirflowState(dag("follow"), heartbeat_us=before(minutes=5), is_alive=False, at_work=at_work)
+    scheduler, follower = health_of(replace(WELL, **followed(DEAD), airflow=airflow)).advice
+    assert scheduler.what.startswith("Airflow's scheduler gives no sign of life since")
+    assert follower.what.startswith("host pid 7, which followed the log, is dead since")
+    assert follower.remedy == "start Airflow's scheduler: the DAG binlake_shop_follow then begins to follow again"
+    alive = health_of(replace(WELL, **followed(DEAD), airflow=replace(airflow, is_alive=True))).advice
+    assert [line.remedy for line in alive] == ["nothing: the DAG binlake_shop_follow begins to follow again"]
+
+
 def test_one_failure_is_told_once() -> None:
     """By what noted it, which knows the remedy; that a verification failed is told by what it found."""
     failed = FailedRun("binlake_shop_sync/r", "merge", 8, before(minutes=3), "no space is left\n  → make some")
