@@ -20,6 +20,9 @@ from binlake.store.rows import DecisionRow, QuarantineRow, WatermarkRow
 if TYPE_CHECKING:
     from binlake.binlog.locate import Place
 
+CANCELLED = " cancelled"
+"""How the action ends that ended a run of Airflow; before it stands the DAG's kind."""
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -29,7 +32,7 @@ class Reason:
     why: str
 
     def __str__(self) -> str:
-        return f"by {self.who}: {self.why}"
+        return f"by {self.who}: {self.why}" if self.why else f"by {self.who}"
 
 
 def note(metadata: Metadata, action: str, reason: Reason, names: Iterable[TableName] = (), **about: Any) -> None:

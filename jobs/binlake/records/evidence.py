@@ -10,12 +10,13 @@ from binlake.config.orchestration import RepairPolicy
 from binlake.config.units import HOUR_US
 from binlake.lease import lease
 from binlake.records import runs, watermarks
+from binlake.records.decisions import CANCELLED, Reason
 from binlake.records.record import log_noted
 from binlake.records.runs import Verified
 from binlake.records.status import SourceStatus
 from binlake.source.ahead import Ahead, LogSeen
 from binlake.store.metadata import Metadata
-from binlake.store.rows import ShapeRow
+from binlake.store.rows import DecisionRow, ShapeRow
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class AirflowState:
 class Evidence:
     """What is known of a source at a time. compared: the newest comparison of each table with the server, by
     ``database.table``. log: None before the first look at it. airflow: None where it isn't asked. unreadable: why the
-    files of a table can't be read, by its name. unmirrored: tables without a mirror to compare."""
+    files of a table can't be read, by its name. unmirrored: tables without a mirror to compare. cancelled: who ended
+    runs that failed in Airflow, and why, by ``DAG/RUN``."""
 
     status: SourceStatus
     now_us: int
@@ -102,6 +104,7 @@ class Evidence:
     airflow: AirflowState | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     unmirrored: frozenset[str] = frozenset()
+    cancelled: Mapping[str, Reason] = field(default_factory=dict)
 
     @property
     def dags(self) -> Mapping[str, DagState]:
@@ -177,7 +180,18 @@ def evidence_of(
         log=log_standing(metadata, status, now_us, ahead),
         airflow=airflow,
         unmirrored=frozenset(text for text, name in watermarks.names(metadata).items() if not config.is_read(name)),
+        cancelled=_cancelled(metadata, status.source, airflow.failed if airflow else {}),
     )
+
+
+def _cancelled(metadata: Metadata, source: str, failed: Mapping[str, FailedDagRun]) -> dict[str, Reason]:
+    """Return who cancelled which of the runs, and why."""
+    runs_failed = {f"binlake_{source}_{what}/{run.run_id}" for what, run in failed.items()}
+    if not runs_failed:
+        return {}
+    made = DecisionRow.read(metadata, "who", "why", "action", "run", where="run IS NOT NULL")
+    by_run = {row.run: Reason(row.who, row.why) for row in made if row.action.endswith(CANCELLED)}
+    return {run: reason for run, reason in by_run.items() if run in runs_failed}
 
 
 def log_standing(

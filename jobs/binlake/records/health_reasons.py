@@ -245,7 +245,7 @@ def _tables_are(count: int) -> str:
 # the log -------------------------------------------------------------------------------------------------------------
 def _failed(known: Evidence) -> list[Advice]:
     failed = known.status.failed
-    if failed is None or known.status.poison:  # whose own advice is more precise
+    if failed is None or known.status.poison or failed.run in known.cancelled:  # whose own advice is more precise
         return []
     problem, _, remedy = failed.message.partition("\n  → ")
     what = f"the last run failed in {failed.phase}, {_ago(known, failed.ended_us)}: {problem}"
@@ -459,13 +459,14 @@ def _failed_in_airflow(known: Evidence) -> Iterator[Advice]:
     told = bool(differing(known) or known.status.poison)
     for what, failed in (known.airflow.failed if known.airflow else {}).items():
         dag = f"binlake_{known.status.source}_{what}"
-        if noted == f"{dag}/{failed.run_id}" or (what == "verify" and told):
-            continue
-        place = f" in task {failed.task}" if failed.task else ""
-        said = f": {failed.reason}" if failed.reason else ""
-        remedy = "see the task's log" if failed.task else "see the run in Airflow"
+        run, ago = f"{dag}/{failed.run_id}", _ago(known, failed.ended_us)
         again = what in ("sync", "verify", "bootstrap", "feeds") and what not in known.at_work
         button = Remedy(what) if again else None
-        yield Advice(
-            "warn", f"the last run of {dag} failed{place}, {_ago(known, failed.ended_us)}{said}", remedy, button
-        )
+        if reason := known.cancelled.get(run):
+            what_ended = f"the last run of {dag} was cancelled {ago} {reason}"
+            yield Advice("warn", what_ended, "run it again, if what it was for is still wanted", button)
+        elif noted != run and not (what == "verify" and told):
+            place = f" in task {failed.task}" if failed.task else ""
+            said = f": {failed.reason}" if failed.reason else ""
+            remedy = "see the task's log" if failed.task else "see the run in Airflow"
+            yield Advice("warn", f"the last run of {dag} failed{place}, {ago}{said}", remedy, button)

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from binlake import names
 from binlake.config import PipelineConfig
 from binlake.records import decisions, watermarks
-from binlake.records.decisions import Reason
+from binlake.records.decisions import CANCELLED, Reason
 from binlake.schema.table import TableName
 from binlake.store.metadata import metadata_of
 from binlake_airflow.compat import fail_run
@@ -205,7 +205,7 @@ def cancel(what: Dag, loaded: SourceDep, reader: ReaderDep, asked: CancelAsked) 
             if task.id in left and task.state == TaskInstanceState.SKIPPED:  # of such alone Airflow makes a success
                 task.state = TaskInstanceState.UPSTREAM_FAILED
     result, run_key = "its tasks are being ended", f"{dag.dag_id}/{asked.run_id}"
-    message = note(config, f"{what} cancelled", reason_of(reader, asked), result, run=run_key)
+    message = note(config, f"{what}{CANCELLED}", reason_of(reader, asked), result, run=run_key)
     return Answer({"message": f"{message}; what is committed stays, and the next run continues there"})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from binlake.lease.followers import FollowerStatus
+from binlake.records.decisions import Reason
 from binlake.records.evidence import AirflowState, DagState, Evidence, FailedDagRun, HealthLimits, LogStanding
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.health import Health, health_of
@@ -323,6 +324,16 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
             {"airflow": AirflowState(failed={"maintain": FailedDagRun("r", before(minutes=3), "copy", "no space")})},
             "warn: the last run of binlake_shop_maintain failed in task copy, 3 min ago: no space",
             None,
+        ),
+        (
+            {
+                "airflow": AirflowState(
+                    failed={"verify": FailedDagRun("r", before(minutes=3), "verify", "Terminated")}
+                ),
+                "cancelled": {"binlake_shop_verify/r": Reason("ada", "too slow")},
+            },
+            "warn: the last run of binlake_shop_verify was cancelled 3 min ago by ada: too slow",
+            Remedy("verify"),
         ),
         (
             {"airflow": AirflowState(failed={"sync": FailedDagRun("r", before(minutes=3))})},
