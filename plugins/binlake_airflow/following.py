@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,9 +40,9 @@ class BinlakeFollowOperator(SourceOperator):
     """Follow the log in batches of seconds for some hours, and carry the source's feeds; or wait while another
     process does.
 
-    It ends between two steps when the task is killed or its DAG is paused. Spark is started inside the task, where a
-    step needs it. The DAG begins a run as soon as one has ended: so a task that can't begin waits, before the first
-    snapshot and where the run before it failed, too.
+    It ends between two steps when the task is killed, its DAG is paused, or the process that supervises it is dead.
+    Spark is started inside the task, where a step needs it. The DAG begins a run as soon as one has ended: so a task
+    that can't begin waits, before the first snapshot and where the run before it failed, too.
 
     :param config_file: the source's YAML (templated)
     :param hours: after which the task ends, so that another begins with a log of its own
@@ -58,7 +59,7 @@ class BinlakeFollowOperator(SourceOperator):
         """Follow the log until the task's time is up or the DAG is paused, and return what was done."""
         self._ending = Ending()
         try:
-            with _until_paused(context, self._ending):
+            with _while_supervised(context, self._ending):
                 followed = self._follow(self._ending)
         except NoSnapshotYet as error:
             self.log.info("%s", error)
@@ -106,12 +107,13 @@ def _failed_before(context: Context) -> bool:
 
 
 @contextmanager
-def _until_paused(context: Context, ending: Ending) -> Iterator[None]:
-    """Ask for the end once the task's DAG is paused, which Airflow itself lets no task know.
+def _while_supervised(context: Context, ending: Ending) -> Iterator[None]:
+    """Ask for the end once the task's DAG is paused, which Airflow itself lets no task know; or once the task is an
+    orphan, which nobody could end any more: a scheduler that is killed leaves its tasks.
 
     A DAG that is paused from the beginning, as that of a test may be, doesn't count.
     """
-    task, over = context["ti"], threading.Event()
+    task, over, supervisor = context["ti"], threading.Event(), _parent()
 
     def is_paused() -> bool:
         return bool(task.get_dag(task.dag_id).is_paused)
@@ -119,6 +121,9 @@ def _until_paused(context: Context, ending: Ending) -> Iterator[None]:
     def look() -> None:
         was_paused = True
         while not over.is_set():
+            if _parent() != supervisor:
+                ending.ask()
+                return
             with suppress(Exception):  # the API server is away: it is asked again
                 paused = is_paused()
                 if paused and not was_paused:
@@ -132,6 +137,10 @@ def _until_paused(context: Context, ending: Ending) -> Iterator[None]:
         yield
     finally:
         over.set()
+
+
+def _parent() -> int:
+    return os.getppid()
 
 
 def _with_connections(settings: Callable[[], PipelineConfig]) -> Callable[[], PipelineConfig]:

@@ -165,6 +165,17 @@ def test_the_task_ends_when_its_dag_is_paused(
         state.paused = True
 
 
+def test_the_task_ends_when_it_is_an_orphan(
+    file: Path, config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [700]
+    monkeypatch.setattr(following, "_LOOK_FOR_PAUSE", 0.02)
+    monkeypatch.setattr(following, "_parent", lambda: parents[-1])
+    with at_work(file, config, Task()):
+        parents.append(1)
+    assert followers.read_status(metadata_of(config)) is None
+
+
 @pytest.mark.usefixtures("hour_after_a_batch")
 def test_a_dag_that_is_paused_from_the_beginning_can_be_tried(
     file: Path, config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
