@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := docker/local/setup.sh
 ROOMS := tests/unit/test_rooms.py
 
-.PHONY: help setup demo ui sql test quick lint bench bench-peers soak images lock clean
+.PHONY: help setup demo ui sql test quick lint platforms bench bench-peers soak images lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test: ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb m
 quick: lint ## in minutes: lint, the tests that need neither server nor Spark, and a sync without Spark on each server
 	@$(SETUP)
 	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --quick --ignore $(ROOMS)
+
+platforms: ## the wheel, a demo with merges by Spark and without, and the page on other Pythons and Airflows (ROWS=python-3.13)
+	@$(SETUP) demo
+	@$(PYTHON) docker/local/platforms.py $(ROWS)
 
 lint: ## ruff, its formatter, mypy, and which folder may import which
 	@$(SETUP) python

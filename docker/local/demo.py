@@ -25,7 +25,8 @@ from rich.table import Table
 import shop
 from servers import KINDS, PRIVATE, ROOT, Kind, Server, ServerFailed, installed, version
 
-FOLDER = PRIVATE / "demo"
+FOLDER = Path(os.environ.get("BINLAKE_DEMO") or PRIVATE / "demo")
+"""BINLAKE_DEMO names another one, so that a demo of `make platforms` leaves what `make demo` made."""
 LOGS = FOLDER / "logs"
 DAGS = FOLDER / "dags"
 CONFIG = DAGS / "pipelines" / "shop.yaml"

@@ -1,8 +1,10 @@
-"""The tables of versions have one file, docker/local/platforms.toml."""
+"""The tables of versions have one file, docker/local/platforms.toml; `make platforms` tries its rows."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
+import platforms
 from binlake import versions
 from binlake_airflow import supported
 
 ROOT = Path(__file__).parents[2]
-LISTED: dict[str, Any] = tomllib.loads((ROOT / "docker" / "local" / "platforms.toml").read_text())
+LISTED: dict[str, Any] = tomllib.loads(platforms.FILE.read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 STATES = {"proved", "expected", "refused"}
 COLUMNS = {
@@ -81,3 +84,59 @@ def test_what_the_lock_has_is_proved_and_nothing_else() -> None:
     locked = re.search(r"^apache-airflow==(\d\.\d+)", (ROOT / "docker/requirements.lock").read_text(), re.MULTILINE)
     assert locked
     assert releases("airflow", "proved") == [locked[1]]
+
+
+def test_each_row_of_make_platforms_is_listed() -> None:
+    known = platforms.rows(platforms.FILE.read_text())
+    assert known
+    for row in known.values():
+        what, _, release = row.name.partition("-")
+        assert release in releases(what, "proved", "expected"), row.name
+        assert row.shows.startswith(f"{what.capitalize()} {release}.")
+        assert row.python in releases("python", "proved", "expected")
+
+
+def test_a_row_that_is_not_there_is_refused_before_anything_is_made() -> None:
+    command = [sys.executable, platforms.__file__, "airflow-2.9"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no row is named airflow-2.9: " in done.stderr
+
+
+def test_a_row_that_fails_fails_the_run_and_the_next_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step's log ends in the message, and its processes are ended."""
+    monkeypatch.setattr(platforms, "FOLDER", tmp_path)
+    monkeypatch.setattr(platforms, "wheel", lambda: tmp_path / "x.whl")
+    monkeypatch.setattr(platforms, "SECONDS", 1)
+    known = {name: platforms.Row(name, "3.11", "Python") for name in ("airflow-3.2", "python-3.13")}
+    monkeypatch.setattr(platforms, "rows", lambda text: known)
+
+    def check(row: platforms.Row, built: Path) -> str:
+        row.folder.mkdir(exist_ok=True)
+        if row.name == "python-3.13":
+            return platforms.run(row, "a step", "echo", "Python 3.13.5").strip()
+        with pytest.raises(platforms.RowFailed, match=r"a slow step didn't end in 1 s"):
+            platforms.run(row, "a slow step", "sh", "-c", "echo $$; exec sleep 60")
+        left = (row.folder / "a_slow_step.log").read_text().strip()
+        assert not Path(f"/proc/{left}").exists()
+        return platforms.run(row, "a bad step", "sh", "-c", "echo no wheel is here; exit 7")
+
+    monkeypatch.setattr(platforms, "check", check)
+    assert platforms.main(["airflow-3.2", "python-3.13"]) == 1
+    shown = capsys.readouterr()
+    assert "a bad step ended with 7:\nno wheel is here" in shown.err
+    assert "airflow-3.2  FAILED: a bad step ended with 7" in shown.out
+    assert "python-3.13  passed on Python 3.13.5" in shown.out
+    assert platforms.main(["python-3.13"]) == 0
+
+
+def test_a_row_sees_nothing_of_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTHONPATH", "AIRFLOW__CORE__DAGS_FOLDER", "VIRTUAL_ENV"):
+        monkeypatch.setenv(name, "/elsewhere")
+    row = platforms.Row("python-3.13", "3.13", "Python 3.13.")
+    env = platforms.environment(row)
+    assert "/elsewhere" not in env.values()
+    assert env["PATH"].startswith(f"{platforms.FOLDER}/python-3.13/env/bin:")
+    assert env["BINLAKE_DEMO"] == f"{platforms.FOLDER}/python-3.13/demo"
