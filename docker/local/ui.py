@@ -2,14 +2,14 @@
 
 It is an Airflow of its own: the demo's runs, made by `airflow dags test`, have no logs that the UI could show. Its DAGs
 aren't paused, so that the scheduler's first runs stand there within a minute, and the shop's connection is among the
-connections, where it can be tested.
+connections, where it can be tested. Its services are kept running: on SQLite a scheduler ends where its database is
+locked for too long, as under a backfill.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +20,7 @@ import urllib.request
 from pathlib import Path
 
 import demo
+from kept_running import KeptRunning
 from servers import ServerFailed, free_port
 
 HOME = demo.FOLDER / "airflow_ui"
@@ -34,6 +35,14 @@ for arguments in json.loads(sys.argv[1]):
 """Several airflow commands in one process: to import Airflow takes longer than most of them."""
 USUAL_PORT = 8080
 START_SECONDS = 180
+SERVICES = {
+    "api-server": (),
+    "dag-processor": (),
+    # They would serve their logs on every interface of this machine; here the UI reads the files themselves.
+    "triggerer": ("--skip-serve-logs",),
+    "scheduler": ("--skip-serve-logs",),
+}
+"""With options, in the order of their start: a task that finds no API server fails."""
 FIRST_LOOKS = """Binlake in the navigation: the tables, where they stand, what to do next
 Dags: the sync and the upkeep run by themselves now, with logs; trigger binlake_shop_verify to have every value compared
 Admin, Connections: shop_mysql, with a Test button
@@ -41,11 +50,39 @@ make sql in another terminal: UPDATE orders SET status = 'paid' LIMIT 3, or ALTE
 and see the rows and the statement on the page"""
 
 
-def wait_until_ready(airflow: subprocess.Popen[bytes], url: str) -> None:
+def log_of(service: str) -> Path:
+    return demo.LOGS / f"airflow_ui_{service}.log"
+
+
+def start(service: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """One of Airflow's services, with what it says at the end of its log."""
+    with log_of(service).open("ab") as log:
+        return subprocess.Popen(
+            [str(demo.BIN / "airflow"), service, *SERVICES[service]],
+            cwd=demo.FOLDER,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,  # the file with the password is ours alone
+        )
+
+
+def start_all(services: KeptRunning, url: str) -> None:
+    """The scheduler is last, once the API server answers."""
+    for service in SERVICES:
+        if service == "scheduler":
+            wait_until_ready(services, url)
+        services.begin(service)
+
+
+def wait_until_ready(services: KeptRunning, url: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if airflow.poll() is not None:
-            raise demo.DemoFailed("airflow standalone ended")
+        for service in services.ended():
+            tail = "\n".join(log_of(service).read_text(errors="replace").splitlines()[-30:])
+            raise demo.DemoFailed(f"Airflow's {service} ended:\n{tail}")
         try:
             with urllib.request.urlopen(f"{url}/api/v2/monitor/health", timeout=5) as answer:
                 if answer.status == 200:
@@ -75,6 +112,8 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+        # What a scheduler that ended left running is soon taken up by the next one.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "15",
     }
     del variables["AIRFLOW_CONN_SHOP_MYSQL"]
     return variables
@@ -96,24 +135,6 @@ def prepare(env: dict[str, str], connection: str) -> None:
     (HOME / "prepared").touch()
 
 
-def on_loopback_alone() -> Path:
-    """A folder whose `airflow` stands before the real one on PATH, where standalone looks for its parts.
-
-    Scheduler and triggerer would serve their logs on every interface of this machine, and have no setting
-    against it; here the UI reads the files themselves.
-    """
-    folder = demo.FOLDER / "bin"
-    folder.mkdir(exist_ok=True)
-    shim = folder / "airflow"
-    shim.write_text(
-        "#!/bin/sh\n"
-        'case $1 in scheduler|triggerer) set -- "$@" --skip-serve-logs;; esac\n'
-        f'exec {shlex.quote(str(demo.BIN / "airflow"))} "$@"\n'
-    )
-    shim.chmod(0o755)
-    return folder
-
-
 def choose_port() -> int:
     """Airflow's usual port where it is free."""
     if asked := os.environ.get("BINLAKE_UI_PORT"):
@@ -122,59 +143,32 @@ def choose_port() -> int:
         return USUAL_PORT if probe.connect_ex(("127.0.0.1", USUAL_PORT)) else free_port()
 
 
-def stop(airflow: subprocess.Popen[bytes]) -> None:
-    """Its whole process group: standalone has children of its own."""
-    if airflow.poll() is None:
-        os.killpg(airflow.pid, signal.SIGTERM)
-        try:
-            airflow.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(airflow.pid, signal.SIGKILL)
-            airflow.wait()
-
-
 def main() -> int:
     if not demo.Kept.FILE.exists():
         sys.exit("there is no demo yet: make demo")
     kept = demo.Kept.read()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     server = demo.start_server(kept.kind, kept.port)
-    log = demo.LOGS / "airflow_ui.log"
     port = choose_port()
     url = f"http://127.0.0.1:{port}"
     env = environment(port)
-    env["PATH"] = f"{on_loopback_alone()}:{env['PATH']}"
-    print(f"{kept.kind} on 127.0.0.1:{kept.port}; Airflow starts, its log: {os.path.relpath(log)}", flush=True)
+    logs = os.path.relpath(log_of("*"))
+    print(f"{kept.kind} on 127.0.0.1:{kept.port}; Airflow starts, its logs: {logs}", flush=True)
+    for service in SERVICES:
+        log_of(service).unlink(missing_ok=True)
+    services = KeptRunning(lambda service: start(service, env), lambda line: print(f"Airflow's {line}", flush=True))
     try:
         prepare(env, kept.connection)
-    except BaseException:
-        server.close()
-        raise
-    with log.open("w") as file:
-        airflow = subprocess.Popen(
-            [str(demo.BIN / "airflow"), "standalone"],
-            cwd=demo.FOLDER,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=0o077,  # the file with the password is ours alone
-        )
-    try:
-        wait_until_ready(airflow, url)
+        start_all(services, url)
         print(f"{url}   {login()}\n{FIRST_LOOKS}\nCtrl-C stops Airflow and the server", flush=True)
-        airflow.wait()
-        return 0
+        while True:
+            time.sleep(1)
+            services.look()
     except KeyboardInterrupt:
         print("stopping", flush=True)
         return 0
-    except demo.DemoFailed as error:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
-        print(f"{error}:\n{tail}", file=sys.stderr)
-        return 3
     finally:
-        stop(airflow)
+        services.stop()
         server.close()
 
 
