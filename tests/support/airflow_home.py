@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.request import urlopen
@@ -69,6 +69,10 @@ class AirflowHome:
     schedule: str = "0 * * * *"
     paused: bool = False
     """New DAGs are, as Airflow has it by default."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of Airflow, as variables of its environment, beside those that all have."""
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """The services, by name."""
     _migrated: ClassVar[bytes] = b""
     """Airflow's database, as an Airflow without a past has it."""
 
@@ -140,6 +144,7 @@ class AirflowHome:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
             "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests " * 8,
             **SHORT_LIVED,
+            **self.settings,
         }
 
     @property
@@ -205,27 +210,32 @@ class AirflowHome:
         The scheduler is last: a task that finds no API server fails, and is tried again after half a minute only.
         It serves no logs: nobody reads them here, and the port would be the same for every Airflow of a machine.
         """
-        running: list[subprocess.Popen[bytes]] = []
         try:
-            running.append(self._start("api-server"))
-            running.append(self._start("dag-processor"))
+            self._start("api-server")
+            self._start("dag-processor")
             wait_for("the start of the API server", 300, self._answers)
-            running.append(self._start("scheduler", "--skip-serve-logs"))
+            self.start_scheduler()
             yield
         finally:
-            for process in running:
+            for process in self.running.values():
                 process.terminate()
-            for process in running:
+            for process in self.running.values():
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(60)
-                with suppress(ProcessLookupError):  # a scheduler that is killed leaves its workers
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                _kill(process)  # a scheduler that is killed leaves its workers
 
-    def _start(self, service: str, *options: str) -> subprocess.Popen[bytes]:
+    def start_scheduler(self) -> None:
+        """Start it, at first or again."""
+        self._start("scheduler", "--skip-serve-logs")
+
+    def kill_scheduler(self) -> None:
+        """Kill it, with the tasks that it runs."""
+        _kill(self.running["scheduler"])
+
+    def _start(self, service: str, *options: str) -> None:
         program = [sys.executable, "-c", SERVICE] if service == "scheduler" else [str(BIN / "airflow")]
-        with open(self.folder / "output" / f"{service}.log", "wb") as output:
-            return subprocess.Popen(
+        with open(self.folder / "output" / f"{service}.log", "ab") as output:
+            self.running[service] = subprocess.Popen(
                 [*program, service, *options], cwd=self.folder, env=self.env,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
@@ -241,6 +251,12 @@ class AirflowHome:
         """Files below the folder that hold it."""
         wanted = secret.encode()
         return [path for path in self.folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def dag_test(dag: str, **conf: Any) -> tuple[str, ...]:

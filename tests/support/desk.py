@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
 
 import comparison
 from airflow_home import AirflowHome, wait_for
@@ -54,10 +57,14 @@ class Desk:
     def keep(self, name: str) -> None:
         self.page.screenshot(path=self.screenshots / f"{name}.png")
 
-    def do(self, button: str, label: str, **fields: str) -> str:
-        """Press, confirm, and give what the page tells of it; press again where it says so, on a busy SQLite."""
+    def do(self, button: str, label: str, *, shows: str = "", **fields: str) -> str:
+        """Press, confirm, and give what the page tells of it; press again where it says so, on a busy SQLite.
+
+        shows: what the dialog has to show before.
+        """
         self.binlake.get_by_role("button", name=button).first.click()
         dialog = self.binlake.get_by_role("dialog")
+        expect(dialog).to_contain_text(shows)
         for name, value in fields.items():
             dialog.get_by_label(name).fill(value)
         for _ in range(3):
@@ -85,8 +92,26 @@ class Desk:
 
         wait_for(f"{count} runs of {dag}", RUN_SECONDS, done)
 
+    def await_sync(self) -> None:
+        """Sync by the page's button, until it is done."""
+        done = self.ended("sync")["success"]
+        self.open_source()
+        assert "the run is queued" in self.do("Sync now shop", "Sync now")
+        wait_for("a sync", RUN_SECONDS, lambda: self.ended("sync")["success"] > done)
+
+    def ended(self, dag: str) -> Counter[str]:
+        """How many runs of a DAG are in each state."""
+        return Counter(run[0] for run in self.runs(dag))
+
     def execute(self, *statements: str) -> None:
         self.home.server.execute(*statements, database=self.home.database)
+
+    def is_equal(self, table: str) -> bool:
+        try:
+            self.assert_equal(table)
+        except AssertionError:
+            return False
+        return True
 
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
