@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -327,10 +328,6 @@ def test_a_cancelled_run_ends_as_failed_and_who_cancelled_it_is_told(
     assert [(event["title"], event["who"], event["why"], event["run"]) for event in happened(server)] == [
         (f"{what} cancelled", "shop", "it hangs", f"binlake_shop_{what}/{run_id}")
     ]  # fmt: skip
-    said = f"the last run of binlake_shop_{what} was cancelled "
-    (line,) = [each for each in get(viewer(server), "sources/shop")["advice"] if each["what"].startswith(said)]
-    assert line["what"].endswith(" ago by shop: it hangs")
-    assert line["button"]["do"] == what
 
 
 def test_how_far_a_step_is(server: Any, past: Past) -> None:
@@ -420,6 +417,25 @@ def test_the_lease_of_a_dead_run_is_taken_away(server: Any, past: Past) -> None:
     assert ELSEWHERE in event["what"]
     with lease.held(past.metadata):
         pass
+
+
+def test_a_lease_that_is_gone_is_made_again(server: Any, past: Past) -> None:
+    place = str(past.position(past.batches))
+    past.metadata.append("lake_versions", [
+        {"batch": past.batches, "kind": "base", "position": place, "gtid_set": "", "committed_us": 1, "at_us": 1},
+    ])  # fmt: skip
+    user, before = editor(server), lease.read(past.metadata).position
+    shutil.rmtree(Path(past.metadata.location("lease")))
+    gone = get(user, "sources/shop", 503)
+    assert "the metadata table lease is gone" in gone["detail"]
+    assert (gone["remedy"].split()[0], gone["fixes"]) == ("“Unlock”", [{"do": "unlock", "tables": []}])
+    (card,) = get(user, "sources")["sources"]
+    assert (card["error"], card["may"]["edit"]) == (gone, True)
+    post(viewer(server), "sources/shop/unlock", 403, why="I looked")
+    assert "the lease is made again, at batch" in post(user, "sources/shop/unlock", why="a disk was lost")["message"]
+    assert lease.read(past.metadata).position == before
+    (event,) = happened(server)
+    assert (event["title"], event["why"]) == ("unlock", "a disk was lost")
 
 
 def test_a_source_is_removed_and_its_lake_stays(server: Any, folder: Path, past: Past, dags: None) -> None:
