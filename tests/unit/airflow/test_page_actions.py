@@ -328,6 +328,10 @@ def test_a_cancelled_run_ends_as_failed_and_who_cancelled_it_is_told(
     assert [(event["title"], event["who"], event["why"], event["run"]) for event in happened(server)] == [
         (f"{what} cancelled", "shop", "it hangs", f"binlake_shop_{what}/{run_id}")
     ]  # fmt: skip
+    said = f"the last run of binlake_shop_{what} was cancelled "
+    (line,) = [each for each in get(viewer(server), "sources/shop")["advice"] if each["what"].startswith(said)]
+    assert line["what"].endswith(" ago by shop: it hangs")
+    assert line["button"]["do"] == what
 
 
 def test_how_far_a_step_is(server: Any, past: Past) -> None:
