@@ -60,7 +60,6 @@ def fill(mirror: Mirror) -> None:
 def continues(mirror: Mirror, proxy: FaultProxy, process: subprocess.Popen[str]) -> str:
     """What the run says, which copies the rest by itself, and ends with the lake equal."""
     proxy.delay = 0.0
-    mirror.execute("UPDATE a SET v = 'meanwhile' WHERE id % 7 = 0", "DELETE FROM b WHERE id % 5 = 0")
     _, said = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, said
     positions = {row["position"] for row in mirror.metadata.read("snapshots")}
@@ -78,6 +77,7 @@ def test_an_executor_that_is_killed(mirror: Mirror) -> None:
         proxy.delay = 0.03
         with snapshot(mirror, proxy.port, "local-cluster[2,1,1024]") as process:
             wait_until_copied(mirror.server, process)
+            mirror.execute("UPDATE a SET v = 'meanwhile' WHERE id % 7 = 0", "DELETE FROM b WHERE id % 5 = 0")
             os.kill(executors(process.pid)[0], signal.SIGKILL)
             said = continues(mirror, proxy, process)
     assert said.count("a wave failed and is repeated") == 1

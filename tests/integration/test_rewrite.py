@@ -303,7 +303,7 @@ def test_a_table_that_shall_have_no_deletion_vectors_gets_none(
 @on_mysql
 def test_many_staged_rows_are_left_to_spark(followed: Mirror) -> None:
     followed.options["merge"] = {"without_spark_mb": 0.0005}
-    followed.execute("INSERT INTO t VALUES (9, 'new', 1)", "INSERT INTO t VALUES (10, 'new', 1)")
+    followed.execute(*EVERY_WAY)
     followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
