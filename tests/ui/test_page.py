@@ -429,6 +429,9 @@ def test_what_is_done_with_a_source_as_a_whole_is_seen(page: Page, past: Past) -
     assert "batch 40 isn't kept" in press(page, "Unpin before_the_move", "Unpin", Why="done")
     expect(pinned).to_have_count(0)
 
+    page.get_by_role("button", name="Pause the source shop").click()
+    expect(page.get_by_role("dialog")).to_contain_text("limits are still checked, by the DAG binlake_shop_watch")
+    page.keyboard.press("Escape")
     assert "paused: binlake_shop_sync" in press(
         page, "Pause the source shop", "Pause the source", Why="the server moves"
     )
