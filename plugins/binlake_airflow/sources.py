@@ -67,8 +67,13 @@ def _holds_feeds(file: Path) -> bool:
         text = file.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return False  # loading it reports the error
-    sections = set(_SECTION.findall(text))
+    sections = sections_in(text)
     return "feeds" in sections and "source" not in sections
+
+
+def sections_in(text: str) -> set[str]:
+    """Return the top-level keys of a YAML, also of one that can't be read."""
+    return set(_SECTION.findall(text))
 
 
 def _load(file: Path) -> PipelineConfig | ConfigurationError:

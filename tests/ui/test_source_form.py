@@ -48,12 +48,15 @@ def test_a_new_source(
     page.get_by_role("link", name="To newly-made").click()
     expect(page.get_by_role("heading", name="newly-made", exact=True)).to_be_visible()
     edit(page, folder / "newly-made.yaml")
+    fix(page, folder / "doubled.yaml", (folder / "newly-made.yaml").read_text())
     page.context.close()
 
     looker = served.open(browser, "eve", "VIEWER")
     looker.goto(f"{served.url}/binlake/")
-    looker.get_by_text("newly-made.yaml").wait_for()
+    looker.get_by_text("newly-made.yaml", exact=True).wait_for()
     expect(looker.get_by_role("link", name="Add a source")).to_have_count(0)
+    looker.get_by_text("doubled.yaml", exact=True).wait_for()
+    expect(looker.get_by_role("link", name="Edit the YAML")).to_have_count(0)
     looker.goto(f"{served.url}/binlake/?source=newly-made")
     looker.get_by_role("heading", name="newly-made", exact=True).wait_for()
     expect(looker.get_by_role("link", name="Edit the YAML")).to_have_count(0)
@@ -156,6 +159,22 @@ def edit(page: Page, file: Path) -> None:
     file.write_text(before)
     check.click()
     expect(page.get_by_role("alert").filter(has_text="was changed since it was opened")).to_be_visible()
+
+
+def fix(page: Page, file: Path, good: str) -> None:
+    """A file with the name of another one's source is opened from where it is shown as broken."""
+    file.write_text(good)
+    page.get_by_role("link", name="Binlake", exact=True).click()
+    page.get_by_role("link", name="Edit the YAML").click()
+    text = page.get_by_label(str(file))
+    text.fill(good.replace("name: newly-made", "name: doubled"))
+    page.get_by_role("button", name="Check, and show the difference").click()
+    expect(page.get_by_label("The difference")).to_contain_text("+  name: doubled")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("is saved: changed source.name")).to_be_visible()
+    page.get_by_role("link", name="To all sources").click()
+    expect(page.get_by_role("link", name="doubled", exact=True)).to_be_visible()
+    file.write_text(good)
 
 
 def beside(page: Page, label: str) -> Locator:

@@ -65,9 +65,10 @@ def problem(error: Exception) -> dict[str, str]:
     return {"detail": f"unexpected {type(error).__name__}", "remedy": "the API server's log says more"}
 
 
-def broken(file: Path, error: ConfigurationError) -> dict[str, Any]:
-    """Return the answer about a YAML that can't be loaded."""
-    return {"source": file.stem, "file": file.name, "health": "bad", "error": problem(error)}
+def broken(file: Path, error: ConfigurationError, *, may_edit: bool) -> dict[str, Any]:
+    """Return the answer about a YAML that can't be loaded. may_edit: the user may edit it."""
+    known = {"source": file.stem, "file": file.name, "health": "bad", "error": problem(error)}
+    return {**known, "may": {"fix": may_edit}}
 
 
 def source(file: Path, config: PipelineConfig, airflow: AirflowState, unreadable: Mapping[str, str]) -> dict[str, Any]:

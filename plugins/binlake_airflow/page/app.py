@@ -26,6 +26,7 @@ from binlake.store.metadata import metadata_of, now_us
 from binlake_airflow.page import (
     actions,
     answers,
+    broken_edit,
     events as events_of,
     feeds as feeds_of,
     metrics_text as metrics_of,
@@ -141,11 +142,11 @@ def sources(reader: ReaderDep) -> Answer:
                     "may": _may(name, reader),
                 }
             )
+    may_add = reader.may_add()
     if reader.reads_import_errors():
-        entries += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
-    return Answer(
-        {"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us(), "may_add": reader.may_add()}
-    )
+        broken = [(file, error) for file, error in files if not isinstance(error, PipelineConfig)]
+        entries += [answers.broken(file, error, may_edit=may_add) for file, error in broken]
+    return Answer({"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us(), "may_add": may_add})
 
 
 def _source(file: Path, config: PipelineConfig, airflow: AirflowState) -> dict[str, Any]:
@@ -276,4 +277,5 @@ def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: Source
 app.include_router(actions.router)
 app.include_router(source_actions.router)
 app.include_router(source_edit.router)
+app.include_router(broken_edit.router)
 app.include_router(source_form.router)

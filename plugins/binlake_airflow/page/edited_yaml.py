@@ -6,12 +6,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from binlake.config import PipelineConfig, config_of, yaml_file
 from binlake.config.yaml_file import KeyPath, YamlFile
@@ -19,7 +20,7 @@ from binlake.errors import ConfigurationError, KeyProblem, UsageError
 from binlake.feeds.feeds_file import understand
 from binlake_airflow.page.settable import changed_keys, is_settable, lets_more_out
 
-_OUTSIDE = (
+OUTSIDE = (
     "isn't changed here, but in the file itself: it says where the lake is, who connects, what runs, or who sees values"
 )
 _FOR_FEW = "lets more leave the server, which takes the right to add a source: to edit DAGs and make connections"
@@ -67,6 +68,19 @@ def mark_of(content: bytes) -> str:
 
 def edited(now: ReadYaml, text: str, *, may_add: bool) -> EditedYaml:
     """Return the new text of a file, and what is wrong with it. may_add: the user may add a source."""
+
+    def refused(new: YamlFile, changed: list[KeyPath]) -> list[KeyProblem]:
+        return _refused(old, new, changed, may_add=may_add)
+
+    old = yaml_file.parsed(now.text.encode(), now.path).document
+    return compared(now, old, text, refused)
+
+
+def compared(
+    now: ReadYaml, old: Mapping[str, Any], text: str, refused: Callable[[YamlFile, list[KeyPath]], list[KeyProblem]]
+) -> EditedYaml:
+    """Return the new text of a file. old: what it holds as it is. refused: returns what the user may not change, of
+    the new one and the keys that are changed."""
     text = _as_lines_of(now.text, text)
     names = (f"{now.path.name}, as it is", f"{now.path.name}, edited")
     diff = list(unified_diff(now.text.splitlines(), text.splitlines(), *names, lineterm=""))
@@ -75,9 +89,8 @@ def edited(now: ReadYaml, text: str, *, may_add: bool) -> EditedYaml:
     problems: list[KeyProblem] = []
     try:
         new = yaml_file.parsed(text.encode(), now.path)
-        old = yaml_file.parsed(now.text.encode(), now.path)
-        changed = changed_keys(old.document, new.document)
-        problems += _refused(old, new, changed, may_add=may_add)
+        changed = changed_keys(old, new.document)
+        problems += refused(new, changed)
         config = config_of(new)
         understand(now.path, config.feeds)
     except ConfigurationError as error:
@@ -94,11 +107,11 @@ def _as_lines_of(before: str, text: str) -> str:
     return lines.replace("\n", "\r\n") if "\r\n" in before else lines
 
 
-def _refused(old: YamlFile, new: YamlFile, changed: list[KeyPath], *, may_add: bool) -> list[KeyProblem]:
+def _refused(old: Mapping[str, Any], new: YamlFile, changed: list[KeyPath], *, may_add: bool) -> list[KeyProblem]:
     """Return the changed keys that the user may not change here."""
-    refused = {key: _OUTSIDE for key in changed if not is_settable(key)}
+    refused = {key: OUTSIDE for key in changed if not is_settable(key)}
     if not may_add:
-        refused |= dict.fromkeys(lets_more_out(old.document, new.document), _FOR_FEW)
+        refused |= dict.fromkeys(lets_more_out(old, new.document), _FOR_FEW)
     return [KeyProblem(new.line(key), ".".join(map(str, key)), text) for key, text in refused.items()]
 
 

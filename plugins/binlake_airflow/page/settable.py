@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from binlake.config import PipelineConfig
 from binlake.config.yaml_file import KeyPath
 
 _SETTABLE: tuple[KeyPath, ...] = (
@@ -26,6 +27,13 @@ _SETTABLE: tuple[KeyPath, ...] = (
     *(("airflow", key) for key in ("lag_minutes", "retention_hours", "watch_schedule", "fail_on_stopped")),
     *(("airflow", key) for key in ("retries", "retry_delay_seconds")),
 )
+_OF_A_NEW_SOURCE: tuple[KeyPath, ...] = (
+    ("source", "name"),
+    ("source", "connection"),
+    ("source", "server_id"),
+    ("lake", "path"),
+)
+"""What the form for a new source asks for besides."""
 _NOT_SETTABLE: tuple[KeyPath, ...] = (("verify", "connection"),)
 _Document = Mapping[Any, Any]
 
@@ -33,6 +41,18 @@ _Document = Mapping[Any, Any]
 def is_settable(key: KeyPath) -> bool:
     """Return whether the page may set a key."""
     return _is_below(key, _SETTABLE) and not _is_below(key, _NOT_SETTABLE)
+
+
+def is_fixable(key: KeyPath) -> bool:
+    """Return whether the page may set a key of a broken YAML, for who may add a source, or remove one that isn't
+    known and so had no effect."""
+    return is_settable(key) or key in _OF_A_NEW_SOURCE or key[0] not in PipelineConfig.model_fields
+
+
+def unfixable_sections() -> set[str]:
+    """Return the sections of a YAML of which the page sets some keys or none, even for who may add a source."""
+    whole = {key[0] for key in _SETTABLE if len(key) == 1} | {key[0] for key in _OF_A_NEW_SOURCE}
+    return {name for name in PipelineConfig.model_fields if name not in whole}
 
 
 def _is_below(key: KeyPath, others: tuple[KeyPath, ...]) -> bool:

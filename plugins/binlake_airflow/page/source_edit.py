@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from airflow.models.log import Log
 from airflow.utils.session import create_session
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from pydantic import Field
 
 from binlake.config import PipelineConfig
@@ -44,10 +45,7 @@ router = APIRouter(prefix="/api/sources/{source}/yaml", dependencies=guarded(may
 @router.get("")
 def text(loaded: SourceDep) -> Answer:
     """Return the text of the source's YAML, and why it can't be saved from here, if so."""
-    now = edited_yaml.read(loaded[0])
-    is_writable = writable(now.path.parent)
-    unwritable = None if is_writable else f"the API server may not write {now.path.parent}: edit the file where it is"
-    return Answer({"file": str(now.path), "text": now.text, "mark": now.mark, "unwritable": unwritable})
+    return as_opened(edited_yaml.read(loaded[0]))
 
 
 @router.post("/check")
@@ -55,39 +53,65 @@ def check(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -
     """Return the difference, what is wrong with the text by line and key, and the doctor's lines, or why the server
     wasn't asked. Raises 409 if the file was changed since it was opened."""
     _, new = _edited(loaded, reader, asked)
+    return as_checked(new, reader, source)
+
+
+@router.post("/write")
+def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -> Answer:
+    """Save the text, and record who changed which keys. Raises 409 if the file was changed since it was opened."""
+    return save(*_edited(loaded, reader, asked), reader, asked, source)
+
+
+def as_opened(now: ReadYaml) -> Answer:
+    """Return the answer about a file that is opened to be edited."""
+    is_writable = writable(now.path.parent)
+    unwritable = None if is_writable else f"the API server may not write {now.path.parent}: edit the file where it is"
+    return Answer({"file": str(now.path), "text": now.text, "mark": now.mark, "unwritable": unwritable})
+
+
+def as_checked(new: EditedYaml, reader: Reader, name: str) -> Answer:
+    """Return the answer about a new text. name: of the source or file, for Airflow's audit log."""
     answer: dict[str, Any] = {"diff": new.diff, "changed": new.changed, "checks": [], "grants": [], "unasked": None}
     answer["problems"] = [asdict(problem) for problem in new.problems]
     if new.config is None or not new.diff:
         return Answer(answer)
     answer["unasked"] = _unasked(new.config, reader)
     if answer["unasked"] is None:
-        _log("binlake_check_source", reader, source=source)
-        answer |= as_lines(preflight(new.config, _origin(new.config, reader), spark_checks=False, writes=False))
+        try:
+            origin = _origin(new.config, reader)
+        except HTTPException as missing:  # the connection, which may be made later
+            return Answer(answer | {"unasked": missing.detail})
+        _log("binlake_check_source", reader, source=name)
+        answer |= as_lines(preflight(new.config, origin, spark_checks=False, writes=False))
     return Answer(answer)
 
 
-@router.post("/write")
-def write(source: str, loaded: SourceDep, reader: ReaderDep, asked: TextAsked) -> Answer:
-    """Save the text, and record who changed which keys. Raises 409 if the file was changed since it was opened."""
-    now, new = _edited(loaded, reader, asked)
+def save(now: ReadYaml, new: EditedYaml, reader: Reader, asked: TextAsked, name: str) -> Answer:
+    """Save a new text, and record it. name: of the source or file, for Airflow's audit log. Raises UsageError."""
     if new.config is None:
         problems = [asdict(problem) for problem in new.problems]
         return Answer({"detail": f"{now.path.name} would be refused: nothing is saved", "problems": problems}, 422)
     if not new.diff:
         raise UsageError("nothing is changed", remedy="change the text first")
-    _log("binlake_edit_source", reader, source=source, changed=new.changed, why=asked.why)
+    _log("binlake_edit_source", reader, source=name, changed=new.changed, why=asked.why)
     edited_yaml.save(now, new.text)
-    recorded = note(loaded[1], "edit", reason_of(reader, asked), _changes(new))
+    recorded = note(new.config, "edit", reason_of(reader, asked), _changes(new))
     message = f"{now.path} is saved: {recorded}. Airflow makes its DAGs again within minutes"
     return Answer({"message": message, "diff": new.diff, "mark": edited_yaml.mark_of(new.text.encode())})
 
 
 def _edited(loaded: SourceDep, reader: Reader, asked: TextAsked) -> tuple[ReadYaml, EditedYaml]:
     """Return the file as it is, and as it is to be. Raises 409 if it was changed since it was opened."""
-    now = edited_yaml.read(loaded[0])
+    now = read_as_opened(loaded[0], asked)
+    return now, edited_yaml.edited(now, asked.text, may_add=reader.may_add())
+
+
+def read_as_opened(file: Path, asked: TextAsked) -> ReadYaml:
+    """Return the file as it is. Raises UsageError if it was changed since it was opened."""
+    now = edited_yaml.read(file)
     if now.mark != asked.mark:
         raise edited_yaml.changed_meanwhile(now.path)
-    return now, edited_yaml.edited(now, asked.text, may_add=reader.may_add())
+    return now
 
 
 def _unasked(config: PipelineConfig, reader: Reader) -> str | None:

@@ -43,8 +43,10 @@ function checksOf({ checks, grants, unasked }) {
   return checked(checks, grants);
 }
 
-export async function editSource({ source }) {
-  const path = `${pathOf(source)}/yaml`;
+// A source's YAML, or a file that is broken.
+export async function editSource({ source, file }) {
+  const path = file ? `broken/${encodeURIComponent(file)}` : `${pathOf(source)}/yaml`;
+  const [named, back] = file ? [file, link({}, "To all sources")] : [source, link({ source }, `To ${source}`)];
   const begun = await ask(path);
   const area = el("textarea", { id: "yaml", name: "text", class: "mono yaml", rows: Math.min(40, begun.text.split("\n").length + 3), spellcheck: "false", wrap: "off", autocapitalize: "off" });
   area.value = begun.text;
@@ -52,7 +54,7 @@ export async function editSource({ source }) {
 
   function saved({ message: outcome, mark }) {
     begun.mark = mark; // it can be edited further
-    return [outcome, " ", link({ source }, `To ${source}`)];
+    return [outcome, " ", back];
   }
 
   // What was checked is what is saved, whatever is typed meanwhile.
@@ -62,7 +64,7 @@ export async function editSource({ source }) {
     const form = step([why], bad ? "Save …" : "Save", async () => (bad ? sure() : el("p", { class: "good note" }, await write())));
     const sure = () => confirm({
       title: "Save it with checks that fail?",
-      says: `${counted(bad, "check")} above ${bad === 1 ? "fails" : "fail"}. Until that is fixed, runs of ${source} end with the same errors.`,
+      says: `${counted(bad, "check")} above ${bad === 1 ? "fails" : "fail"}. Until that is fixed, runs of ${named} end with the same errors.`,
       label: "Save it anyway",
       act: write,
     });
@@ -77,6 +79,8 @@ export async function editSource({ source }) {
     const refused = begun.unwritable ? advice([{ health: "warn", what: begun.unwritable }]) : null;
     return [checksOf(answer), el("h2", {}, "The difference"), difference(answer.diff), refused ?? save(now, failing(answer.checks))];
   });
-  const hint = "Comments are kept. What says where the lake is, who connects, what runs, or who sees values is changed in the file itself.";
-  return [el("section", { class: "card", "aria-label": `Edit ${source}` }, el("h2", {}, "The source's YAML"), el("p", { class: "quiet" }, hint), check.box)];
+  const hint = file
+    ? "Comments are kept. What names code, other places and accounts, or who sees values is changed in the file itself."
+    : "Comments are kept. What says where the lake is, who connects, what runs, or who sees values is changed in the file itself.";
+  return [el("section", { class: "card", "aria-label": `Edit ${named}` }, el("h2", {}, file ? `The broken YAML ${file}` : "The source's YAML"), el("p", { class: "quiet" }, hint), check.box)];
 }

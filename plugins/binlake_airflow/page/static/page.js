@@ -14,7 +14,7 @@ const SOON_MS = 2_000;
 
 const main = document.getElementById("main");
 const asked = new URLSearchParams(location.search);
-const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), create: asked.get("create"), edit: asked.get("edit"), kind: asked.get("kind") };
+const place = { source: asked.get("source"), table: asked.get("table"), batch: asked.get("batch") ?? asked.get("run"), before: asked.get("before_us"), state: asked.get("state"), at: asked.get("at"), events: asked.get("events"), create: asked.get("create"), edit: asked.get("edit"), file: asked.get("file"), kind: asked.get("kind") };
 
 function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
@@ -26,7 +26,7 @@ function trail() {
   const steps = [["Binlake", {}]];
   if (place.source) steps.push([place.source, { source: place.source }]);
   if (place.create) steps.push(["a new source", null]);
-  if (place.edit) steps.push(["edit", null]);
+  if (place.edit) steps.push([place.file ? `edit ${place.file}` : "edit", null]);
   if (place.events) steps.push([place.table ? `what happened to ${place.table}` : "what happened", null]);
   else if (place.table) steps.push([place.table, null]);
   if (place.batch) steps.push([`batch ${place.batch}`, null]);

@@ -89,12 +89,15 @@ function sourceCard(source, alone) {
   const words = source.error ? "can't be read" : HEALTH_WORDS[source.health];
   const name = source.error || alone ? source.source : toSource(source.source);
   const buttons = source.error || !source.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(source, what)));
-  const edit = alone && source.may?.edit ? link({ source: source.source, edit: "yaml" }, "Edit the YAML") : null;
+  const edit = alone && source.may?.edit ? link({ source: source.source, edit: "yaml" }, "Edit the YAML") : fixLink(source);
   const head = el("div", { class: "head" }, el("h2", {}, name), badge(source.health, words), el("span", { class: "quiet" }, source.file), edit, buttons);
   if (source.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: source.error.detail, ...source.error }], (line) => adviceButtons(source, line)));
   const soon = source.is_copied_first ? "" : null; // page.js looks again soon
   return el("section", { class: "card", "data-soon": soon }, head, health(source), firstSnapshot(source), sourceFacts(source), alone ? sourceButtons(source) : null);
 }
+
+// Of a YAML that is broken, for those who may add a source.
+const fixLink = ({ file, may }) => (may?.fix ? link({ file, edit: "yaml" }, "Edit the YAML") : null);
 
 // The sentence that people come for; where not all is well, it is the worst thing, with what mends it, before the others.
 function health(source) {
@@ -127,7 +130,7 @@ function inOneSentence(source) {
   const first = source.error ? { what: source.error.detail, remedy: source.error.remedy, health: "bad" } : source.advice[0];
   if (!first) return zoned(source.sentence, source.now_us);
   const more = (source.advice?.length ?? 1) - 1;
-  return [reason({ reason: source.sentence ?? first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, adviceButtons(source, first)];
+  return [reason({ reason: source.sentence ?? first.what, remedy: first.remedy }), more > 0 ? el("span", { class: "under" }, `and ${counted(more, "thing")} more`) : null, adviceButtons(source, first), fixLink(source)];
 }
 
 const sourceColumns = [
