@@ -47,7 +47,7 @@ def merge_by_spark(session: SparkSession, table: LakeTable, epoch: MirrorEpoch) 
             _merge_newest(session, table, epoch, newest)
         return
     if epoch.is_appended_to:
-        _append(session, table, epoch, _changes(session, epoch).selectExpr(f"{_IMAGE}.*"))
+        _append(session, table, epoch, _changes(session, epoch).selectExpr(f"{_IMAGE}.*"), each=True)
         return
     if schema.key and not schema.sequence:
         _apply_by_key(session, table, epoch)
@@ -91,22 +91,24 @@ def _apply_by_key(session: SparkSession, table: LakeTable, epoch: MirrorEpoch) -
     The log isn't asked whether an insert is new: a row that a snapshot, a cascade below the log or a session without a
     log left in the lake is found by its key, and no row is there twice.
     """
-    newest, schema, step = _newest(session, epoch), epoch.schema, epoch.step
+    schema, step = epoch.schema, epoch.step
+    each_once = key_ranges.each_once(schema, step.staged)
+    newest = _newest(session, epoch, each_once=each_once)
     ranges = key_ranges.ranges_to_search(table.opened(), schema, step.staged)
     if ranges == ():
-        _append(session, table, epoch, newest.where("NOT `gone `").drop("gone "))
+        _append(session, table, epoch, newest.where("NOT `gone `").drop("gone "), each=each_once)
         return
     range_condition = _condition(schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
     with table.transaction(session, epoch.version, epoch.note):
         _merge_newest(session, table, epoch, newest, range_condition)
 
 
-def _append(session: SparkSession, table: LakeTable, epoch: MirrorEpoch, rows: DataFrame) -> None:
-    """Append the rows that an epoch leaves: by the tasks that read them, where each image that came is one of these.
+def _append(session: SparkSession, table: LakeTable, epoch: MirrorEpoch, rows: DataFrame, *, each: bool) -> None:
+    """Append the rows that an epoch leaves.
 
-    rows: the same as Spark makes them.
+    rows: as Spark makes them. each: whether these are the images that came, each of them; then the tasks that read them
+    write them.
     """
-    each = epoch.is_appended_to or key_ranges.each_once(epoch.schema, epoch.step.staged)
 
     def by_tasks() -> None:
         if not each:
@@ -116,11 +118,14 @@ def _append(session: SparkSession, table: LakeTable, epoch: MirrorEpoch, rows: D
     here_or_by_spark(by_tasks, lambda why: table.append(session, rows, epoch.version, epoch.note))
 
 
-def _newest(session: SparkSession, epoch: MirrorEpoch) -> DataFrame:
-    """Return the newest image of each key as the mirror's columns, and ``gone ``: false of a deleted row that stays."""
+def _newest(session: SparkSession, epoch: MirrorEpoch, *, each_once: bool) -> DataFrame:
+    """Return the newest image of each key as the mirror's columns, and ``gone ``: false of a deleted row that stays.
+
+    each_once: whether no key occurs twice.
+    """
     schema, changed = epoch.schema, _changes(session, epoch)
     gone = "false" if schema.soft_delete else "`gone `"
-    if key_ranges.each_once(schema, epoch.step.staged):
+    if each_once:
         return changed.selectExpr(f"{gone} AS `gone `", f"{_IMAGE}.*")
     # By Spark's aggregate: newest.py over rows that are shuffled by their keys takes 1.3 to 1.4 times the processor
     # time of this, a tenth more of the whole merge (a million mutations of ten columns).
