@@ -27,15 +27,18 @@ from binlake.delta import layout, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.plain_tables import StepCommit
+from binlake.errors import LeftToSpark
 from binlake.merge import log_table
 from binlake.merge.arrow_mutations import StagedMutations
-from binlake.merge.engine import in_process
+from binlake.merge.engine import in_process, task_appends
 from binlake.merge.engine.by_spark import merge_by_spark
 from binlake.merge.lake_images import LakeImages
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.mutations import staged_rows
+from binlake.merge.reshape import BesideColumn
 from binlake.merge.shared_reads import SharedReads
+from binlake.merge.table_engine import AppendedRows
 from binlake.planner.manifest import StagedFile
 from binlake.planner.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.position import Position
@@ -158,6 +161,17 @@ def test_rows_that_only_come_are_written_by_tasks_as_the_process_writes_them(
     assert made[0] == made[1]
     assert len(made[0]) == len(rows)
     assert engines[0] == engines[1]
+
+
+def test_lists_are_left_to_sparks_writer(spark: SparkSession, config: PipelineConfig) -> None:
+    column = BesideColumn("after_v", "ARRAY<FLOAT>", pa.list_(pa.float32()))
+
+    def not_asked() -> Any:
+        raise AssertionError("nothing is read for it")
+
+    rows = AppendedRows((column,), (), not_asked, not_asked, not_asked)
+    with pytest.raises(LeftToSpark, match="lists"):
+        task_appends.append(spark, config, LakeLog.of(config, NAME, "life"), rows, StepCommit(1, {}))
 
 
 OF_MERGE = ("_row_id_", "_FILE_NAME_", "_row_dropped_", "_source_row_present_", "_target_row_present_")
