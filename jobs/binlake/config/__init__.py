@@ -2,19 +2,12 @@
 
 from binlake.config.mirrored_tables import SYSTEM_DATABASES, TablesConfig
 from binlake.config.orchestration import FollowConfig, VerifyConfig, VerifyWay
-from binlake.config.pipeline_config import (
-    CatalogConfig,
-    LakeConfig,
-    MaintainConfig,
-    MergeConfig,
-    PipelineConfig,
-    SnapshotConfig,
-    SourceConfig,
-    SparkConfig,
-    config_of,
-    load,
-)
+from binlake.config.pipeline_config import PipelineConfig, config_of, load
 from binlake.config.policies import Policy
+from binlake.config.readers_config import CatalogConfig
+from binlake.config.source_config import LakeConfig, SourceConfig
+from binlake.config.spark_config import SparkConfig
+from binlake.config.step_config import MaintainConfig, MergeConfig, SnapshotConfig
 
 __all__ = [
     "SYSTEM_DATABASES",

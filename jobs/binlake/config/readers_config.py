@@ -1,0 +1,69 @@
+"""What readers of the lake see: names in a catalog, and values on the page in Airflow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from binlake.config.mirrored_tables import ColumnPattern, columns_withheld, refuse_patterns
+from binlake.config.section import Section
+from binlake.config.yaml_file import CATALOG
+from binlake.schema.table import TableName
+
+
+class CatalogConfig(Section):
+    """The catalog in which tables are registered by name.
+
+    metastore: ``thrift://host:port`` of a Hive metastore, or a folder with an embedded one, which only one process at a
+    time can open; None for the catalog of Spark's own settings. name: the catalog's name in Spark. database: the name
+    that a database gets in the catalog; may contain {source} and {database}. pinned_views: pinned versions of the lake
+    get views, in databases of their own.
+    """
+
+    metastore: Annotated[str, Field(min_length=1)] | None = None
+    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
+    database: str = "{database}"
+    pinned_views: bool = False
+
+    @field_validator("metastore")
+    @classmethod
+    def _is_thrift_or_folder(cls, metastore: str | None) -> str | None:
+        if metastore and "://" in metastore and not metastore.startswith("thrift://"):
+            raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
+        return metastore
+
+    @field_validator("database")
+    @classmethod
+    def _is_pattern(cls, database: str) -> str:
+        try:
+            database.format(source="", database="")
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
+        return database
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return f"{self.name} at {self.metastore}" if self.metastore else self.name
+
+
+class PageConfig(Section):
+    """Values of rows that the page in Airflow shows, only to users who may edit the source's sync DAG.
+
+    show_values: show values of the newest mutations while they are staged. mask_columns: columns whose values are never
+    shown, also not as keys of rows that a verification or a repair names.
+    """
+
+    show_values: bool = False
+    mask_columns: list[ColumnPattern] = []
+
+    @field_validator("mask_columns")
+    @classmethod
+    def _are_in_full(cls, columns: list[ColumnPattern]) -> list[ColumnPattern]:
+        refuse_patterns(columns)
+        return columns
+
+    def masked(self, name: TableName) -> frozenset[str]:
+        """Return the names of a table's masked columns, in lower case."""
+        return columns_withheld(self.mask_columns, name.database, name.table)
