@@ -1,4 +1,4 @@
-"""The pictures of the page in plugins/README.md and FORMS.md, of a source with a past that this script makes up.
+"""The pictures of the page in plugins/PAGE.md and FORMS.md, of a source with a past that this script makes up.
 
     .venv/bin/python docker/local/page_pictures.py
 

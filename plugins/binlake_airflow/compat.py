@@ -31,6 +31,7 @@ from airflow.providers.common.compat.sdk import (
     DagRunState as DagRunState,
     DownstreamTasksSkipped as DownstreamTasksSkipped,
     Param as Param,
+    ParamValidationError as ParamValidationError,
     Stats as Stats,
     TaskGroup as TaskGroup,
     TaskInstanceKey as TaskInstanceKey,

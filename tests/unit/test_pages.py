@@ -37,7 +37,7 @@ def test_the_front_door_is_short() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_can_be_read_at_once(page: str) -> None:
-    assert len(text_of(page).splitlines()) <= (250 if page == "plugins/README.md" else 200)
+    assert len(text_of(page).splitlines()) <= 200
 
 
 # settings ------------------------------------------------------------------------------------------------------------

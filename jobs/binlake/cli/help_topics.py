@@ -62,7 +62,8 @@ QUESTIONS = {
     ),
     "How is it run, and what to do if something is wrong?": (
         Topic("operations", "jobs/README.md", "how it works, commands, problems and what to do"),
-        Topic("airflow", "plugins/README.md", "the DAGs, the page, DAGs of your own"),
+        Topic("airflow", "plugins/README.md", "the DAGs, and DAGs of your own"),
+        Topic("page", "plugins/PAGE.md", "Airflow's page: what it shows, its buttons, who may do what"),
         Topic("api", "plugins/API.md", "the page's data and buttons, as JSON"),
         Topic("forms", "plugins/FORMS.md", "adding a source by Airflow's page, and editing one"),
         Topic("follow", "jobs/FOLLOW.md", "batches of seconds, all the time"),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow.api.common.trigger_dag import trigger_dag
-from airflow.exceptions import ParamValidationError
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
@@ -16,7 +15,7 @@ from airflow.utils.types import DagRunTriggeredByType
 from fastapi import HTTPException
 from sqlalchemy import and_, or_, select
 
-from binlake_airflow.compat import AirflowException
+from binlake_airflow.compat import AirflowException, ParamValidationError
 from binlake_airflow.page.access import Dag, Reader, dag_id
 
 AT_WORK = (DagRunState.RUNNING, DagRunState.QUEUED)
