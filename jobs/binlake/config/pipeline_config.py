@@ -18,6 +18,7 @@ from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
 from binlake.config.readers_config import CatalogConfig, PageConfig
+from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
 from binlake.config.source_config import LakeConfig, SourceConfig
 from binlake.config.spark_config import SparkConfig
@@ -49,6 +50,7 @@ class PipelineConfig(Section):
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()
+    on_schema_change: list[SchemaChangeEntry] = []
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
@@ -90,6 +92,10 @@ class PipelineConfig(Section):
         if not self.tables.modes or not self.tables.included(name.database, table):
             return NO_MODES
         return self.tables.modes_of(name.database, table)
+
+    def schema_changes(self, name: TableName) -> SchemaChangePolicy:
+        """Return what becomes of a table when its columns change."""
+        return policy_of(self.on_schema_change, name)
 
     def is_read(self, name: TableName) -> bool:
         """Return whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""

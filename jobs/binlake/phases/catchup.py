@@ -250,9 +250,12 @@ class _Missed:
             policy=config.policies.of,
             can_snapshot=inputs.rules.can_snapshot,
             invalid=config.invalid,
+            schema_changes=config.schema_changes,
         )
         steps = epochs.split(manifest, replace(inputs, rules=rules, prepared=self.prepared))
         table = next(table for table in steps.tables if table.life.id == life.id)
+        if table.life.status == "dropped":  # the copy that took its place then was read for that batch alone
+            raise UsageError(f"{life.name} can't catch up: {table.life.reason}", remedy=resnapshot_again(life.name))
         begin()
         outcomes = apply_steps(config, self.session, plan, steps, self.report)
         self.prepared = steps.prepared

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from binlake.config import PipelineConfig, Policy
 from binlake.config.schema_change_tools import has_tools_name, is_copy_of
+from binlake.config.schema_changes import FOLLOW_ALL, SchemaChangePolicy
 from binlake.config.table_modes import BesideMode, HistoryMode
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, TAKEN_REMEDY, catch_up_again, snapshot_again
 from binlake.planner.steps import LEFT_GHOST, LEFT_OUT, Life, Standstill
@@ -35,7 +36,8 @@ class Rules:
     can_snapshot: there is a server to take a snapshot from. goes_when_dropped: returns whether the folder of a dropped
     table is removed once the batch is recorded. invalid: which invalid values the lake keeps. beside: returns the modes
     that keep a table beside the mirror. history: returns how its history is kept. taken_by: returns the one of them
-    that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay.
+    that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay. schema_changes:
+    returns what becomes of it when its columns change.
     """
 
     included: Callable[[TableName], bool]
@@ -50,6 +52,7 @@ class Rules:
     taken_by: Callable[[TableName], str] = lambda name: ""
     soft_delete: Callable[[TableName], bool] = lambda name: False
     left_ghost: Callable[[TableName], bool] = lambda name: False
+    schema_changes: Callable[[TableName], SchemaChangePolicy] = lambda name: FOLLOW_ALL
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -67,6 +70,7 @@ class Rules:
             taken_by=config.taken_by,
             soft_delete=lambda name: config.mirror_modes(name).soft_delete,
             left_ghost=lambda name: config.in_ghosts(name) and not config.ghost(name),
+            schema_changes=config.schema_changes,
         )
 
     def followed(self, name: TableName) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from binlake.ddl import statements
 from binlake.ddl.evolve import with_comments
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again, unexpected
-from binlake.planner import tool_tables
+from binlake.planner import held_changes, tool_tables
 from binlake.planner.manifest import GhostSpan
 from binlake.planner.shape_changes import PlacedStatement, has_another_key, keeping, reshapes, why_left_out
 from binlake.planner.steps import (
@@ -284,6 +284,8 @@ class StatementFollower:
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
+        if held := held_changes.hold(self.walk, here, table, after, evolution.origins):
+            return held
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
@@ -385,8 +387,8 @@ class StatementFollower:
         there = self._there(here)
         later = self.walk.current.keys() - there.keys()
         outcome = tool_tables.outcome(change.pairs, there)
+        outcome, noted = self._without_held(here, outcome, there)
         moved = {life_id for life_id, _, _ in outcome.moved}
-        noted: set[TableName] = set()
         for life_id, old, _ in outcome.moved:
             if self.walk.current.get(old) == life_id:
                 del self.walk.current[old]
@@ -407,6 +409,20 @@ class StatementFollower:
                 )
                 self._note(here, new, None, action, reason)
         return noted
+
+    def _without_held(
+        self, here: PlacedStatement, outcome: tool_tables.RenameOutcome, there: Mapping[TableName, str]
+    ) -> tuple[tool_tables.RenameOutcome, set[TableName]]:
+        """Return what is left of a RENAME TABLE without the swaps that the YAML holds back, and the names noted."""
+        noted: set[TableName] = set()
+        for swap in held_changes.hold_swaps(self.walk, here, outcome, there):
+            outcome = outcome.without(swap.lives, swap.old)
+            life = swap.table.life
+            after = swap.copy.life.schema if swap.copy else None
+            self._note(here, life.name, swap.table, STOPPED, life.reason, (self._server_shape(swap.table), after))
+            self.server_shapes[life.id] = after
+            noted |= {swap.old, life.name}
+        return outcome, noted
 
     def _move(
         self,
@@ -451,7 +467,13 @@ class StatementFollower:
             action, reason = self._read_under_new_name(here, table, reason)
         else:
             status = table.life.status
+            held = status == "stopped" and held_changes.renamed(
+                here, self.rules.schema_changes(new), table.life, schema
+            )
             table.life = replace(table.life, status="following", standstill=None)
+            if held:
+                self._note(here, new, table, *self._stop(table, held), (schema, schema))
+                return
             action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
         self._note(here, new, table, action, reason, (schema, schema))
 

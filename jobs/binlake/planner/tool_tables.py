@@ -165,6 +165,12 @@ class RenameOutcome:
     unknown: tuple[Pair, ...]
     taken: frozenset[TableName]
 
+    def without(self, lives: Collection[str], old: TableName) -> RenameOutcome:
+        """Return the outcome without what becomes of some lives, and of the table that had a name."""
+        moved = tuple(move for move in self.moved if move[0] not in lives)
+        unknown = tuple(pair for pair in self.unknown if pair[0] != old)
+        return RenameOutcome(moved, unknown, self.taken)
+
 
 def done(pairs: Sequence[Pair], there: Collection[TableName]) -> tuple[Pair, ...]:
     """Return the pairs of RENAME TABLE IF EXISTS without those that did nothing, as their first table wasn't there.

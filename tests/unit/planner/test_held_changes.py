@@ -1,0 +1,142 @@
+"""Schema changes that the YAML doesn't let a table follow: it stands still before the statement."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from binlake.binlog.border import Statement
+from binlake.config.schema_changes import SchemaChangePolicy
+from binlake.planner.epochs import split
+from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
+from binlake.planner.rules import Rules
+from binlake.planner.steps import BatchSteps, Life, MergeStep, ReshapeStep, Status, TableSteps
+from binlake.planner.walk import BatchInputs
+from binlake.position import Position, Range, Slice
+from binlake.schema.table import Column, TableName, TableSchema
+
+FILE = "binlog.000001"
+V = Column("v", "varchar", length=20, charset="utf8mb4")
+SCHEMA = TableSchema((Column("id", "bigint", nullable=False), V), ("id",), "primary")
+T, GHOST = TableName("shop", "t"), TableName("shop", "_t_gho")
+FREEZE = SchemaChangePolicy(add="freeze", drop="freeze", rename="freeze", retype="freeze")
+SWAP = "RENAME TABLE t TO _t_del, _t_gho TO t"
+
+
+def at(offset: int) -> Position:
+    return Position("server", FILE, offset, 1)
+
+
+def life(name: TableName = T, status: Status = "following", schema: TableSchema = SCHEMA) -> Life:
+    return Life(f"life of {name}", name, schema, at(4), at(4), status)
+
+
+def rows(offset: int, before: int = 0, name: TableName = T, columns: tuple[Column, ...] = SCHEMA.columns) -> StagedFile:
+    sequence = (1, offset, 0)
+    return StagedFile(f"{offset}", name, columns, ("id",), 0, before, 1, 0, 0, sequence, sequence, 1, "", {})
+
+
+def steps_of(
+    *items: StagedFile | str,
+    policy: SchemaChangePolicy = FREEZE,
+    lives: Sequence[Life] = (life(),),
+    ghosts_are_included: bool = False,
+) -> BatchSteps:
+    """The steps of a batch with these files and statements."""
+    texts = [item for item in items if isinstance(item, str)]
+    statements = tuple(
+        Statement(FILE, 100 * (number + 1), number, 0, None, "shop", 0, text) for number, text in enumerate(texts)
+    )
+    files = tuple(item for item in items if isinstance(item, StagedFile))
+    rules = Rules(
+        included=lambda name: ghosts_are_included or not name.table.startswith("_"),
+        ghost=lambda name: not ghosts_are_included and name.table.endswith("_gho"),
+        schema_changes=lambda name: policy,
+    )
+    inputs = BatchInputs("s", rules, Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),)), lives)
+    return split(Manifest(7, "a", (StagedSlice(0, files, statements, ()),)), inputs)
+
+
+def table_of(steps: BatchSteps, name: TableName = T) -> TableSteps:
+    return next(table for table in steps.tables if table.life.name == name and table.life.status != "dropped")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ALTER TABLE t ADD n INT", "adds 'n' int (on_schema_change, add: freeze)"),
+        ("ALTER TABLE t DROP v", "drops 'v' (on_schema_change, drop: freeze)"),
+        ("ALTER TABLE t RENAME COLUMN v TO w", "renames 'v' to 'w' (on_schema_change, rename: freeze)"),
+        ("ALTER TABLE t MODIFY v VARCHAR(99)", "changes the type of 'v' from varchar(20) to varchar(99)"),
+        ("ALTER TABLE t CHANGE v w TEXT, ADD n INT", "renames 'v' to 'w', changes the type of 'v' from varchar(20) to"),
+    ],
+)
+def test_a_frozen_table_keeps_its_position_before_the_statement(text: str, why: str) -> None:
+    table = table_of(steps_of(rows(50), text, rows(150, before=1)))
+    assert (table.life.status, table.steps, table.life.schema) == ("stopped", [], SCHEMA)
+    assert table.life.reason.startswith(f"{FILE}:100: the statement ")
+    assert why in table.life.reason
+    assert table.life.remedy.count("binlake table res") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE t MODIFY v VARCHAR(20) FIRST", "ALTER TABLE t ALTER v SET DEFAULT 'a'", "CREATE INDEX i ON t (v)",
+        "ALTER TABLE t COMMENT 'orders'", "ALTER TABLE t MODIFY id BIGINT(20) NOT NULL", "TRUNCATE TABLE t",
+    ],
+)  # fmt: skip
+def test_what_changes_no_columns_is_followed(text: str) -> None:
+    assert table_of(steps_of(rows(50), text, rows(150, before=1))).life.status == "following"
+
+
+def test_kinds_that_the_policy_lets_go_are_followed() -> None:
+    policy = SchemaChangePolicy(drop="freeze")
+    table = table_of(steps_of(rows(50), "ALTER TABLE t ADD n INT", policy=policy))
+    assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep]
+    assert table_of(steps_of("ALTER TABLE t ADD n INT, DROP v", policy=policy)).life.status == "stopped"
+
+
+def test_a_frozen_table_that_is_dropped_ends_and_one_that_is_renamed_stays_frozen() -> None:
+    dropped = steps_of("ALTER TABLE t ADD n INT", "DROP TABLE t")
+    assert [table.life.status for table in dropped.tables] == ["dropped"]
+    renamed = table_of(steps_of("ALTER TABLE t ADD n INT", "RENAME TABLE t TO u"), TableName("shop", "u"))
+    assert renamed.life.status == "stopped"
+    assert "it is renamed, and a statement before adds 'n' int" in renamed.life.reason
+
+
+GHOST_SCHEMA = SCHEMA.with_columns((*SCHEMA.columns, Column("n", "int")))
+
+
+@pytest.mark.parametrize("included", [False, True])
+def test_a_tools_copy_with_other_columns_does_not_take_the_place(included: bool) -> None:
+    lives = (life(), life(GHOST))
+    steps = steps_of(
+        "ALTER TABLE _t_gho ADD n INT", rows(150, 1, GHOST, GHOST_SCHEMA.columns), SWAP, "DROP TABLE _t_del",
+        lives=lives, ghosts_are_included=included,
+    )  # fmt: skip
+    table = table_of(steps)
+    assert (table.life.id, table.life.status, table.steps) == ("life of shop.t", "stopped", [])
+    assert "shop._t_gho takes the table's place, and adds 'n' int" in table.life.reason
+    assert [copy.life.status for copy in steps.tables if copy.life.id == "life of shop._t_gho"] == ["dropped"]
+    assert [row["action"] for row in steps.history if row["table"] == "t"] == ["stopped"]
+
+
+def test_a_tools_copy_with_the_same_columns_does() -> None:
+    steps = steps_of("ALTER TABLE _t_gho ENGINE=InnoDB", SWAP, lives=(life(), life(GHOST)))
+    assert table_of(steps).life.id == "life of shop._t_gho"
+    stopped = replace(life(), status="stopped")
+    assert table_of(steps_of(SWAP, lives=(stopped, life(GHOST)))).life.status == "following"
+
+
+def test_a_column_that_came_while_another_went_may_be_renamed() -> None:
+    policy = SchemaChangePolicy(rename="freeze")
+    copy = SCHEMA.with_columns((SCHEMA.columns[0], replace(V, name="w")))
+    table = table_of(steps_of(SWAP, lives=(life(), life(GHOST, schema=copy)), policy=policy))
+    assert (table.life.status, table.life.id) == ("stopped", "life of shop.t")
+    assert "perhaps renames 'v'" in table.life.reason
+
+
+def test_a_copy_that_is_not_known_does_not_take_the_place_either() -> None:
+    table = table_of(steps_of(SWAP))
+    assert (table.life.id, table.life.status) == ("life of shop.t", "stopped")
