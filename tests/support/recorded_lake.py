@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -23,20 +24,26 @@ HOUR_US = 3_600_000_000
 _SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
 
 
-def record_lake(root: Path, first: Mapping[str, pa.Table], *batches: Mapping[str, pa.Table]) -> None:
+def record_lake(
+    root: Path,
+    first: Mapping[str, pa.Table],
+    *batches: Mapping[str, pa.Table],
+    mode: Literal["append", "overwrite"] = "append",
+) -> None:
     """Write tables, by ``database.table``, and append rows to them, batch by batch; the source's folder is ``root``.
+    With the other mode the rows take the place of those that are there.
 
     The transactions of batch N committed by N o'clock on 1970-01-01, and its stop is binlog.000001:N000.
     """
     metadata = Metadata(f"{root}/_binlake")
     lives = [_life(name) for name in first]
-    _append(root, first)
+    _write(root, first, "append")
     with lease.held(metadata) as held:
         versions = {life.id: 0 for life in lives}
         watermarks.started(held.metadata, lives, batch=0, versions=versions, began_us=0)
         held.stand(RecordedState(0, _at(100)))
     for number, changed in enumerate(batches, 1):
-        outcomes = BatchOutcome(tuple(_outcome(name, version) for name, version in _append(root, changed).items()))
+        outcomes = BatchOutcome(tuple(_outcome(name, version) for name, version in _write(root, changed, mode).items()))
         stretch = Range(_at(100 if number == 1 else (number - 1) * 1000), _at(number * 1000), ())
         at_us = number * HOUR_US
         plan = replace(OpenBatch(number, stretch, "merged", planned_us=at_us, committed_us=at_us), outcome=outcomes)
@@ -45,11 +52,11 @@ def record_lake(root: Path, first: Mapping[str, pa.Table], *batches: Mapping[str
             record.record_batch(held, held.metadata, plan)
 
 
-def _append(root: Path, rows: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Append rows; return the tables' new versions."""
+def _write(root: Path, rows: Mapping[str, pa.Table], mode: Literal["append", "overwrite"]) -> dict[str, int]:
+    """Write rows; return the tables' new versions."""
     tables = {name: TableAt.of(str(root), TableName.parse(name), 0) for name in rows}
     for name, table in tables.items():
-        write_deltalake(table.path, rows[name], mode="append")
+        write_deltalake(table.path, rows[name], mode=mode, schema_mode="overwrite" if mode == "overwrite" else None)
     return {name: int(DeltaTable(table.path).version()) for name, table in tables.items()}
 
 

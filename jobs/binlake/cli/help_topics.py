@@ -74,6 +74,7 @@ QUESTIONS = {
     ),
     "How are the tables read?": (
         Topic("analysts", "sql/README.md", "SQL, Python, other readers, the metadata"),
+        Topic("sql", "sql/SQL.md", "queries: two versions at once, changes of rows, tables and columns, the prompt"),
         Topic("versions", "jobs/binlake/lake/README.md", "all tables at one position: which can be read, and pins"),
         Topic("modes", "sql/MODES.md", "a table's log and history, deleted rows that stay, what wrote a row"),
         Topic("types", "jobs/binlake/schema/README.md", "types in the lake, changes of shape, limits"),

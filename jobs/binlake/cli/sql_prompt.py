@@ -12,9 +12,10 @@ from pathlib import Path
 from binlake.cli import printing, query_output
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
-from binlake.lake.sql_session import QUOTED, is_mentioned, words_of, written_name, written_table
+from binlake.lake.sql_session import is_mentioned, words_of, written_name, written_table
+from binlake.lake.table_moments import QUOTED
 from binlake.moment import parse_moment
-from binlake.report import harmless_entry
+from binlake.report import counted, harmless_entry
 from binlake.schema.table import TableName
 
 _MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
@@ -22,6 +23,8 @@ _MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _HISTORY = 1000
 """Lines of the prompt's history that are kept."""
+_MOST_COUNTED = 50
+"""Tables whose rows are counted to list them."""
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "JOIN", "LEFT JOIN", "USING", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL",
     "WITH", "DISTINCT", "COUNT(*)", "BETWEEN", "IS NULL", "IS NOT NULL", "CASE WHEN", "DESCRIBE",
@@ -131,13 +134,43 @@ class Prompt:
         return f"batch {version.batch}{named}, with all that was committed by {printing.exact(version.committed)} UTC"
 
     def _tables(self) -> None:
-        printing.table("", ("table", "Delta version"), list(self._lake.tables.items()))
+        """Print the tables; rows and sizes of few alone, as each table's log is read for them."""
+        from binlake.lake.dictionary import extents_of
+
+        known = self._lake.dictionary()
+        extents = extents_of(table.at for table in known) if len(known) <= _MOST_COUNTED else {}
+        rows = []
+        for table in known:
+            extent = extents.get(table.name)
+            size = (f"{extent.rows:,}", f"{extent.bytes / 1e6:,.1f}") if extent else ("", "")
+            rows.append((str(table.name), table.at.version, ", ".join(table.key), *size, table.verified_batch))
+        columns = ("table", "Delta version", "key", "rows", "MB", "verified through batch")
+        printing.table("", columns, rows)
 
     def _columns(self, written: str) -> None:
-        table = self._session.full_name(written)
-        comments = self._lake.comments(table)
-        rows = [(name, kind, comments.get(name, "")) for name, kind in self._lake.columns(table)]
-        printing.table("", ("column", "type", "comment"), rows)
+        from binlake.lake.dictionary import extents_of
+
+        table = self._lake.described(self._session.full_name(written))
+        rows = [
+            (
+                column.name,
+                column.lake_type,
+                column.comment,
+                column.server_type,
+                "" if column.nullable else "NOT NULL",
+                column.in_key or "",
+            )
+            for column in table.columns
+        ]
+        printing.table(table.comment, ("column", "type", "comment", "on the server", "null", "in key"), rows)
+        if table.key:
+            print(f"key ({table.key_kind}): {', '.join(table.key)}")
+        for extent in extents_of([table.at]).values():
+            print(f"{counted(extent.rows, 'row')}, {extent.bytes / 1e6:,.1f} MB in {counted(extent.files, 'file')}")
+        print(f"as of {self._at()}")
+        if table.verified:
+            moment = printing.exact(table.verified)
+            print(f"equal to the server up to batch {table.verified_batch}, compared at {moment} UTC")
 
     def completions(self, text: str, line: str) -> list[str]:
         """Return what a word of the line may become: keywords, tables, and columns of the tables that the line

@@ -127,12 +127,16 @@ class LakeVersion:
             )
         raise unknown_table(name, self.contents)
 
-    def refuse_unreadable(self) -> None:
-        """Raise UsageError where files that the version needs are gone."""
+    def refuse_unreadable(self, others: Sequence[LakeVersion] = ()) -> None:
+        """Raise UsageError where files that the version needs are gone. others: of which the nearest is named that can
+        be read."""
         if not self.readable:
+            readable = [version.batch for version in others if version.readable and version.batch != self.batch]
+            nearest = min(readable, key=lambda batch: abs(batch - self.batch), default=None)
+            named = "take a later batch" if nearest is None else f"take batch {nearest}, which is the nearest"
             raise UsageError(
                 f"batch {self.batch} can't be read any more: {self.why}",
-                remedy="take a later batch; binlake versions shows which are readable, and pin keeps one",
+                remedy=f"{named}; binlake versions shows which are readable, and pin keeps one",
             )
 
     def looked_at(self, root: str) -> LakeVersion:
@@ -235,7 +239,9 @@ def _of_batch(versions: Sequence[LakeVersion], batch: int) -> LakeVersion:
             remedy=f"take batch {versions[place - 1].batch} or {versions[place].batch}; {_LIST}",
         )
     known = f"batches {versions[0].batch} to {versions[-1].batch}"
-    raise UsageError(f"batch {batch} isn't known as a version: the lake has {known}", remedy=_LIST)
+    nearest = versions[0 if batch < versions[0].batch else -1].batch
+    remedy = f"the nearest is batch {nearest}; {_LIST}"
+    raise UsageError(f"batch {batch} isn't known as a version: the lake has {known}", remedy=remedy)
 
 
 def _of_name(versions: Sequence[LakeVersion], name: str) -> LakeVersion:

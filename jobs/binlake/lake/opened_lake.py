@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import SparkSession
 
+    from binlake.lake.dictionary import DictionaryTable
+
 
 def open_lake(config: str | os.PathLike[str] | PipelineConfig, source: str | None = None) -> Lake:
     """Open a lake at its newest batch.
@@ -64,8 +66,10 @@ class LakePlace:
 
     def at(self, *, batch: int | None = None, time: datetime | None = None, name: str | None = None) -> Lake:
         """Return the lake at a version, by default at the newest. Raises UsageError, LakeError."""
-        version = version_at(lake_versions(self.metadata, self.history_hours), batch=batch, time=time, name=name)
-        return Lake(self, version.looked_at(self.root))
+        versions = lake_versions(self.metadata, self.history_hours)
+        version = version_at(versions, batch=batch, time=time, name=name).looked_at(self.root)
+        version.refuse_unreadable(versions)
+        return Lake(self, version)
 
 
 class Lake:
@@ -90,6 +94,20 @@ class Lake:
     def versions(self) -> Sequence[LakeVersion]:
         """Return the lake's versions, oldest first, with those that can't be read."""
         return self._place.versions()
+
+    def known_versions(self) -> Sequence[LakeVersion]:
+        """Return the same, without a look into the tables' logs for what others removed."""
+        return lake_versions(self.metadata, self._place.history_hours)
+
+    @property
+    def root(self) -> str:
+        """Return the source's folder."""
+        return self._place.root
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return the lake's metadata."""
+        return self._place.metadata
 
     def count_thinned(self, versions: Sequence[LakeVersion]) -> int:
         """Return how many batches between these versions are none any more: of those of an hour the newest stays."""
@@ -178,6 +196,23 @@ class Lake:
         return {field.name: str(field.metadata[COMMENT]) for field in fields if COMMENT in field.metadata}
 
     # sessions --------------------------------------------------------------------------------------------------------
+    def dictionary(self, *tables: str) -> list[DictionaryTable]:
+        """Return what is known of tables: the server's types, keys and comments, and up to where they are verified.
+
+        tables: as of ``duckdb``. Raises UsageError, LakeError.
+        """
+        return self._dictionary(self.chosen(tables))
+
+    def described(self, table: str) -> DictionaryTable:
+        """Return what is known of one table. Raises UsageError, LakeError."""
+        return self._dictionary([self._table(table)])[0]
+
+    def _dictionary(self, tables: Sequence[TableAt]) -> list[DictionaryTable]:
+        from binlake.lake.dictionary import dictionary
+
+        lives = {table.name: table.table_id for table in self.version.listed}
+        return dictionary(self.metadata, tables, lives, self.batch)
+
     def sql(self, query: str) -> pa.Table:
         """Return the rows of a query over all tables, in DataFusion's SQL: ``SELECT … FROM shop.orders``. Raises
         UsageError, LakeError."""
@@ -185,7 +220,9 @@ class Lake:
 
     def session(self) -> SqlSession:
         """Return a session for queries over all tables."""
-        return SqlSession([*self._tables.values()])
+        from binlake.lake.queried_lake import LakeQueries
+
+        return SqlSession([*self._tables.values()], LakeQueries(self))
 
     def duckdb(self, *tables: str) -> duckdb.DuckDBPyConnection:
         """Return a new DuckDB connection in which tables are views: ``shop.orders``. The extra ``duckdb`` brings it.
@@ -218,6 +255,10 @@ class Lake:
             for _, table in sorted(self._tables.items())
             if names.matches_any(asked, table.name.database, table.name.table)
         ]
+
+    def table_named(self, written: str) -> TableAt:
+        """Return a table by its name as a query writes it. Raises UsageError."""
+        return self._table(SqlSession([*self._tables.values()]).full_name(written))
 
     def _table(self, name: str) -> TableAt:
         if name in self._tables:

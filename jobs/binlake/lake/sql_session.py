@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Protocol
 
 import pyarrow as pa
-from deltalake import QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from binlake.errors import BinlakeError, UsageError
+from binlake.lake import described
 from binlake.lake.table_at import TableAt, unknown_table
+from binlake.lake.table_moments import QUOTED, AskedVersion, replaced
 from binlake.names import ansi_quote, mysql_quote
 from binlake.schema.table import TableName
 from binlake.storage import storage_errors
@@ -24,8 +28,6 @@ _SETTINGS = {
     # Names mean the same quoted and not, as on the server: DataFusion folds the latter to lower case otherwise.
     "datafusion.sql_parser.enable_ident_normalization": "false",
 }
-QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Matches the quoted parts and the comments of a statement."""
 _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.\d*|\.\d+|\d{20,})(?:[eE][+-]?\d+)?(?![\w.])")
 """A number that DataFusion may take for one of double precision."""
 _MOST_WHOLE = 2**64 - 1
@@ -44,7 +46,20 @@ _OF_STORAGE = re.compile(r"Object Store error|Object at location|No such file or
 _FAR_TIME = re.compile(r"to Nanosecond\b|to Timestamp\(ns\)|as nanoseconds")
 _FAR_REMEDY = "write a time before 1678 or after 2262 with its digits: TIMESTAMP(6) '9999-12-31 23:59:59'"
 _BY_ARROW = "read the table by binlake.lake.open(…).arrow(…): see binlake help analysts"
+INFORMATION_SCHEMAS = ("information_schema", "INFORMATION_SCHEMA")
+"""The schema with what is known of the tables, as queries may write it."""
+INFORMATION_TABLES = ("tables", "columns")
+"""Its tables."""
+_INFORMATION = re.compile("|".join(INFORMATION_SCHEMAS))
 _SETTING_HINT = re.compile(r"\nColumn names are case sensitive\.[^\n]*")
+
+
+@dataclass(frozen=True)
+class BatchTable:
+    """A table as a batch left it."""
+
+    table: TableAt
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -55,15 +70,37 @@ class QueryRows:
     batches: Iterator[pa.RecordBatch]
 
 
+class QueriedLake(Protocol):
+    """What a session asks of the lake beside its tables. All of it raises UsageError, LakeError."""
+
+    def table_at(self, written: str, asked: AskedVersion) -> BatchTable:
+        """Return a table, by its name as a query writes it, at a version."""
+
+    def changes(
+        self, written: str, first: AskedVersion, last: AskedVersion, relation: Callable[[BatchTable], str]
+    ) -> str:
+        """Return the query for what became of a table's rows between two versions. relation: gives the name of a table
+        in the session."""
+
+    def information(self, name: str) -> pa.Table:
+        """Return one of INFORMATION_TABLES."""
+
+    def described(self, name: str) -> pa.Table:
+        """Return the columns of a table, ``database.table``."""
+
+
 class SqlSession:
     """A session in which tables of the lake are known by ``database.table``.
 
     A name without a database will do where one database alone has the table. A table is opened when a statement first
-    names it.
+    names it. With a lake its statements also know other versions, and information_schema.
     """
 
-    def __init__(self, tables: Sequence[TableAt]) -> None:
+    def __init__(self, tables: Sequence[TableAt], lake: QueriedLake | None = None) -> None:
         self._tables = {str(table.name): table for table in tables}
+        self._lake = lake
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._informed: set[str] = set()
         self._builder = QueryBuilder(_SETTINGS)
         self._schemas: set[str] = set()
         self._registered: dict[str, TableAt] = {}
@@ -71,9 +108,15 @@ class SqlSession:
 
     def execute(self, sql: str) -> QueryRows:
         """Run a query. Raises UsageError for what isn't a query or names what isn't there; LakeError."""
+        if self._lake is not None:
+            names = [table.name for table in self._tables.values()]
+            if (answer := described.answer(sql, names, self._described)) is not None:
+                return QueryRows(answer.schema, iter(answer.to_batches()))
         refuse_changes(sql)
         _refuse_rounded(sql)
-        words = words_of(sql)
+        sql, words = self._at_versions(sql), words_of(sql)
+        if self._lake is not None and _INFORMATION.search(sql):
+            self._register_information(self._lake, {word.lower() for word in words})
         for table in self._tables.values():
             if is_mentioned(table.name.table, sql, words):
                 self._try_to_register(table)
@@ -103,6 +146,14 @@ class SqlSession:
                 raise self._unknown(parts[0])
             return several[0]
         return ".".join(parts)
+
+    def _described(self, written: str) -> pa.Table:
+        """Return the columns of a table that is written as in a query. Raises UsageError where there is none."""
+        full = self.full_name(written)
+        if full not in self._tables:
+            raise self._unknown(full)
+        assert self._lake is not None  # or nothing would ask
+        return self._lake.described(full)
 
     def _refuse_lost_limit(self, sql: str) -> None:
         """Raise UsageError where deltalake 1.6.6 would lose a LIMIT and give too many rows: over a table of which the
@@ -135,20 +186,63 @@ class SqlSession:
     def _register(self, table: TableAt) -> None:
         if str(table.name) in self._registered:
             return
-        database, name = table.name.database, ansi_quote(table.name.table)
-        if "." in database:
+        opened = self._put(table, table.name.database)
+        if len(self._named(table.name.table)) == 1:
+            self._builder.register(f"{ansi_quote(_WITHOUT_DATABASE)}.{ansi_quote(table.name.table)}", opened)
+        self._registered[str(table.name)] = table
+
+    def _put(self, table: TableAt, schema: str) -> DeltaTable:
+        """Make a table known in a schema, which is made where it isn't there, and return it as it is opened."""
+        if "." in table.name.database:
             raise UsageError(
                 f"{table.name}: SQL can't name a database with a dot in its name",
                 remedy=_BY_ARROW,
             )
         opened = table.opened()
-        if database not in self._schemas:
-            self._builder.execute(f"CREATE SCHEMA {ansi_quote(database)}")
-            self._schemas.add(database)
-        self._builder.register(f"{ansi_quote(database)}.{name}", opened)
-        if len(self._named(table.name.table)) == 1:
-            self._builder.register(f"{ansi_quote(_WITHOUT_DATABASE)}.{name}", opened)
-        self._registered[str(table.name)] = table
+        self._make_schema(schema)
+        self._builder.register(f"{ansi_quote(schema)}.{ansi_quote(table.name.table)}", opened)
+        return opened
+
+    def _make_schema(self, schema: str) -> None:
+        if schema not in self._schemas:
+            self._builder.execute(f"CREATE SCHEMA {ansi_quote(schema)}")
+            self._schemas.add(schema)
+
+    def _at_versions(self, sql: str) -> str:
+        """Return a query in which tables at versions of their own have names in this session."""
+        lake = self._lake
+        if lake is None:
+            return sql
+        return replaced(
+            sql,
+            lambda written, asked: self._relation(lake.table_at(written, asked)),
+            lambda written, first, last: f"({lake.changes(written, first, last, self._relation)})",
+        )
+
+    def _relation(self, at: BatchTable) -> str:
+        """Return the name of a table at another version, which is made known under it."""
+        schema = f"{at.table.name.database} at batch {at.batch}"
+        known = f"{schema}.{at.table.name.table}"
+        if known not in self._registered:
+            self._put(at.table, schema)
+            self._registered[known] = at.table
+        return f"{ansi_quote(schema)}.{ansi_quote(at.table.name.table)}"
+
+    def _register_information(self, lake: QueriedLake, words: Collection[str]) -> None:
+        """Make those tables of information_schema known that a statement names. Their rows are put into a folder of
+        this session for the engine."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="binlake-sql-", ignore_cleanup_errors=True)
+        for name in INFORMATION_TABLES:
+            if name not in words or name in self._informed:
+                continue
+            self._informed.add(name)
+            write_deltalake(f"{self._folder.name}/{name}", lake.information(name))
+            for schema in INFORMATION_SCHEMAS:
+                self._make_schema(schema)
+                opened = DeltaTable(f"{self._folder.name}/{name}")
+                written = name.upper() if schema.isupper() else name
+                self._builder.register(f"{ansi_quote(schema)}.{ansi_quote(written)}", opened)
 
     def _named(self, name: str) -> list[str]:
         """Return the tables with this name, of whichever database, as ``database.table``."""
