@@ -27,18 +27,15 @@ from binlake.delta import layout, plain_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.plain_tables import StepCommit
-from binlake.errors import LeftToSpark
 from binlake.merge import log_table
 from binlake.merge.arrow_mutations import StagedMutations
-from binlake.merge.engine import in_process, task_appends
+from binlake.merge.engine import in_process
 from binlake.merge.engine.by_spark import merge_by_spark
 from binlake.merge.lake_images import LakeImages
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.mutations import staged_rows
-from binlake.merge.reshape import BesideColumn
 from binlake.merge.shared_reads import SharedReads
-from binlake.merge.table_engine import AppendedRows
 from binlake.planner.manifest import StagedFile
 from binlake.planner.steps import Life, MergeStep, RowsBeside, XaCommit
 from binlake.position import Position
@@ -129,17 +126,17 @@ def test_copies_of_rows_without_a_key_keep_what_the_server_dropped(
 def test_rows_that_only_come_are_written_by_tasks_as_the_process_writes_them(
     tmp_path: Path, spark: SparkSession, config: PipelineConfig
 ) -> None:
-    names = ("id", "text", "a, b;", "amount", "at", "raw", "marks", "g")
+    names = ("id", "text", "a, b;", "amount", "at", "raw", "marks", "v", "g")
     kinds = (
         Column("id", "bigint", nullable=False), Column("text", "varchar", length=20, charset="latin1"),
         Column("a, b;", "int", unsigned=True), Column("amount", "decimal", precision=20, scale=3),
         Column("at", "datetime", fraction=6), Column("raw", "varbinary", length=9),
-        Column("marks", "set", values=("x", "y"), charset="utf8mb4"),
+        Column("marks", "set", values=("x", "y"), charset="utf8mb4"), Column("v", "vector", length=2),
     )  # fmt: skip
     columns, own = (*kinds, Column("g", "double")), ("batch", "committed", "position")
     schema = TableSchema(columns, ("id",), "primary", row_metadata=own)
     at = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
-    full = (7, "é", 4_000_000_000, Decimal("12345678901234567.125"), at, b"\xff\x00", "x,y", -0.0)
+    full = (7, "é", 4_000_000_000, Decimal("12345678901234567.125"), at, b"\xff\x00", "x,y", [1.5, -0.0], -0.0)
     rows = [dict(zip(names, (number, *full[1:]), strict=True)) for number in range(1, 40)]
     rows.append({**dict.fromkeys(names), "id": 99})
     file = staged(tmp_path / "staged.parquet", schema.columns, [(INSERT, None, row) for row in rows])
@@ -161,17 +158,6 @@ def test_rows_that_only_come_are_written_by_tasks_as_the_process_writes_them(
     assert made[0] == made[1]
     assert len(made[0]) == len(rows)
     assert engines[0] == engines[1]
-
-
-def test_lists_are_left_to_sparks_writer(spark: SparkSession, config: PipelineConfig) -> None:
-    column = BesideColumn("after_v", "ARRAY<FLOAT>", pa.list_(pa.float32()))
-
-    def not_asked() -> Any:
-        raise AssertionError("nothing is read for it")
-
-    rows = AppendedRows((column,), (), not_asked, not_asked, not_asked)
-    with pytest.raises(LeftToSpark, match="lists"):
-        task_appends.append(spark, config, LakeLog.of(config, NAME, "life"), rows, StepCommit(1, {}))
 
 
 OF_MERGE = ("_row_id_", "_FILE_NAME_", "_row_dropped_", "_source_row_present_", "_target_row_present_")

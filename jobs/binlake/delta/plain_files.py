@@ -11,7 +11,6 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlake.delta import delta_schema
 from binlake.delta.delta_actions import DataFile, DeltaAction
 from binlake.delta.delta_schema import needs_column_mapping
 from binlake.delta.file_statistics import Statistics, without_tight_bounds
@@ -23,15 +22,9 @@ _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 """Without it older versions of Spark refuse days before 1582, as they can't know the calendar."""
 
 
-def delta_type(column: LakeColumn) -> str | None:
-    """Return a column's type as Delta's schema writes it; None for lists, which aren't written here."""
-    kind = delta_schema.delta_type(column.delta)
-    return kind if isinstance(kind, str) else None
-
-
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
-    """Return whether a new table of these columns needs no physical names and no lists."""
-    return not needs_column_mapping([column.name for column in columns]) and all(map(delta_type, columns))
+    """Return whether a new table of these columns needs no physical names."""
+    return not needs_column_mapping([column.name for column in columns])
 
 
 def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:

@@ -28,6 +28,8 @@ def check_key(key: Sequence[str], columns: Sequence[LakeColumn]) -> None:
         raise LeftToSpark("its key may hold invalid values")
     if any(pa.types.is_floating(column.arrow) for column in keys):
         raise LeftToSpark("its key has floating-point numbers")
+    if any(pa.types.is_nested(column.arrow) for column in keys):
+        raise LeftToSpark("its key has lists")
 
 
 def newest_rows(mutations: StagedMutations, images: LakeImages, batch: int) -> tuple[pa.Table, pa.Table]:

@@ -33,7 +33,7 @@ from pyroaring import BitMap64
 from binlake.delta import data_rows, deletion_vectors, delta_schema, key_ranges, layout, plain_tables, recent_rows
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.plain_files import added_file, delta_type
+from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
@@ -159,6 +159,9 @@ def _check_step(epoch: MirrorEpoch, staged_bytes: int, limit: int) -> None:
         f"{rows:,} mutations are staged, more than {MOST_ROWS:,}": rows > MOST_ROWS,
         f"{staged_bytes / 1e6:,.1f} MB are staged, above merge.without_spark_mb": staged_bytes > limit,
     }
+    if not schema.key:  # Arrow groups no lists, and so can't count rows that are the same
+        lists = any(pa.types.is_nested(column.arrow) for column in epoch.columns)
+        reasons["it has no key, and a column with lists"] = lists
     for reason, applies in reasons.items():
         if applies:
             raise LeftToSpark(reason)
@@ -169,7 +172,7 @@ def check_table(table: DeltaTable, columns: Sequence[LakeColumn]) -> None:
     """Raise LeftToSpark where the table isn't plain, or has other types than its rows are written with here."""
     plain_tables.check_is_plain(table, widened=True)
     types = {field["name"]: field["type"] for field in plain_tables.fields_of(table)}
-    written = {column.name: delta_type(column) for column in columns}
+    written = {column.name: delta_schema.delta_type(column.delta) for column in columns}
     others = sorted(name for name in types.keys() | written.keys() if types.get(name) != written.get(name))
     if others:
         raise LeftToSpark(f"the type of {', '.join(map(repr, others))} isn't written here")

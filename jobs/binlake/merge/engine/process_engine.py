@@ -40,7 +40,6 @@ class ProcessEngine:
 
     def append(self, log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:
         """Append rows, and make the table where there is none."""
-        refuse_lists(rows.columns)
         (_append if log.exists() else _create)(log, rows, commit)
 
     def create(self, log: LakeLog, columns: Sequence[LakeColumn], commit: StepCommit) -> None:
@@ -89,12 +88,6 @@ def _append(log: LakeLog, rows: AppendedRows, commit: StepCommit) -> None:
     added = added_file(log.path, data, repeating=repeating, ascending=ascending)
     fault("data file written")
     plain_tables.commit(log, table, _appending(commit, data.num_rows), [{"add": added}])
-
-
-def refuse_lists(columns: Sequence[BesideColumn]) -> None:
-    """Raise LeftToSpark if a column holds lists: only Spark writes these."""
-    if any(pa.types.is_nested(column.arrow) for column in columns):
-        raise LeftToSpark("lists aren't written here")
 
 
 def checked_fields(table: DeltaTable, columns: Sequence[BesideColumn]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from binlake.delta.plain_tables import StepCommit
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge.engine.in_process import check_table, stored_fields
-from binlake.merge.engine.process_engine import checked_fields, refuse_lists, stored_schema
+from binlake.merge.engine.process_engine import checked_fields, stored_schema
 from binlake.merge.mirror_epoch import MirrorEpoch
 from binlake.merge.mutations import ChangedImages, TaskRows
 from binlake.merge.table_engine import AppendedRows
@@ -72,7 +72,6 @@ def append(session: SparkSession, config: PipelineConfig, log: LakeLog, rows: Ap
     """Append rows that tasks can write to a table beside a mirror, as ``append_images`` does; raises the same."""
     if rows.by_tasks is None:
         raise LeftToSpark("the rows aren't staged")
-    refuse_lists(rows.columns)
     plain_tables.check_is_wanted(config.root, config)
     table = log.opened()
     if (log.transaction_version(table) or -1) >= commit.version:
