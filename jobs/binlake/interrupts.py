@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 130
@@ -41,6 +44,17 @@ def raise_from_here_on() -> None:
 def was_raised() -> bool:
     """Return whether an interrupt came, whatever became of the KeyboardInterrupt."""
     return bool(_caught)
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Let a KeyboardInterrupt end the process once what is inside has cleaned up: threads that are at work can't be
+    stopped, and aren't waited for."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        _end(signal.SIGINT, None)
 
 
 class Ending:

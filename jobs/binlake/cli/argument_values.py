@@ -37,6 +37,13 @@ def positive(text: str) -> float:
     return number
 
 
+def whole_number(text: str) -> int:
+    """Return a whole number from 0 on."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on; write one, such as 60")
+    return int(text)
+
+
 def pattern(text: str) -> str:
     """Return a pattern of tables, which has a dot."""
     if "." not in text:

@@ -1,4 +1,4 @@
-"""Output of a query's rows: an aligned table, CSV, JSON or Parquet, written while they are read."""
+"""Output of a query's rows as a table, a line for each value, CSV, JSON or Parquet, written while they are read."""
 
 from __future__ import annotations
 
@@ -13,44 +13,60 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
 
 from binlake.cli import output_file
 from binlake.errors import UsageError
-from binlake.report import harmless
+from binlake.report import counted, harmless
 
 RecordBatches = Iterable[pa.RecordBatch]
 _MEASURED_ROWS = 1000
 """Rows whose widths a table's columns have."""
 
 
-def write(schema: pa.Schema, batches: RecordBatches, form: str, path: Path | None) -> int:
+def write(schema: pa.Schema, batches: RecordBatches, form: str, path: Path | None, width: int = 0) -> int:
     """Write rows in one of sql_commands.FORMATS, to a file or to standard output, and return their number.
 
-    A file appears complete or not at all. Raises UsageError, and what reading the batches raises.
+    width: at which values are cut in what people read; 0 for whole ones. A file appears complete or not at all. Raises
+    UsageError, and what reading the batches raises.
     """
     _refuse_ambiguous(schema, form)
     if path is None:
-        if form == "parquet":
-            raise UsageError("Parquet isn't for a terminal", remedy="name a file: --output FILE")
+        if form == "parquet" and sys.stdout.isatty():
+            raise UsageError(
+                "Parquet isn't for a terminal", remedy="name a file, --output FILE, or let a program read it"
+            )
         sys.stdout.flush()  # earlier output comes before what is written below
         if sys.stdout.isatty():
-            return _WRITERS[form](schema, batches, cast("IO[bytes]", _Terminal(sys.stdout)))
-        rows = _WRITERS[form](schema, batches, sys.stdout.buffer)
+            return _written(schema, batches, form, _terminal(sys.stdout.write), width)
+        rows = _written(schema, batches, form, sys.stdout.buffer, width)
         sys.stdout.buffer.flush()
         return rows
     with output_file.replaced(path) as file:
-        return _WRITERS[form](schema, batches, file)
+        return _written(schema, batches, form, file, width)
+
+
+def show(schema: pa.Schema, batches: RecordBatches, form: str, file: IO[bytes], width: int = 0) -> int:
+    """Write rows as ``write`` does, for people who read them on a terminal: to a pager."""
+    return _written(schema, batches, form, _terminal(lambda text: file.write(text.encode())), width)
+
+
+def _written(schema: pa.Schema, batches: RecordBatches, form: str, file: IO[bytes], width: int) -> int:
+    if form in READ_BY_PEOPLE and schema.names == _OF_A_PLAN:
+        return _as_plan(batches, file)
+    if form in READ_BY_PEOPLE:
+        return _TEXTS[form](schema, batches, file, width)
+    return _WRITERS[form](schema, batches, file)
 
 
 class _Terminal(io.RawIOBase):
     """A binary file whose text is shown on a terminal, without characters that rule it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, show: Callable[[str], object]) -> None:
         super().__init__()
-        self._stream = stream
+        self._show = show
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def writable(self) -> bool:
@@ -58,8 +74,12 @@ class _Terminal(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         whole = bytes(data)
-        self._stream.write(harmless(self._decoder.decode(whole)))
+        self._show(harmless(self._decoder.decode(whole)))
         return len(whole)
+
+
+def _terminal(show: Callable[[str], object]) -> IO[bytes]:
+    return cast("IO[bytes]", _Terminal(show))
 
 
 def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
@@ -81,9 +101,37 @@ def plain(value: Any) -> Any:
 
 
 # table ---------------------------------------------------------------------------------------------------------------
-def _as_table(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
+class _Cells:
+    """The texts of values, cut at a width. cut: how many were."""
+
+    def __init__(self, batches: RecordBatches, width: int) -> None:
+        self._batches, self._width = batches, width
+        self.cut = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for cells in _cells(self._batches):
+            yield [self._fitting(cell) for cell in cells] if self._width else cells
+
+    def _fitting(self, text: str) -> str:
+        if len(text) * 2 <= self._width or _width(text) <= self._width:
+            return text
+        self.cut += 1
+        text = text[: self._width]
+        while _width(text) >= self._width:
+            text = text[:-1]
+        return text + "…"
+
+    def ending(self, count: int) -> bytes:
+        """Return the last line: how many rows there are, and that values are cut."""
+        verb = "is" if self.cut == 1 else "are"
+        is_cut = f"; {counted(self.cut, 'value')} {verb} cut at {self._width} characters" if self.cut else ""
+        return f"({count:,} row{'' if count == 1 else 's'}{is_cut})\n".encode()
+
+
+def _as_table(schema: pa.Schema, batches: RecordBatches, file: IO[bytes], width: int) -> int:
     """Write rows as an aligned table. Widths are those of the first rows; later, longer values stand out."""
-    rows = _cells(batches)
+    cells = _Cells(batches, width)
+    rows = iter(cells)
     first = [row for row, _ in zip(rows, range(_MEASURED_ROWS), strict=False)]
     names = [_on_one_line(name) for name in schema.names]
     widths = [max(map(_width, column)) for column in zip(names, *first, strict=True)]
@@ -99,8 +147,46 @@ def _as_table(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int
     for row in chain(first, rows):
         file.write(line(row))
         count += 1
-    file.write(f"({count:,} row{'' if count == 1 else 's'})\n".encode())
+    file.write(cells.ending(count))
     return count
+
+
+def _as_expanded(schema: pa.Schema, batches: RecordBatches, file: IO[bytes], width: int) -> int:
+    """Write a line for each value, below a line for each row."""
+    cells = _Cells(batches, width)
+    names = [_on_one_line(name) for name in schema.names]
+    widest = max(map(_width, names), default=0)
+    count = 0
+    for row in cells:
+        count += 1
+        file.write(f"-[ row {count:,} ]-\n".encode())
+        file.writelines(f"{_aligned(*named, False)} | {cell}\n".encode() for named, cell in
+                        zip(((name, widest) for name in names), row, strict=True))  # fmt: skip
+    file.write(cells.ending(count))
+    return count
+
+
+_OF_A_PLAN = ["plan_type", "plan"]
+"""Columns of an EXPLAIN."""
+
+
+def _as_plan(batches: RecordBatches, file: IO[bytes]) -> int:
+    """Write what EXPLAIN gives: each plan with its lines."""
+    count = 0
+    for batch in batches:
+        for kind, plan in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            lines = [_on_one_line(kind), *(f"  {_on_one_line(line)}" for line in (plan or "").rstrip().split("\n"))]
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            count += 1
+    return count
+
+
+_TEXTS: dict[str, Callable[[pa.Schema, RecordBatches, IO[bytes], int], int]] = {
+    "table": _as_table,
+    "expanded": _as_expanded,
+}
+READ_BY_PEOPLE = frozenset(_TEXTS)
+"""The formats that people read."""
 
 
 def _cells(batches: RecordBatches) -> Iterator[list[str]]:
@@ -221,7 +307,6 @@ def _as_parquet(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> i
 
 
 _WRITERS: dict[str, Callable[[pa.Schema, RecordBatches, IO[bytes]], int]] = {
-    "table": _as_table,
     "csv": _as_csv,
     "json": _as_json,
     "parquet": _as_parquet,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlake import interrupts
+from binlake.cli import argument_values
 from binlake.config import PipelineConfig
 from binlake.lake.view_statements import DATABASE, DIALECTS, named_views, statements
 from binlake.moment import parse_moment
@@ -17,7 +19,7 @@ from binlake.moment import parse_moment
 if TYPE_CHECKING:
     from binlake.lake.opened_lake import Lake
 
-FORMATS = ("table", "csv", "json", "parquet")
+FORMATS = ("table", "expanded", "csv", "json", "parquet")
 """Forms in which rows are written, see query_output.py."""
 
 
@@ -35,6 +37,12 @@ def add_sql(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="table", help="of the rows; by default table")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write them there, not to standard output")
     parser.add_argument(
+        "--width",
+        type=argument_values.whole_number,
+        metavar="N",
+        help="cut values of a table at so many characters; 0: show them whole, as without a terminal",
+    )
+    parser.add_argument(
         "query",
         nargs="?",
         metavar="QUERY",
@@ -43,19 +51,20 @@ def add_sql(parser: argparse.ArgumentParser) -> None:
 
 
 def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    """Run a query, the statements on standard input, or a prompt."""
+    """Run a query, the statements on standard input, or a prompt. Ctrl-C ends a query at once."""
     from binlake.cli.sql_prompt import Prompt
 
-    with _without_pandas():
-        prompt = Prompt(_lake_of(arguments, config), arguments.format, arguments.output)
-        if arguments.query is not None and arguments.query.lstrip().startswith("\\"):
-            prompt.run(arguments.query)
-        elif arguments.query is not None:
-            prompt.query(arguments.query)
-        elif sys.stdin.isatty():
-            prompt.ask()
-        else:
-            prompt.run(sys.stdin.read())
+    with _without_pandas(), interrupts.without_waiting():
+        prompt = Prompt(_lake_of(arguments, config), arguments.format, arguments.output, arguments.width)
+        with closing(prompt):
+            if arguments.query is not None and arguments.query.lstrip().startswith("\\"):
+                prompt.run(arguments.query)
+            elif arguments.query is not None:
+                prompt.query(arguments.query)
+            elif sys.stdin.isatty():
+                prompt.ask(arguments.config)
+            else:
+                prompt.run(sys.stdin.read())
 
 
 class _RefusedPandas(MetaPathFinder):

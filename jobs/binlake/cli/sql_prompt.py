@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from binlake.cli import printing, query_output
+from binlake.cli import pager, printing, query_output, query_thread
+from binlake.cli.query_process import QueryProcess
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
-from binlake.lake.sql_session import is_mentioned, words_of, written_name, written_table
+from binlake.lake.sql_session import QueryRows, is_mentioned, words_of, written_name, written_table
 from binlake.lake.table_moments import QUOTED
 from binlake.moment import parse_moment
 from binlake.report import counted, harmless_entry
@@ -29,23 +30,39 @@ _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "JOIN", "LEFT JOIN", "USING", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL",
     "WITH", "DISTINCT", "COUNT(*)", "BETWEEN", "IS NULL", "IS NOT NULL", "CASE WHEN", "DESCRIBE",
 )  # fmt: skip
-_HELP = """\
-  SELECT …;     run a query; it may take several lines
-  \\d            list the tables
-  \\d TABLE      list a table's columns
-  \\versions     list the versions of the lake
-  \\at VERSION   go to a version: a batch's number, a pinned name, a time; without one to the newest
-  \\q            leave"""
+_COMMANDS = {
+    "\\d": "list the tables, with key, rows and size",
+    "\\d TABLE": "list a table's columns, and how far it is verified",
+    "\\versions": "list the versions of the lake",
+    "\\at VERSION": "go to a version: a batch's number, a pinned name, a time; without one to the newest",
+    "\\x": "show each value in a line of its own, or rows as a table again",
+    "\\width N": "cut values at so many characters; 0 shows them whole",
+    "\\pager": "show rows by the pager, or without it",
+    "\\?": "list the commands; so does help",
+    "\\q": "leave; so do exit and quit",
+}
+_WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
+"""Words that are commands where a statement would begin."""
+_QUERIES = """\
+  SELECT …;     run a query; it may take several lines, and Ctrl-C ends it
+  SHOW TABLES;  and DESCRIBE TABLE; are understood, too
+  … AT (BATCH 7), changes('…', 7, 9), information_schema: see binlake help sql"""
+_CELLS = 60
+"""Characters at which values are cut on a terminal."""
 
 
 class Prompt:
     """Statements that are run one after another, over one version of the lake at a time."""
 
-    def __init__(self, lake: Lake, form: str, output: Path | None = None) -> None:
-        """form: of the rows, one of sql_commands.FORMATS. output: a file for them."""
+    def __init__(self, lake: Lake, form: str, output: Path | None = None, width: int | None = None) -> None:
+        """form: of the rows, one of sql_commands.FORMATS. output: a file for them. width: at which values are cut; by
+        default at that of a terminal."""
         self._form, self._output = form, output
+        self._width = (_CELLS if sys.stdout.isatty() and output is None else 0) if width is None else width
         self._has_output = False
-        self._go_to(lake)
+        self._pager: list[str] = []
+        self._queries: QueryProcess | None = None
+        self._lake, self._session = lake, lake.session()
 
     def run(self, text: str) -> None:
         """Run the statements of a text. Raises UsageError, LakeError at the first that fails."""
@@ -58,38 +75,68 @@ class Prompt:
         if pending.strip():
             self._run(pending)
 
-    def ask(self) -> None:
-        """Ask for statements until the input ends. An error is printed, and the next statement is asked for."""
+    def ask(self, config: str | None = None) -> None:
+        """Ask for statements until the input ends. An error is printed, and the next statement is asked for.
+
+        config: the source's YAML, for a process that runs the queries, so that Ctrl-C ends them.
+        """
         print(f"{self._at()}; \\? lists the commands")
-        statements, pending = list[str](), ""
+        self._pager = pager.command() if sys.stdout.isatty() else []
+        self._queries = QueryProcess(config) if config is not None else None
         with _line_editing(self.completions):
-            while True:
-                try:
-                    if not statements:
-                        line = input("   ... " if pending else "lake=> ")
-                        statements, pending = cut(f"{pending}{line}\n")
-                    elif not self._run(statements.pop(0)):
-                        return
-                except EOFError:
-                    print()
+            self._ask()
+
+    def close(self) -> None:
+        """End what runs queries, and remove what they left."""
+        self._session.close()
+        if self._queries:
+            self._queries.close()
+
+    def _ask(self) -> None:
+        statements, pending = list[str](), ""
+        while True:
+            try:
+                if not statements:
+                    line = input("   ... " if pending else "lake=> ")
+                    if not pending:
+                        line = _WORDS.get(line.strip("; ").lower(), line)
+                    statements, pending = cut(f"{pending}{line}\n")
+                elif not self._run(statements.pop(0)):
                     return
-                except KeyboardInterrupt:
-                    print()
-                    statements, pending = [], ""
-                except BinlakeError as error:
-                    print(harmless_entry(f"binlake: {error}"), file=sys.stderr)
+            except EOFError:
+                print()
+                return
+            except KeyboardInterrupt:
+                print()
+                statements, pending = [], ""
+                if self._queries:
+                    self._queries.stop()
+            except BinlakeError as error:
+                print(harmless_entry(f"binlake: {error}"), file=sys.stderr)
 
     def query(self, sql: str) -> None:
         """Run one query and write its rows. Raises UsageError, LakeError."""
         if self._output is not None and self._has_output:
             raise UsageError(f"{self._output} has the rows of the query before", remedy="run each query by itself")
-        rows = self._session.execute(sql)
-        query_output.write(rows.schema, rows.batches, self._form, self._output)
+        rows = self._execute(sql)
+        if self._pager and self._output is None and self._form in query_output.READ_BY_PEOPLE:
+            with pager.opened(self._pager) as file:
+                query_output.show(rows.schema, rows.batches, self._form, file, self._width)
+            if self._queries:
+                self._queries.stop()  # who left the pager wants no more rows
+        else:
+            query_output.write(rows.schema, rows.batches, self._form, self._output, self._width)
         self._has_output = True
+
+    def _execute(self, sql: str) -> QueryRows:
+        if self._queries:
+            return self._queries.execute(self._lake.batch, sql)
+        return query_thread.run(lambda: self._session.execute(sql))
 
     def _run(self, statement: str) -> bool:
         """Run a query or a command. Return whether to read another."""
         statement = statement.strip()
+        statement = _WORDS.get(statement.strip("; ").lower(), statement)
         if statement.startswith("\\"):
             return self._command(*statement.split(maxsplit=1))
         if statement.strip(";").strip():
@@ -109,8 +156,18 @@ class Prompt:
             case "\\at":
                 self._go_to(self._version(argument))
                 print(self._at())
+            case "\\x":
+                self._form = "table" if self._form == "expanded" else "expanded"
+                print(f"rows are shown as {self._form}")
+            case "\\width":
+                if not argument.isdecimal():
+                    raise UsageError(f"\\width {argument!r} is no number", remedy="write one, such as \\width 60")
+                self._width = int(argument)
+            case "\\pager":
+                self._pager = [] if self._pager else pager.command()
+                print(f"the pager is {self._pager[0] if self._pager else 'not used'}")
             case "\\?":
-                print(_HELP)
+                print("\n".join([_QUERIES, *(f"  {name:12}  {about}" for name, about in _COMMANDS.items())]))
             case _:
                 raise UsageError(f"there is no command {command}", remedy="\\? lists them")
         return True
@@ -126,6 +183,7 @@ class Prompt:
         return self._lake.at(time=parse_moment(text, "\\at", instead="a batch's number, a pinned name"))
 
     def _go_to(self, lake: Lake) -> None:
+        self._session.close()
         self._lake, self._session = lake, lake.session()
 
     def _at(self) -> str:
@@ -179,7 +237,8 @@ class Prompt:
         known = [name for name in self._lake.tables if is_mentioned(name.partition(".")[2], line, words)]
         columns = {column for name in known for column, _ in self._lake.columns(name)}
         tables = (written_table(TableName.parse(name)) for name in sorted(self._lake.tables))
-        candidates = [*map(written_name, sorted(columns)), *tables, *_KEYWORDS]
+        commands = (command.partition(" ")[0] for command in _COMMANDS)
+        candidates = [*map(written_name, sorted(columns)), *tables, *_KEYWORDS, *dict.fromkeys(commands)]
         return [word for word in candidates if word.casefold().startswith(text.casefold())]
 
 

@@ -135,6 +135,11 @@ class SqlSession:
         rows = self.execute(sql)
         return pa.Table.from_batches(rows.batches, rows.schema)
 
+    def close(self) -> None:
+        """Remove what the session put into a folder of its own."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
     def full_name(self, written: str) -> str:
         """Return the name of a table, ``database.table``, that is written as in a query, or plainly. Raises UsageError
         where several databases have the table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -142,9 +143,10 @@ def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
         query_output.write(pa.schema([]), [], "csv", tmp_path)
 
 
-def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"can't write .*nowhere/out: No such file or directory"):
         query_output.write(ROWS.schema, [], "csv", tmp_path / "nowhere" / "out")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with pytest.raises(UsageError, match="Parquet isn't for a terminal"):
         query_output.write(ROWS.schema, [], "parquet", None)
     twice = pa.schema([("id", pa.int64()), ("id", pa.int64())])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from binlake.cli import command_line
 from binlake.cli.sql_prompt import Prompt, cut
@@ -81,7 +82,6 @@ def test_rows_are_written_to_a_file(run: Run, capsys: pytest.CaptureFixture[str]
         (("--as-of", "1969-12-31", "SELECT 1"), "no version is as old as"),
         (("--as-of", "yesterday", "SELECT 1"), "--as-of 'yesterday' is not a time"),
         (("--as-of", "", "SELECT 1"), "--as-of '' is not a time"),
-        (("--format", "parquet", "SELECT 1"), "Parquet isn't for a terminal"),
     ],
 )
 def test_wrong_use_ends_with_2(
@@ -91,6 +91,36 @@ def test_wrong_use_ends_with_2(
     output = capsys.readouterr()
     assert said in output.err
     assert output.out == ""
+
+
+def test_parquet_is_for_files_and_programs(
+    run: Run, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("sql", "--format", "parquet", "SELECT id FROM shop.orders ORDER BY id") == 0
+    assert parquet.read_table(io.BytesIO(capfdbinary.readouterr().out))["id"].to_pylist() == [1, 2, 3]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run("sql", "--format", "parquet", "SELECT 1") == 2
+    assert b"Parquet isn't for a terminal" in capfdbinary.readouterr().err
+
+
+def test_a_plan_can_be_read(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", "EXPLAIN SELECT id FROM shop.orders WHERE id > 1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "logical_plan"
+    assert lines[1].startswith("  ")
+    assert "physical_plan" in lines
+
+
+def test_values_are_cut_at_a_width(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", "--width", "4", "SELECT 'abcdef' AS a, 'abcd' AS b") == 0
+    assert capsys.readouterr().out == "a    | b\n-----+-----\nabc… | abcd\n(1 row; 1 value is cut at 4 characters)\n"
+
+
+def test_rows_are_shown_expanded(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("sql", "--format", "expanded", "SELECT id, note FROM shop.orders WHERE id < 3 ORDER BY id") == 0
+    assert capsys.readouterr().out == (
+        "-[ row 1 ]-\nid   | 1\nnote | a\n-[ row 2 ]-\nid   | 2\nnote | NULL\n(2 rows)\n"
+    )
 
 
 def test_files_that_are_gone_end_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,13 +206,16 @@ def test_the_prompt_goes_on_after_an_error(
 
 def test_commands_of_the_prompt(yaml: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompt = Prompt(open_lake(yaml), "table")
-    prompt.run("\\d\n\\versions\n\\at 1970-01-01T01:30\n\\at\n\\?\n")
+    prompt.run("\\d\n\\versions\n\\at 1970-01-01T01:30\n\\at\n\\?\n\\x\nSELECT 7 AS n;\\width 3\nhelp;\n")
     output = capsys.readouterr().out
     assert "│ shop.orders   │ 1             │" in output
     assert "binlog.000001:2000" in output
     assert "batch 1, with all" in output
     assert "batch 2, with all" in output
-    assert "\\d TABLE" in output
+    assert output.count("\\d TABLE") == 2
+    assert "-[ row 1 ]-\nn | 7\n" in output
+    with pytest.raises(UsageError, match="is no number"):
+        prompt.run("\\width wide")
 
 
 @pytest.mark.parametrize(
