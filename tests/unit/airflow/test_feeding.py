@@ -90,7 +90,7 @@ def test_a_feed_that_is_opened_again_has_its_connections_as_they_are_then(
         return [fields_of(name)["password"] for name in passwords]
 
     monkeypatch.setattr(BaseHook, "get_connection", staticmethod(get_connection))
-    parts = with_connections(Parts(cast("Any", None), make_sink))
+    parts: Any = with_connections(Parts(cast("Any", None), make_sink))
     feed = FeedConfig.model_validate(FEED)
     assert parts.make_sink(feed, "shop") == ["first", "first"]
     passwords["registry"] = "second"
