@@ -59,7 +59,7 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random operations on each server and its lake, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories of 100,000 events, 40,000 random ALTERs, 100,000 statements of strangers, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random operations on each server and its lake, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories and row filters of 100,000 events, 40,000 random ALTERs, 100,000 statements of strangers, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
 	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	set -e; for server in mysql mariadb mariadb-11.8; do $(PYTHON) tests/soak/random_operations.py $$server 200; done
@@ -71,6 +71,8 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/pinned_versions.py mysql 200
 	$(PYTHON) tests/soak/random_history.py mysql 100000
 	$(PYTHON) tests/soak/random_history.py mariadb 20000
+	$(PYTHON) tests/soak/random_rows.py mysql 100000
+	$(PYTHON) tests/soak/random_rows.py mariadb 20000
 	$(PYTHON) tests/soak/random_shapes.py mysql 20000
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	$(PYTHON) tests/soak/strangers_statements.py 100000

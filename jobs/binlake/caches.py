@@ -47,6 +47,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "shapes of feeds": CacheBound(1024, "shapes"),
     "readers of Avro": CacheBound(1024, "schemas"),
     "table maps": CacheBound(512, "table maps"),  # a follower meets the same ones in each batch
+    "row conditions": CacheBound(1024, "conditions"),
     "forms of dataclasses": CacheBound(None, "classes"),
     "decoders of charsets": CacheBound(None, "charsets"),
     "encoders to charsets": CacheBound(None, "charsets"),

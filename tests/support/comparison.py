@@ -49,14 +49,16 @@ class Declared:
     codec: str = ""
 
 
-def assert_equal(server: Server, database: str, table: str, delta_path: str, *, without: Collection[str] = ()) -> int:
+def assert_equal(
+    server: Server, database: str, table: str, delta_path: str, *, without: Collection[str] = (), where: str = "TRUE"
+) -> int:
     """Fail unless the Delta table holds exactly the server's rows, types and columns; gives the row count.
 
     The server must be at rest. An invalid date may stand as text in ``{column}__text``, and text that isn't valid in
     its character set as bytes in ``{column}__bytes``. without: columns that the lake
-    must not have.
+    must not have. where: condition of the rows that it must have.
     """
-    columns, rows = read_server(server, database, table, without)
+    columns, rows = read_server(server, database, table, without, where)
     source = Counter(rows)
     lake = Counter(read_lake(delta_path, columns))
     if source != lake:
@@ -65,7 +67,7 @@ def assert_equal(server: Server, database: str, table: str, delta_path: str, *, 
 
 
 def read_server(
-    server: Server, database: str, table: str, without: Collection[str] = ()
+    server: Server, database: str, table: str, without: Collection[str] = (), where: str = "TRUE"
 ) -> tuple[list[Declared], list[Row]]:
     """The columns, invisible ones too, and all rows as comparable values."""
     utc = "SET time_zone = '+00:00'"
@@ -73,7 +75,7 @@ def read_server(
         columns = [column for column in _declared(connection, database, table) if column.name not in without]
         chosen = ", ".join(_selected(column) for column in columns)
         with connection.cursor(SSCursor) as cursor:
-            cursor.execute(f"SELECT {chosen} FROM {_quoted(database)}.{_quoted(table)}")
+            cursor.execute(f"SELECT {chosen} FROM {_quoted(database)}.{_quoted(table)} WHERE {where}")
             readers = [_server_reader(column) for column in columns]
             return columns, [
                 tuple(None if value is None else read(value) for read, value in zip(readers, row, strict=True))

@@ -71,7 +71,9 @@ class Batches:
         decoder = waiting.decoder
         for batch in _joined(waiting.batches, decoder.schema):
             absent = tuple(sorted(waiting.absent & {column.name for column in decoder.columns}))
-            yield Mutations(name, decoder.columns, decoder.table.key, self.statements, batch, absent)
+            yield Mutations(
+                name, decoder.columns, decoder.table.key, self.statements, batch, absent, decoder.collations
+            )
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

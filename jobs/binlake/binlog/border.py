@@ -58,7 +58,8 @@ class Mutations:
     columns: the decoded columns, as the table map describes them (binlog_row_metadata=FULL). key: names of the primary
     key's columns. statements_before: how many ``Statement``s came before them in this slice. absent: names of columns
     that some of these rows' images lack, where the batch has NULL: generated columns on MariaDB 11.5 and newer, or
-    columns missing from partial row images. The recorded shape shows which of the two.
+    columns missing from partial row images. The recorded shape shows which of the two. collations: numbers of the
+    columns' collations, 0 for what isn't text; they aren't staged.
     """
 
     name: TableName
@@ -67,6 +68,7 @@ class Mutations:
     statements_before: int
     batch: pa.RecordBatch
     absent: tuple[str, ...] = ()
+    collations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,9 @@ class _Target:
 class TableDecoder:
     """Decoder of the rows of one table in one shape.
 
-    excluded: lower-case names of columns that are left out. columns: the others. The constructor raises Undecodable for
-    a column that can't be decoded, ConfigurationError for an excluded column of the key.
+    excluded: lower-case names of columns that are left out. columns: the others. collations: their numbers. The
+    constructor raises Undecodable for a column that can't be decoded, ConfigurationError for an excluded column of the
+    key.
     """
 
     def __init__(self, table: TableMap, invalid: InvalidValues, excluded: frozenset[str] = frozenset()) -> None:
@@ -223,6 +224,7 @@ class TableDecoder:
         self._gathered = [
             (place, field) for place, field in enumerate(table.fields) if field.column.name.lower() not in excluded
         ]
+        self.collations = tuple(field.collation for _, field in self._gathered)
         self.program["kind"][[field.column.name.lower() in excluded for field in table.fields]] = row_kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type

@@ -131,11 +131,13 @@ class Field:
     wire: the real type; ENUM and SET, which the log calls STRING, have their own.
     size: bytes of the length prefix of strings and blobs; bytes of BIT, ENUM and SET;
         digits after the second of TIME2, DATETIME2, TIMESTAMP2.
+    collation: the number of a text's; 0 for everything else.
     """
 
     wire: Wire
     size: int
     column: Column
+    collation: int = 0
 
 
 @dataclass(frozen=True)
@@ -287,13 +289,14 @@ class _ColumnMetadata:
                 raise Malformed(f"geometry type {kind}")
             column = dataclasses.replace(column, type=GEOMETRIES_BY_NUMBER[kind])
         elif wire in (Wire.ENUM, Wire.SET):
-            charset = _charset(next(self._lists), column.name)
+            collation = next(self._lists)
+            charset = _charset(collation, column.name)
             raw = next(self._enums) if wire is Wire.ENUM else next(self._sets)
             values = tuple(_decode(value, charset, column.name) for value in raw)
             column = dataclasses.replace(column, type=wire.name.lower(), charset=charset, values=values)
         elif wire in _CHARACTER:
             column, size = _character(column, wire, first, _charset(collation, column.name))
-        return Field(wire, size, column)
+        return Field(wire, size, column, collation)
 
 
 def _assemble(

@@ -5,6 +5,7 @@ from binlake.config.orchestration import FollowConfig, VerifyConfig, VerifyWay
 from binlake.config.pipeline_config import PipelineConfig, config_of, load
 from binlake.config.policies import Policy
 from binlake.config.readers_config import CatalogConfig
+from binlake.config.row_filters import RowFilter
 from binlake.config.source_config import LakeConfig, SourceConfig
 from binlake.config.spark_config import SparkConfig
 from binlake.config.step_config import MaintainConfig, MergeConfig, SnapshotConfig
@@ -18,6 +19,7 @@ __all__ = [
     "MergeConfig",
     "PipelineConfig",
     "Policy",
+    "RowFilter",
     "SnapshotConfig",
     "SourceConfig",
     "SparkConfig",

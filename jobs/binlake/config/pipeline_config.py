@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -18,6 +19,7 @@ from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
 from binlake.config.readers_config import CatalogConfig, PageConfig
+from binlake.config.row_filters import RowFilter, condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
 from binlake.config.source_config import LakeConfig, SourceConfig
@@ -51,6 +53,7 @@ class PipelineConfig(Section):
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()
     on_schema_change: list[SchemaChangeEntry] = []
+    rows: list[RowFilter] = []
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
@@ -97,6 +100,10 @@ class PipelineConfig(Section):
         """Return what becomes of a table when its columns change."""
         return policy_of(self.on_schema_change, name)
 
+    def row_condition(self, name: TableName) -> str:
+        """Return the condition of the rows that the lake has of a table; empty for all rows."""
+        return condition_of(self.rows, name.database, name.table) if self.rows else ""
+
     def is_read(self, name: TableName) -> bool:
         """Return whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""
         return not self.ghost(name) and self.mirror_modes(name).mirror
@@ -132,17 +139,20 @@ class PipelineConfig(Section):
             soft_delete=modes.soft_delete,
             row_metadata=tuple(sorted(set(modes.row_metadata))),
             without_rows=not modes.mirror,
+            where=self.row_condition(name),
         )
 
     @property
     def reading(self) -> str:
         """Twelve hexadecimal digits of a hash of the settings that decide what is read of which table."""
-        settings = self.model_dump(include={"tables", "policies", "invalid_dates", "invalid_text"})
+        read = {"tables", "policies", "invalid_dates", "invalid_text"} | ({"rows"} if self.rows else set())
+        settings = self.model_dump(include=read)
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
-    def reading_as(self, tables: TablesConfig, invalid: InvalidValues) -> Self:
+    def reading_as(self, tables: TablesConfig, invalid: InvalidValues, rows: Sequence[RowFilter] = ()) -> Self:
         """Return a copy with other settings of what is read."""
-        return self.model_copy(update={"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text})
+        other = {"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text, "rows": list(rows)}
+        return self.model_copy(update=other)
 
     def verified_by(self, way: VerifyWay) -> Self:
         """Return a copy whose tables are compared in this way."""

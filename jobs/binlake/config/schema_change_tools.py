@@ -26,6 +26,7 @@ _OTHERS = tuple(
     )
 )
 """Logs of changes, check points, and originals after the swap."""
+_BOOKS = re.compile(r"_(?:ghc|chkpnt)\Z")
 _WITHOUT_ORIGINAL = re.compile(r"_vt_\w+|_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12}_\d{14}_\w+")
 """Vitess, whose names don't contain the table's."""
 
@@ -48,6 +49,11 @@ def changed_table(table: str) -> str | None:
 def hides_original(table: str) -> bool:
     """Return whether a name is one that a tool gives, without the name of the table that is changed."""
     return _WITHOUT_ORIGINAL.fullmatch(table) is not None
+
+
+def has_no_rows_of_it(table: str) -> bool:
+    """Return whether a name is that of a tool's log of changes or check points, which has none of the table's rows."""
+    return _BOOKS.search(table) is not None
 
 
 def has_tools_name(table: str) -> bool:

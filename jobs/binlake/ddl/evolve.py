@@ -34,7 +34,7 @@ from binlake.ddl.changes import AlterTable
 from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import ImpossibleDate, NotConstant
 from binlake.ddl.definition import ColumnDefinition, converted, converted_definition, keeps_members
-from binlake.ddl.dependents import Altered, recomputed
+from binlake.ddl.dependents import UNALTERED, Altered, recomputed
 from binlake.ddl.keys import CAN_HAVE_PREFIX, Constraint, added, new_keys, with_key
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
@@ -55,6 +55,7 @@ class Evolution:
         follow from the ``conversion`` of each remaining column and from ``fills``.
     impossible: reasons why a lake that doesn't keep the texts of invalid dates can't hold the fills.
     reencoded: reasons why a lake that keeps the bytes of invalid text doesn't know their new values.
+    altered: what it changes of columns.
     """
 
     after: TableSchema
@@ -63,6 +64,7 @@ class Evolution:
     unprovable: tuple[str, ...]
     impossible: tuple[str, ...] = ()
     reencoded: tuple[str, ...] = ()
+    altered: Altered = UNALTERED
 
 
 @dataclass
@@ -139,7 +141,8 @@ class _Evolving:
         impossible: list[str] = []
         fills = self._fills(after, unprovable, impossible)
         unprovable += self._unprovable(after)
-        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible), tuple(self._reencoded(after)))
+        reencoded, altered = tuple(self._reencoded(after)), self._altered_columns()
+        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible), reencoded, altered)
 
     # -- columns ------------------------------------------------------------------------------------
 

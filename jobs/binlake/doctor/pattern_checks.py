@@ -64,6 +64,14 @@ def modes(config: PipelineConfig, tables: Collection[SourceTable]) -> Iterator[C
                     yield Check("tables.modes", "warn", missing, "check the name of the column")
 
 
+def row_filters(config: PipelineConfig, tables: Collection[SourceTable]) -> Iterator[Check]:
+    """Yield a warning for each entry of rows that names no included table: one that is named otherwise has all rows."""
+    for entry in config.rows:
+        if not any(_is_named(entry.tables, table.name) for table in tables):
+            remedy = "check the name; leave it where such a table is to come"
+            yield Check("rows", "warn", f"no included table matches {entry.tables}", remedy)
+
+
 def _is_named(pattern: str, name: TableName) -> bool:
     return names.matches(pattern, name.database, name.table)
 

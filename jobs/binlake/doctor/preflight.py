@@ -18,6 +18,7 @@ from binlake.config import PipelineConfig
 from binlake.doctor import account_checks, pattern_checks, reach, server_checks
 from binlake.doctor.check import GRANTS, Check
 from binlake.doctor.packages import packages
+from binlake.doctor.row_filter_checks import rows_left
 from binlake.doctor.server_checks import Examined
 from binlake.errors import (
     TAKEN_REMEDY,
@@ -35,7 +36,7 @@ from binlake.lease import lease
 from binlake.merge.delta_names import DELTA_NAME_REMEDY, refused_by_merge, taken_by_delta
 from binlake.names import grant_quote, unmatched
 from binlake.phases.log_looks import note_seen, refuse_unlogged
-from binlake.planner.rules import Rules
+from binlake.planner.rules import ROWS_REMEDY, Rules
 from binlake.position import file_number
 from binlake.records import missing_log
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, not_derivable
@@ -46,6 +47,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.setup import installation
 from binlake.source import lineage
 from binlake.source.catalog import SourceTable, read_tables
+from binlake.source.collations import no_condition
 from binlake.source.endpoint import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.folder_log import FolderLog
@@ -206,6 +208,7 @@ def _case_of_names(subject: _Subject) -> Iterator[Check]:
         return
     config, tables = subject.config, subject.config.tables
     patterns = [*tables.include, *tables.exclude, *config.policies.tables, *(entry.tables for entry in tables.modes)]
+    patterns += [entry.tables for entry in config.rows]
     patterns += [pattern.rpartition(".")[0] for pattern in (*tables.exclude_columns, *config.page.mask_columns)]
     upper = [pattern for pattern in patterns if pattern != pattern.lower()]
     if value == "1" and upper:
@@ -279,6 +282,7 @@ def _excluding(name: TableName) -> str:
 def _patterns_apply(subject: _Subject) -> Iterator[Check]:
     yield from pattern_checks.excluded_tables(subject.config, subject.visible)
     yield from pattern_checks.columns(subject.source, subject.config)
+    yield from pattern_checks.row_filters(subject.config, subject.tables.values())
     yield from pattern_checks.modes(subject.config, subject.tables.values())
 
 
@@ -290,7 +294,8 @@ def _each_table(subject: _Subject) -> Iterator[Check]:
             failures.append(Check(f"table {name}", False, refused[table.name], ENGINE_REMEDY))
         if not failures:
             key = ", ".join(table.schema.key)
-            yield Check(f"table {name}", True, f"{table.schema.key_kind} key ({key}), about {table.rows:,} rows")
+            left = rows_left(subject.source, table)
+            yield Check(f"table {name}", True, f"{table.schema.key_kind} key ({key}), about {table.rows:,} rows{left}")
         yield from failures
 
 
@@ -310,6 +315,8 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
         yield Check(name, False, why, TAKEN_REMEDY)
     if refused := Rules.of(subject.config).refused_mode(table.name, table.schema):
         yield Check(name, False, refused.reason, refused.remedy)
+    elif why := no_condition(subject.source, table.name, table.schema):
+        yield Check(name, False, f"its row filter can't be worked out: {why}", ROWS_REMEDY)
     if table.schema.sequence:
         return
     if table.engine != _CRASH_SAFE:
@@ -367,7 +374,7 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
         if subject.config.history(cascade.child):
             late = f"{cascading(cascade)}: its history has such changes at the end of the batch that brings them"
             yield Check(f"table {cascade.child}", "warn", late, CASCADE_REMEDY)
-        if policy == "stop" or parent is None:
+        if policy == "stop" or parent is None or parent.schema.where:
             yield Check(f"table {cascade.child}", False, cascading(cascade), CASCADE_REMEDY)
             continue
         why = not_derivable(cascade, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"

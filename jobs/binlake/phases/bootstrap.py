@@ -24,8 +24,8 @@ from binlake.errors import (
 )
 from binlake.lease import lease
 from binlake.lease.lease import Control, Lease, RecordedState
-from binlake.planner.rules import Rules
-from binlake.planner.steps import Life
+from binlake.planner.rules import ROWS_REMEDY, Rules
+from binlake.planner.steps import Life, Standstill
 from binlake.position import FIRST_OFFSET, Position, Range, file_number
 from binlake.records import decisions, feed_watermarks, lost_tables, missing_log, table_versions, watermarks
 from binlake.records.feed_watermarks import Omission
@@ -36,6 +36,7 @@ from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, read_tables
+from binlake.source.collations import no_condition
 from binlake.source.file_borders import check_borders
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
@@ -152,11 +153,12 @@ def names_awaited(config: PipelineConfig, source: Source, refused: Collection[Ta
 
 def refused_for_cascades(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Return errors for tables whose rows foreign keys change without the log, if the policy can't make up for it."""
+    all_rows = Rules.of(config).has_all_rows
     return {
         cascade.child: TableError(f"{cascade.child}: {cascading(cascade)}", remedy=CASCADE_REMEDY)
         for cascade in unlogged_cascades(source, [name.database for name in names]) or ()
         if cascade.child in names
-        and (config.policies.of(cascade.child).on_unlogged_cascade == "stop" or not config.included(cascade.parent))
+        and (config.policies.of(cascade.child).on_unlogged_cascade == "stop" or not all_rows(cascade.parent))
     }
 
 
@@ -182,13 +184,21 @@ def refused_for_names(config: PipelineConfig, names: list[TableName]) -> dict[Ta
 
 def refused_for_modes(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Return errors for tables that can't have a mode that the YAML asks for."""
-    wanted = [name for name in names if config.history(name) or config.mirror_modes(name).tell_of_rows]
+    wanted = [
+        name
+        for name in names
+        if config.history(name) or config.mirror_modes(name).tell_of_rows or config.row_condition(name)
+    ]
     schemas = read_tables(source, wanted, config.excluding) if wanted else {}
     rules = Rules.of(config)
+    refused = {name: rules.refused_mode(name, table.schema) for name, table in schemas.items()}
+    for name, table in schemas.items():
+        if refused[name] is None and (why := no_condition(source, name, table.schema)):
+            refused[name] = Standstill(f"its row filter can't be worked out: {why}", ROWS_REMEDY)
     return {
-        name: TableError(f"{name}: {refused.reason}", remedy=refused.remedy)
-        for name, table in schemas.items()
-        if (refused := rules.refused_mode(name, table.schema))
+        name: TableError(f"{name}: {standstill.reason}", remedy=standstill.remedy)
+        for name, standstill in refused.items()
+        if standstill
     }
 
 

@@ -63,7 +63,7 @@ def _follow_cascades(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest
         if table is None or table.life.low.order >= walk.stop.order:
             continue
         policy = walk.rules.policy(cascade.child).on_unlogged_cascade
-        if policy == "stop" or not walk.rules.included(cascade.parent):
+        if policy == "stop" or not walk.rules.has_all_rows(cascade.parent):
             walk.stop_table(table, at_stop(cascading(cascade), CASCADE_REMEDY))
         elif cascade.child in acted and policy == "resnapshot":
             walk.ask_snapshot(table, at_stop(cascading(acted[cascade.child])))
@@ -135,6 +135,8 @@ def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
     follower = StatementFollower(manifest.batch, walk, inputs, manifest.ghosts)
     walk.compare_settings()
     for staged, part in zip(manifest.slices, inputs.range.slices, strict=True):
+        for name, offset in staged.left_out:
+            walk.left_out.setdefault(name, (file_number(part.file), offset))
         _walk_slice(walk, follower, part.created, staged)
     walk.stop_unlogged(inputs)
     if inputs.cascades is not None:

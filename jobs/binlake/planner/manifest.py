@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake.binlog.border import RolledBack, Statement, Stopped, XaEvent
-from binlake.config import TablesConfig
+from binlake.config import RowFilter, TablesConfig
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dump, load
@@ -54,7 +54,8 @@ class StagedFile:
 class StagedSlice:
     """The staged content of one slice. gtid_set, unchecked, servers, committed_us, ends_open: see border.SliceSummary.
 
-    withheld: tables with the name of a ghost table whose rows weren't read.
+    withheld: tables with the name of a ghost table whose rows weren't read. left_out: tables of which a condition left
+    rows out (``rows`` in the YAML), each with the offset of the first.
     """
 
     slice: int
@@ -68,6 +69,7 @@ class StagedSlice:
     committed_us: int = 0
     withheld: tuple[TableName, ...] = ()
     ends_open: bool = False
+    left_out: tuple[tuple[TableName, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def is_held(spans: Iterable[GhostSpan], name: TableName, place: tuple[int, int])
 class Manifest:
     """The staging of a batch: its slices in the order of the log.
 
-    tables, invalid: the YAML's settings under which it was read; None if an older binlake wrote it. ghosts: where the
-    rows of ghost tables were read; None likewise.
+    tables, invalid, rows: the YAML's settings under which it was read; None if an older binlake wrote it. ghosts: where
+    the rows of ghost tables were read; None likewise.
     """
 
     batch: int
@@ -106,6 +108,7 @@ class Manifest:
     tables: TablesConfig | None = None
     invalid: InvalidValues | None = None
     ghosts: tuple[GhostSpan, ...] | None = None
+    rows: tuple[RowFilter, ...] = ()
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
@@ -138,7 +141,7 @@ class Manifest:
                 del column["stored"], column["comment"]
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
-            del part["servers"], part["committed_us"], part["withheld"], part["ends_open"]
+            del part["servers"], part["committed_us"], part["withheld"], part["ends_open"], part["left_out"]
             for statement in part["statements"]:
                 del statement["session"]["unlogged"], statement["needs_session"]
             for event in part["xa"]:

@@ -18,11 +18,13 @@ from binlake.planner.steps import LEFT_GHOST, LEFT_OUT, Life, Standstill
 from binlake.planner.tool_tables import is_alike
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
+from binlake.schema.row_condition import CONDITION_REMEDY, refusal
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
+ROWS_REMEDY = f"correct the table's condition in rows: {CONDITION_REMEDY}"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
 
 
@@ -37,7 +39,8 @@ class Rules:
     table is removed once the batch is recorded. invalid: which invalid values the lake keeps. beside: returns the modes
     that keep a table beside the mirror. history: returns how its history is kept. taken_by: returns the one of them
     that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay. schema_changes:
-    returns what becomes of it when its columns change.
+    returns what becomes of it when its columns change. filtered: returns whether the lake has only some of its rows, by
+    a condition.
     """
 
     included: Callable[[TableName], bool]
@@ -53,6 +56,7 @@ class Rules:
     soft_delete: Callable[[TableName], bool] = lambda name: False
     left_ghost: Callable[[TableName], bool] = lambda name: False
     schema_changes: Callable[[TableName], SchemaChangePolicy] = lambda name: FOLLOW_ALL
+    filtered: Callable[[TableName], bool] = lambda name: False
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -71,7 +75,12 @@ class Rules:
             soft_delete=lambda name: config.mirror_modes(name).soft_delete,
             left_ghost=lambda name: config.in_ghosts(name) and not config.ghost(name),
             schema_changes=config.schema_changes,
+            filtered=lambda name: bool(config.row_condition(name)),
         )
+
+    def has_all_rows(self, name: TableName) -> bool:
+        """Return whether every mutation of the table is staged."""
+        return self.included(name) and not self.filtered(name)
 
     def followed(self, name: TableName) -> bool:
         """Return whether the table's rows are read: it is mirrored, or a ghost table of a mirrored one."""
@@ -95,6 +104,8 @@ class Rules:
         if schema.without_rows and self.policy(name).on_unlogged_cascade == "derive":
             why = "mutations are derived from the rows of a mirror (on_unlogged_cascade: derive), and it has none"
             return Standstill(why, NO_ROWS_REMEDY)
+        if schema.where and (why := no_row_filter(schema, self.policy(name))):
+            return Standstill(f"its row filter can't be worked out: {why}", ROWS_REMEDY)
         return None
 
     def lacks_deleted_rows(
@@ -161,6 +172,7 @@ class Rules:
     def _difference(self, schema: TableSchema, now: TableSchema) -> str:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
+        same_rows = same_rows and now.where == schema.where
         if now.excluded == schema.excluded and same_rows and now.without_rows == schema.without_rows:
             return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
@@ -176,6 +188,9 @@ class Rules:
         if now.without_rows != schema.without_rows:
             rows = "no row" if now.without_rows else "the table's rows"
             reasons.append(f"the mirror is to have {rows} (tables.modes, mirror), and it was snapshotted before that")
+        if now.where != schema.where:
+            have = f"the rows with {now.where}" if now.where else "all rows"
+            reasons.append(f"the lake is to have {have} (rows), and it was snapshotted with other rows")
         if now.row_metadata != schema.row_metadata:
             reasons.append("tables.modes asks for other row_metadata than it was snapshotted with")
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
@@ -207,6 +222,13 @@ def no_own_columns(schema: TableSchema, policy: Policy, invalid: InvalidValues) 
     if policy.on_unlogged_cascade == "derive":
         return "mutations that are derived from a parent's (on_unlogged_cascade: derive) have no place in its rows"
     return ""
+
+
+def no_row_filter(schema: TableSchema, policy: Policy) -> str:
+    """Return why the rows of a table of this shape can't be chosen by its condition; empty where they can."""
+    if policy.on_unlogged_cascade == "derive":
+        return "mutations that are derived from a parent's (on_unlogged_cascade: derive) would pass by it"
+    return refusal(schema.where, schema)
 
 
 def _column_names(columns: Iterable[Column]) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from binlake.binlog.border import Statement
 from binlake.ddl import redaction, statements
+from binlake.ddl.evolve import Evolution
 from binlake.planner.steps import Standstill
 from binlake.position import Flavour, Position, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
-from binlake.schema.table import Column, TableSchema
+from binlake.schema.row_condition import columns_of_condition
+from binlake.schema.table import INTEGERS, Column, TableSchema
 from binlake.schema.virtual import generated_columns
 
 
@@ -57,6 +59,35 @@ def reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | No
 
     moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
     return moved or shape(before) != shape(after)
+
+
+def why_no_filter(before: TableSchema, evolution: Evolution) -> str:
+    """Return why the condition of a table's rows can't be asked any more: a column of it went or has another name;
+    empty where it can."""
+    names = columns_of_condition(before.where) if before.where else ()
+    for column in before.columns:
+        if column.name.lower() in names and column.name not in evolution.origins:
+            return f"the statement drops the column {column.name!r}, which its row filter names"
+    for origin, column in zip(evolution.origins, evolution.after.columns, strict=True):
+        if origin and origin.lower() in names and origin.lower() != column.name.lower():
+            return f"the statement renames the column {origin!r}, which its row filter names, to {column.name!r}"
+    return ""
+
+
+def why_other_rows(before: TableSchema, evolution: Evolution) -> str:
+    """Return why other rows may meet the condition of a table's rows after a statement; empty where none do.
+
+    A whole number keeps its value in another type, but NULL becomes 0 where a column may not be NULL any more.
+    """
+    names = columns_of_condition(before.where) if before.where else ()
+    for origin, column in zip(evolution.origins, evolution.after.columns, strict=True):
+        if origin is None or origin.lower() not in names:
+            continue
+        old, name = before.column(origin), column.name.lower()
+        same = {old.type, column.type} <= INTEGERS and (column.nullable or not old.nullable)
+        if name in evolution.altered.recollated or (name in evolution.altered.retyped and not same):
+            return f"the column {column.name!r} of its row filter has another type or collation, by which rows may come"
+    return ""
 
 
 def why_left_out(before: TableSchema | None, after: TableSchema) -> str:

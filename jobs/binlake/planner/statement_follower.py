@@ -13,7 +13,16 @@ from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again, unexpected
 from binlake.planner import held_changes, tool_tables
 from binlake.planner.manifest import GhostSpan
-from binlake.planner.shape_changes import PlacedStatement, has_another_key, keeping, reshapes, why_left_out
+from binlake.planner.rules import ROWS_REMEDY
+from binlake.planner.shape_changes import (
+    PlacedStatement,
+    has_another_key,
+    keeping,
+    reshapes,
+    why_left_out,
+    why_no_filter,
+    why_other_rows,
+)
 from binlake.planner.steps import (
     CreateStep,
     LeaveStep,
@@ -286,6 +295,8 @@ class StatementFollower:
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
         if held := held_changes.hold(self.walk, here, table, after, evolution.origins):
             return held
+        if why := why_no_filter(before, evolution):
+            return self._stop(table, here.standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(table.life.name)}"))
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
@@ -294,6 +305,9 @@ class StatementFollower:
         after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid, more=more)
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
+        never_had_rows = table.may_be_created_again and not self.walk.left_out_before(table, here.order)
+        if not never_had_rows and (why := why_other_rows(before, evolution)):
+            return self._ask_snapshot(table, here.standstill(why))
         table.life = replace(table.life, schema=after)
         if table.may_be_created_again:
             table.add(CreateStep(after), self.walk.turn)

@@ -64,7 +64,8 @@ class Walk:
     tables: by life id. current: life id by the name that the table has at this point of the log. history: rows of the
     DDL history. missing: included tables with mutations that were never snapshotted. asked: tables without a life
     that are to be snapshotted, and why. gone: names that a table without a life had before it was dropped or renamed.
-    turn: see TableSteps. beside: steps of the tables that modes keep beside mirrors.
+    left_out: places of the first rows that conditions left out. turn: see TableSteps. beside: steps of the tables that
+    modes keep beside mirrors.
     """
 
     def __init__(self, batch: int, inputs: BatchInputs) -> None:
@@ -80,6 +81,7 @@ class Walk:
         self.gone: set[TableName] = set()
         self.declaring = frozenset(inputs.declaring)
         self.turn = 0
+        self.left_out: dict[TableName, tuple[int, int]] = {}
         self.beside = BesideCollector(inputs.range.start, inputs.rules.beside)
 
     def at(self, name: TableName) -> TableSteps | None:
@@ -246,6 +248,10 @@ class Walk:
             if gap and table.life.status == "following":
                 name, file, offset = table.life.name, self.stop.file, self.stop.offset
                 self.ask_snapshot(table, Standstill.at(file, offset, gap.missed(name.database)), gap.then(name))
+
+    def left_out_before(self, table: TableSteps, place: tuple[int, int]) -> bool:
+        """Return whether the batch has rows of the table before a place that its row filter left out."""
+        return any(self.left_out.get(name, place) < place for name in (table.begins, table.life.name))
 
     def compare_settings(self) -> None:
         """Stop tables whose rows were read under other settings than the batch.

@@ -108,7 +108,7 @@ class Index:
     by_hash: bool = False
 
 
-_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows")
+_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows", "where")
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,8 @@ class TableSchema:
     soft_delete: deleted rows stay in the lake, marked. row_metadata: facts about each row's newest mutation that the
     lake has as columns.
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
+    where: the condition of the rows that the mirror has, see row_condition.py; empty for all rows. It isn't compared,
+        either.
     comment: the table's; see Column.
     """
 
@@ -150,6 +152,7 @@ class TableSchema:
     row_metadata: tuple[str, ...] = field(default=(), compare=False)
     without_rows: bool = field(default=False, compare=False)
     comment: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields, without what was worked out of them."""
@@ -222,6 +225,8 @@ class TableSchema:
         shape: dict[str, Any] = dump(self)
         for part in (shape, *shape["columns"], *shape["kept"]):
             del part["comment"]
+        if not self.where:  # older versions know no conditions
+            del shape["where"]
         return shape
 
     @cached_property

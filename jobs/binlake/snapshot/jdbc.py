@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
+from binlake.schema.row_condition import server_condition
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores, socks_door
 from binlake.snapshot.bounds import Bound
@@ -43,7 +44,7 @@ def _values(schema: TableSchema) -> list[str]:
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
     """Return a SELECT of the row count and the total bytes of the values, over ``most`` rows at most."""
     weight = _sum([f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema)])
-    rows = f"{name.quoted} LIMIT {0 if schema.without_rows else most}"
+    rows = f"{name.quoted}{_where(server_condition(schema))} LIMIT {0 if schema.without_rows else most}"
     return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {rows}) few"
 
 
@@ -77,19 +78,29 @@ def chunk_query(
 
 
 def whole_query(name: TableName, schema: TableSchema) -> str:
-    """Return a SELECT of all rows, in any order."""
+    """Return a SELECT without a WHERE clause: of all rows, in any order, also of those that a condition leaves out."""
     return f"SELECT {select_list(schema)} FROM {name.quoted}"
 
 
 def between(schema: TableSchema, lower: Bound | None, upper: Bound | None, *, unpruned: bool = False) -> str:
-    """Return the WHERE clause for the rows whose key is in [lower, upper); empty without bounds. A mirror without rows
-    takes none of them. unpruned: it looks at the rows of all partitions, see ``unpruned_where``."""
+    """Return the WHERE clause for the mirror's rows whose key is in [lower, upper): those that the table's condition
+    lets in; empty without both. A mirror without rows takes none of them. unpruned: it looks at the rows of all
+    partitions, see ``as_unpruned``."""
     if schema.without_rows:
         return " WHERE FALSE"
     condition = within(schema, lower, upper)
-    if not condition:
-        return ""
-    return unpruned_where([condition]) if unpruned else f" WHERE {condition}"
+    return _where(as_unpruned([condition]) if unpruned and condition else condition, server_condition(schema))
+
+
+def _where(*conditions: str) -> str:
+    wanted = [condition for condition in conditions if condition]
+    return f" WHERE {' AND '.join(wanted)}" if wanted else ""
+
+
+def in_ranges(schema: TableSchema, conditions: Sequence[str]) -> str:
+    """Return the WHERE clause for the mirror's rows that meet one of some conditions, whatever partition they are
+    in."""
+    return _where(as_unpruned(conditions), server_condition(schema))
 
 
 def within(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
@@ -99,14 +110,14 @@ def within(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str
     return " AND ".join(conditions)
 
 
-def unpruned_where(conditions: Sequence[str]) -> str:
-    """Return the WHERE clause for the rows that meet one of some conditions, whatever partition they are in.
+def as_unpruned(conditions: Sequence[str]) -> str:
+    """Return the SQL condition for the rows that meet one of some conditions, whatever partition they are in.
 
     A row may be in another partition than its values say (EXCHANGE PARTITION … WITHOUT VALIDATION), where a plain
     condition doesn't look: the server prunes partitions by it. No server prunes by IF (tried on MySQL 9.7 and MariaDB
     10.11 and 11.8); it reads the whole index.
     """
-    return f" WHERE IF({' OR '.join(f'({condition})' for condition in conditions)}, 1, 0)"
+    return f"IF({' OR '.join(f'({condition})' for condition in conditions)}, 1, 0)"
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
 from binlake.position import Slice, file_number
 from binlake.records.step_progress import shown_progress
 from binlake.report import Report
+from binlake.staging.filtered_rows import RowFilters
 from binlake.staging.ghost_tables import NO_GHOSTS, GhostsWanted, GhostTables, differs
-from binlake.staging.staged_files import slice_folder, stage_slice, write_manifest
+from binlake.staging.staged_files import Items, slice_folder, stage_slice, write_manifest
 from binlake.storage import files, java_errors
 
 if TYPE_CHECKING:
@@ -68,10 +69,16 @@ class SliceTask:
     def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
         """Stage the slice. Rows of ghost tables are staged where these are followed."""
         wanted = GhostsWanted(self.config.tables, self.ghosts)
-        items = read(transport, self.part, wanted, invalid=self.config.invalid, progress=progress, skip=self.skip)
-        followed = wanted.passing(items, (file_number(self.part.file), self.part.start))
-        staged = stage_slice(followed, self.part, self.number, self.folder, self.config.invalid)
-        return replace(staged, withheld=tuple(sorted(wanted.withheld)))
+        items: Items = read(
+            transport, self.part, wanted, invalid=self.config.invalid, progress=progress, skip=self.skip
+        )
+        items = wanted.passing(items, (file_number(self.part.file), self.part.start))
+        filters = RowFilters(self.config.row_condition, self.part.file) if self.config.rows else None
+        if filters is not None:
+            items = filters.passing(items)
+        staged = stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
+        left_out = tuple(sorted(filters.left_out.items())) if filters else ()
+        return replace(staged, withheld=tuple(sorted(wanted.withheld)), left_out=left_out)
 
 
 def _read_here(reached: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
@@ -146,7 +153,9 @@ def stage_batch(
                 files.remove_folder(slice_folder(task.folder, task.number))
             anew = {part.slice: part for part in _staged(config, session, again, transports, plan, report)}
             slices = [anew.get(part.slice, part) for part in slices]
-        manifest = Manifest(plan.batch, attempt, tuple(slices), config.tables, config.invalid, spans)
+        manifest = Manifest(
+            plan.batch, attempt, tuple(slices), config.tables, config.invalid, spans, tuple(config.rows)
+        )
         write_manifest(folder, manifest)
     except BaseException:
         # Attempts that nobody reads would fill the disk further with each retry.

@@ -179,3 +179,53 @@ def test_deleted_rows_that_can_not_stay(
     assert why in refused.reason
     assert "soft_delete" in refused.remedy
     assert rules.refused_mode(TableName("shop", "u"), rules.excluding(TableName("shop", "u"), schema)) is None
+
+
+def of_rows(*entries: tuple[str, str]) -> PipelineConfig:
+    return config(rows=[{"tables": tables, "where": where} for tables, where in entries])
+
+
+def test_a_table_with_another_condition_of_its_rows_is_copied_anew() -> None:
+    chosen = of_rows(("shop.t", "id > 5"))
+    for before, now, why in (
+        (config(), chosen, "rows with id > 5 (rows)"),
+        (chosen, config(), "all rows (rows)"),
+        (chosen, of_rows(("shop.*", "id > 5"), ("*.t", "name = 'a'")), "rows with (id > 5) AND (name = 'a')"),
+    ):
+        status, reason = stands(before, now, NAME)
+        assert (status, why in reason) == ("resnapshot", True)
+    assert stands(chosen, of_rows(("shop.?", "id > 5")), NAME) == ("following", "")
+    assert stands(config(), of_rows(("shop.u", "id > 5")), NAME) == ("following", "")
+    assert chosen.reading != config().reading
+    assert config().reading_as(chosen.tables, chosen.invalid, chosen.rows).reading == chosen.reading
+
+
+def test_a_condition_that_its_table_can_not_have_stops_it() -> None:
+    for options, where, why in (
+        ({}, "state = 1", "no column 'state'"),
+        ({}, "name > 'a'", "whose order isn't known"),
+        ({"policies": {"on_unlogged_cascade": "derive"}}, "id = 1", "derive"),
+    ):
+        rows = [{"tables": "shop.t", "where": where}]
+        status, reason = stands(config(**options), config(rows=rows, **options), NAME)
+        assert (status, why in reason) == ("stopped", True)
+
+
+def test_a_tools_copy_has_the_condition_of_its_table_and_shapes_without_one_are_as_before() -> None:
+    chosen = of_rows(("shop.t", "id > 5"))
+    assert chosen.row_condition(TableName("shop", "_t_gho")) == "id > 5"
+    assert chosen.row_condition(TableName("shop", "_t_ghc")) == ""
+    assert not Rules.of(chosen).has_all_rows(T)
+    assert Rules.of(chosen).has_all_rows(TableName("shop", "u"))
+    schema = life(config()).schema
+    assert "where" not in schema.uncommented()
+    assert schema.fingerprint == life(chosen).schema.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("where", "said"), [("", "in the middle"), ("id = NOW()", "NOW(…)"), ("a.b = 1", "name alone")]
+)
+def test_a_condition_that_is_not_understood_is_an_error_of_the_yaml(where: str, said: str) -> None:
+    with pytest.raises(ValueError, match="rows") as refused:
+        of_rows(("shop.t", where))
+    assert said in str(refused.value)

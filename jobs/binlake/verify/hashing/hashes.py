@@ -18,6 +18,7 @@ import pyarrow as pa
 from binlake.names import mysql_quote, spark_quote
 from binlake.schema import datatypes
 from binlake.schema.lake_columns import LakeColumn
+from binlake.schema.row_condition import server_condition
 from binlake.schema.table import Column, TableSchema
 from binlake.schema.types import temporal_types, text_types
 
@@ -135,6 +136,11 @@ class TableHashes:
     def server_range(self, range_number: int) -> str:
         """Return the server's SQL that is true in a range."""
         return self.cuts.within(range_number, mysql_quote)
+
+    @property
+    def server_rows(self) -> str:
+        """Return the server's SQL that is true for the rows that the lake has."""
+        return server_condition(self.schema) or "TRUE"
 
     def server_where(self, chunks: Collection[int]) -> str:
         """Return the server's SQL that is true in some chunks."""

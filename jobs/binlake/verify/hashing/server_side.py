@@ -26,7 +26,7 @@ class KeyedHash:
 
 def cuts(source: Source, table: SourceTable) -> KeyCuts:
     """Return where a large table is cut by its key's first column, so that views work in parallel and differences are
-    looked for in a part of it. Another table isn't cut, nor a partitioned one: see ``jdbc.unpruned_where``."""
+    looked for in a part of it. Another table isn't cut, nor a partitioned one: see ``jdbc.as_unpruned``."""
     name, schema, rows = table.name, table.schema, table.rows
     if table.partitions:
         return KeyCuts()
@@ -47,7 +47,7 @@ def aggregate(source: Source, name: TableName, hashes: TableHashes, range_number
     rows = source.query(
         f"SELECT {hashes.server_chunk(range_number)} AS chunk, COUNT(*) AS n,"
         f" SUM(CAST(CONV(LEFT({hashes.server_hash}, 16), 16, 10) AS UNSIGNED)) AS total"
-        f" FROM {name.quoted} WHERE {hashes.server_range(range_number)} GROUP BY 1"
+        f" FROM {name.quoted} WHERE ({hashes.server_range(range_number)}) AND {hashes.server_rows} GROUP BY 1"
     )
     return {int(row["chunk"]): ChunkSum(int(row["n"]), int(row["total"])) for row in rows}
 
@@ -57,7 +57,9 @@ def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: C
     shown = [f"{server_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
     key = hashes.server_key if hashes.key_columns else "''"
     selected = ", ".join([f"{key} AS binlake_key", f"{hashes.server_hash} AS binlake_hash", *shown])
-    rows = source.query(f"SELECT {selected} FROM {name.quoted} WHERE {hashes.server_where(chunks)}")
+    rows = source.query(
+        f"SELECT {selected} FROM {name.quoted} WHERE ({hashes.server_where(chunks)}) AND {hashes.server_rows}"
+    )
     return [
         KeyedHash(row["binlake_key"], row["binlake_hash"], tuple(str(row[f"k{index}"]) for index in range(len(shown))))
         for row in rows
@@ -72,7 +74,7 @@ def values(
     listed = ", ".join(mysql_string(key) for key in keys)
     rows = source.query(
         f"SELECT {hashes.server_key} AS binlake_key, {', '.join(columns)} FROM {name.quoted}"
-        f" WHERE ({hashes.server_where(chunks)}) AND {hashes.server_key} IN ({listed})"
+        f" WHERE ({hashes.server_where(chunks)}) AND {hashes.server_rows} AND {hashes.server_key} IN ({listed})"
     )
     for row in rows:
         yield row["binlake_key"], [row[f"c{index}"] for index in range(len(columns))]
