@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binlake.ddl import statements
+from binlake.schema.foreign_key import ForeignKey
 from binlake.schema.table import Index, TableName, TableSchema
+from binlake.source import foreign_keys
 from binlake.source.catalog import read_schemas, read_tables
 from binlake.source.endpoint import Endpoint
 from binlake.source.listed_tables import list_tables
@@ -171,3 +173,19 @@ def test_tables_whose_names_the_catalog_holds_for_equal(server: Server, database
             name: [name.table] for name in names
         }
         assert read_tables(source, names).keys() == set(names)
+
+
+def test_foreign_keys(server: Server, database: str) -> None:
+    server.execute(
+        "CREATE TABLE parent (a INT, b INT, PRIMARY KEY (a, b))",
+        "CREATE TABLE child (id INT PRIMARY KEY, b INT, a INT, up INT,"
+        " CONSTRAINT whose FOREIGN KEY (a, b) REFERENCES parent (a, b) ON DELETE CASCADE,"
+        " CONSTRAINT above FOREIGN KEY (up) REFERENCES child (id))",
+        database=database,
+    )
+    child, parent = TableName(database, "child"), TableName(database, "parent")
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        assert foreign_keys.read(source, [database]) == [
+            ForeignKey(child, "above", ("up",), child, ("id",)),
+            ForeignKey(child, "whose", ("a", "b"), parent, ("a", "b")),
+        ]

@@ -23,6 +23,7 @@ from binlake import config as configuration, interrupts
 from binlake.cli import (
     argument_values,
     checks,
+    dictionary_command,
     environment,
     feed_parsers,
     help_topics,
@@ -240,6 +241,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     sql_commands.add_views(
         add("views", sql_commands.views, "print CREATE VIEW statements of all tables at one batch", as_json=False)
+    )
+    dictionary_command.add_arguments(
+        add(
+            "dictionary",
+            dictionary_command.run,
+            "write what is known of the lake's tables and columns: for people, dbt, data contracts, programs",
+            as_json=False,
+        )
     )
     _add_table(subparsers)
     feed_parsers.add_all(subparsers)

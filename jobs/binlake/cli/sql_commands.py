@@ -55,7 +55,7 @@ def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.cli.sql_prompt import Prompt
 
     with _without_pandas(), interrupts.without_waiting():
-        prompt = Prompt(_lake_of(arguments, config), arguments.format, arguments.output, arguments.width)
+        prompt = Prompt(lake_of(arguments, config), arguments.format, arguments.output, arguments.width)
         with closing(prompt):
             if arguments.query is not None and arguments.query.lstrip().startswith("\\"):
                 prompt.run(arguments.query)
@@ -86,7 +86,7 @@ def _without_pandas() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def _lake_of(arguments: argparse.Namespace, config: PipelineConfig) -> Lake:
+def lake_of(arguments: argparse.Namespace, config: PipelineConfig) -> Lake:
     """Return the lake at the version that the arguments name. Raises UsageError, LakeError."""
     from binlake.lake.opened_lake import place_of
 
@@ -109,7 +109,7 @@ def add_views(parser: argparse.ArgumentParser) -> None:
 
 def views(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     """Print the statements that create views of one version of all tables."""
-    lake = _lake_of(arguments, config)
+    lake = lake_of(arguments, config)
     version = lake.version.name or str(lake.version.batch)
     shown = named_views(lake.chosen(arguments.tables), version, arguments.database)
     print(f"-- {lake.version.position}, committed {lake.version.committed.isoformat()}")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from binlake.delta.delta_schema import COMMENT
 from binlake.errors import BinlakeError
 from binlake.lake.table_at import TableAt
-from binlake.names import mysql_string
+from binlake.names import ansi_string
 from binlake.records import ddl_history, verified
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
@@ -119,7 +119,7 @@ def server_text(column: Column) -> str:
     """Return a column's type as the server declares it."""
     if not column.values:
         return column.declared
-    return f"{column.type}({','.join(map(mysql_string, column.values))})"
+    return f"{column.type}({','.join(map(ansi_string, column.values))})"
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,16 @@ def duckdb_scan(path: str, version: int) -> str:
 
     A folder whose name isn't ASCII is written as a URL: DuckDB 1.5 looks for its data files in the folder above.
     """
-    place = f"file://{quote(path)}" if "://" not in path and not path.isascii() else _amazon(path)
-    return f"delta_scan({ansi_string(place)}, version => {version})"
+    return f"delta_scan({_duckdb_place(path)}, version => {version})"
+
+
+def newest_duckdb_scan(path: str) -> str:
+    """Return DuckDB's expression for a Delta table at its newest version."""
+    return f"delta_scan({_duckdb_place(path)})"
+
+
+def _duckdb_place(path: str) -> str:
+    return ansi_string(f"file://{quote(path)}" if "://" not in path and not path.isascii() else _amazon(path))
 
 
 def _amazon(path: str) -> str:
