@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from binlake import names
 from binlake.config.section import Section, TablePattern
@@ -38,22 +46,33 @@ class HistoryColumns:
 _COLUMNS = {
     "binlake": HistoryColumns("valid_from", "valid_to", "is_current"),
     "databricks": HistoryColumns("__START_AT", "__END_AT", None),
-    "fivetran": HistoryColumns("_fivetran_start", "_fivetran_end", "_fivetran_active"),
+    "fivetran_names": HistoryColumns("_fivetran_start", "_fivetran_end", "_fivetran_active"),
     "dbt": HistoryColumns("dbt_valid_from", "dbt_valid_to", None),
 }
+
+
+def _columns_by_name(value: Any) -> Any:
+    """Return ``fivetran_names`` for ``fivetran``, as it was called first: only the names are Fivetran's.
+
+    Its ``_fivetran_end`` is a far moment while a version is current, and else the next one's start less a millisecond.
+    Two versions within a millisecond would end before they begin, and between two a row would be in none.
+    """
+    return "fivetran_names" if value == "fivetran" else value
 
 
 class HistoryMode(Section):
     """A row for every version of a row.
 
-    columns: the tool whose names the columns have that say when a version held. per: whether several changes of a row
-    in one transaction are one version. track: patterns of columns of which another value makes a new version;
-    ``except_`` overrides it.
+    columns: the tool whose names the columns have that say when a version held; the values are binlake's. per: whether
+    several changes of a row in one transaction are one version. track: patterns of columns of which another value makes
+    a new version; ``except_`` overrides it.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    columns: Literal["binlake", "databricks", "fivetran", "dbt"] = "binlake"
+    columns: Annotated[Literal["binlake", "databricks", "fivetran_names", "dbt"], BeforeValidator(_columns_by_name)] = (
+        "binlake"
+    )
     per: Literal["transaction", "mutation"] = "transaction"
     track: list[str] = ["*"]
     except_: Annotated[list[str], Field(alias="except")] = []

@@ -64,6 +64,16 @@ def test_a_history_tracks_the_columns_that_its_patterns_name() -> None:
     assert config.history(TableName("shop", "orders")) is None
 
 
+def test_fivetrans_names_are_meant_by_either_word() -> None:
+    """What was recorded, or written in a YAML, under the former word is the same mode."""
+    entries = ({"tables": "shop.*", "history": {"columns": "fivetran"}},
+               {"tables": "shop.cl*", "history": {"columns": "fivetran_names"}})  # fmt: skip
+    mode = config_with(*entries).history(CLICKS)
+    assert mode is not None
+    assert mode.columns == "fivetran_names"
+    assert mode.own.names[:3] == ("_fivetran_start", "_fivetran_end", "_fivetran_active")
+
+
 def test_the_name_of_a_table_beside_a_mirror_is_taken() -> None:
     config = config_with({"tables": "shop.clicks", "log": {}})
     assert "the log of shop.clicks" in config.taken_by(TableName("shop", "clicks__log"))
