@@ -35,6 +35,7 @@ _COMMANDS = {
     "\\d TABLE": "list a table's columns, and how far it is verified",
     "\\versions": "list the versions of the lake",
     "\\at VERSION": "go to a version: a batch's number, a pinned name, a time; without one to the newest",
+    "\\boundary T B": "of a history or log T, the rows as of a batch's end or a place in the log, B, as a condition",
     "\\x": "show each value in a line of its own, or rows as a table again",
     "\\width N": "cut values at so many characters; 0 shows them whole",
     "\\pager": "show rows by the pager, or without it",
@@ -156,6 +157,8 @@ class Prompt:
             case "\\at":
                 self._go_to(self._version(argument))
                 print(self._at())
+            case "\\boundary":
+                print(self._boundary(argument))
             case "\\x":
                 self._form = "table" if self._form == "expanded" else "expanded"
                 print(f"rows are shown as {self._form}")
@@ -167,7 +170,7 @@ class Prompt:
                 self._pager = [] if self._pager else pager.command()
                 print(f"the pager is {self._pager[0] if self._pager else 'not used'}")
             case "\\?":
-                print("\n".join([_QUERIES, *(f"  {name:12}  {about}" for name, about in _COMMANDS.items())]))
+                print("\n".join([_QUERIES, *(f"  {name:13} {about}" for name, about in _COMMANDS.items())]))
             case _:
                 raise UsageError(f"there is no command {command}", remedy="\\? lists them")
         return True
@@ -181,6 +184,17 @@ class Prompt:
         if any(version.name == text for version in self._lake.versions()):
             return self._lake.at(name=text)
         return self._lake.at(time=parse_moment(text, "\\at", instead="a batch's number, a pinned name"))
+
+    def _boundary(self, argument: str) -> str:
+        from binlake.cli.boundary_conditions import condition
+
+        table, _, boundary = argument.rpartition(" ")
+        if not table:
+            raise UsageError(
+                "\\boundary takes a table and a boundary",
+                remedy="write \\boundary shop.orders__history 120, or binlog.000042:157 for the batch",
+            )
+        return condition(self._lake, self._session.full_name(table.strip()), boundary)
 
     def _go_to(self, lake: Lake) -> None:
         self._session.close()
