@@ -15,6 +15,7 @@ from binlake.doctor.preflight import preflight
 from binlake.errors import BinlakeError
 from binlake.records import status
 from binlake.report import Report
+from feeding import carried, feed, plain_lines
 from mirror import Mirror, on_mysql
 from servers import Server
 from without_spark import no_spark, path, put, repair, rows, sync, verify
@@ -125,6 +126,29 @@ def test_a_copy_of_a_schema_change_tool_has_the_same_rows(alone: Mirror) -> None
     sync(alone)
     assert_filtered(alone, "orders")
     assert rows(alone, "orders").column("id").to_pylist().count(2) == 1
+
+
+@on_mysql
+def test_a_feed_has_what_comes_in_and_leaves(alone: Mirror) -> None:
+    config = feed(alone)
+    alone.follow_from_here()
+    alone.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, tenant INT, status VARCHAR(9))",
+        "INSERT INTO t VALUES (1, 1, 'secret'), (2, 1, 'draft'), (3, 9, 'hidden')",
+        "UPDATE t SET status = 'draft' WHERE id = 1",
+        "UPDATE t SET tenant = 8 WHERE id = 3",
+        "UPDATE t SET status = 'new' WHERE id = 2",
+        "DELETE FROM t",
+    )
+    sync(alone)
+    carried(alone, config)
+    assert [line.partition("{")[0] for line in plain_lines(alone)[1:]] == [
+        "insert t ",
+        "delete t ",
+        "insert t ",
+        "delete t ",
+    ]
+    assert "hidden" not in str(plain_lines(alone))
 
 
 @on_mysql
