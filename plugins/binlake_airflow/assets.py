@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from binlake_airflow.compat import Asset, AssetAlias
+from binlake_airflow.compat import Asset, AssetAlias, events_since
 
 if TYPE_CHECKING:
     from binlake.config import PipelineConfig
@@ -55,7 +55,7 @@ def announce(context: Context, config: PipelineConfig, table_events: Iterable[Ta
     since = context["dag_run"].run_after - _CLOCKS_AGREE
     known = [
         (event.asset.uri, {key: value for key, value in (event.extra or {}).items() if key != _VERIFIED})
-        for event in context["inlet_events"][alias].after(since.isoformat())
+        for event in events_since(context, alias, since)
     ]
     for table, extra in events:
         asset = table_asset(source, table)

@@ -37,9 +37,11 @@ from airflow.providers.common.compat.sdk import (
     TaskInstanceKey as TaskInstanceKey,
     TriggerRule as TriggerRule,
 )
+from airflow.sdk.definitions.param import DagParam
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
+    from datetime import datetime
 
     from airflow.models.dagrun import DagRun
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook as SparkSubmitHook
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         AssetOrTimeSchedule as AssetOrTimeSchedule,
         CronDataIntervalTimetable as CronDataIntervalTimetable,
     )
+    from airflow.sdk.api.datamodels._generated import AssetEventResponse
     from airflow.sdk.definitions.param import ParamsDict as ParamsDict
     from airflow.sdk.exceptions import (
         AirflowRescheduleException as AirflowRescheduleException,
@@ -75,10 +78,28 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+class FormField(DagParam):
+    """A field of a DAG's form, as an operator's argument. Airflow 3.1 serializes no DAG with a DagParam that has no
+    default."""
+
+    def serialize(self) -> dict[str, str]:
+        """Return what names the field."""
+        return {"dag_id": self.current_dag.dag_id, "name": self._name}
+
+
 def backoff(factor: int) -> float:
     """Return the ``retry_exponential_backoff`` by which each delay is so many times the one before; 0: all are equal.
     Airflow 3.1 only knows whether they double."""
     return type(BaseOperator.retry_exponential_backoff)(factor)
+
+
+def events_since(context: Context, alias: AssetAlias, since: datetime) -> Iterable[AssetEventResponse]:
+    """Return the events of an alias among the task's inlets. Airflow 3.1 brings all that it has, however old."""
+    events: Any = context["inlet_events"][alias]
+    if hasattr(events, "after"):  # since 3.2
+        chosen: Iterable[AssetEventResponse] = events.after(since.isoformat())
+        return chosen
+    return [event for event in events if event.timestamp >= since]
 
 
 def team_names(dags: Collection[str]) -> dict[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import load
@@ -17,6 +18,8 @@ from binlake_airflow.task_log import LogsHarmlessly
 
 if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
+    from binlake.feeds.carry import Parts
+    from binlake.feeds.contract import Sink
     from binlake.source.endpoint import Endpoint
     from binlake_airflow.compat import Context
 
@@ -78,6 +81,17 @@ def lend_connections(feed: FeedConfig) -> None:
     of_registry = feed.registry[1] if feed.registry else None
     for name in filter(None, (feed.sink.connection, of_registry)):
         _lend(name)
+
+
+def with_connections(parts: Parts) -> Parts:
+    """Return makers whose sinks are made with the feed's connections as Airflow has them then: a feed that failed is
+    opened again, and so a changed password is picked up."""
+
+    def make_sink(feed: FeedConfig, source: str) -> Sink:
+        lend_connections(feed)
+        return parts.make_sink(feed, source)
+
+    return replace(parts, make_sink=make_sink)
 
 
 def _endpoint(connection: str) -> Endpoint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,13 @@ from binlake.errors import NoSnapshotYet
 from binlake.interrupts import Ending
 from binlake.spark.on_demand import SessionOnDemand
 from binlake_airflow.compat import AirflowException
-from binlake_airflow.feeding import lend_connections
+from binlake_airflow.feeding import with_connections
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators.source import SourceOperator
 from binlake_airflow.submit import airflow_errors, look_again
 from binlake_airflow.task_log import TaskReport
 
 if TYPE_CHECKING:
-    from binlake.config import PipelineConfig
     from binlake.phases.follow import Followed
     from binlake_airflow.compat import Context
 
@@ -91,7 +90,7 @@ class BinlakeFollowOperator(SourceOperator):
             report,
             FollowPace(None, None, self.hours * 3600),
             ending,
-            [FeedsOfSource(_with_connections(file.read), FeedsBeside(report, PARTS))],
+            [FeedsOfSource(file.read, FeedsBeside(report, with_connections(PARTS)))],
         )
 
     def on_kill(self) -> None:
@@ -141,23 +140,6 @@ def _while_supervised(context: Context, ending: Ending) -> Iterator[None]:
 
 def _parent() -> int:
     return os.getppid()
-
-
-def _with_connections(settings: Callable[[], PipelineConfig]) -> Callable[[], PipelineConfig]:
-    """Return settings that lend the connections of their enabled feeds, once after each change. They raise
-    ConfigurationError for one that isn't defined; the feed then says what it lacks."""
-    lent: list[PipelineConfig] = []
-
-    def lending() -> PipelineConfig:
-        config = settings()
-        if lent != [config]:
-            lent[:] = [config]
-            for feed in config.feeds:
-                if feed.enabled:
-                    lend_connections(feed)
-        return config
-
-    return lending
 
 
 class BinlakeFollowedOperator(SourceOperator):

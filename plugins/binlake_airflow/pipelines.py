@@ -13,7 +13,7 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 from binlake_airflow.assets import asset_alias
 from binlake_airflow.broken import broken_dag
-from binlake_airflow.compat import DAG, AssetOrTimeSchedule, Param, ParamsDict
+from binlake_airflow.compat import DAG, AssetOrTimeSchedule, FormField, Param, ParamsDict
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.sources import files_of_feeds, sources_of
 from binlake_airflow.steps import Steps, arguments_of_feed, default_args
@@ -180,7 +180,7 @@ def _bootstrap(steps: Steps) -> DAG:
         ),
     }
     with _form(_dag(steps, "bootstrap", _BOOTSTRAP_DOC), params) as dag:
-        steps.bootstrap(**{name: dag.param(name) for name in params})
+        steps.bootstrap(**{name: FormField(dag, name) for name in params})
     return dag
 
 
@@ -214,7 +214,7 @@ def _sync(steps: Steps) -> DAG:
     )
     schedule = timetable_of(steps.config.schedule, "schedule", steps.file)
     with _form(_dag(steps, "sync", _SYNC_DOC, schedule=schedule), {"until": until}) as dag:
-        steps.sync(dag.param("until"))
+        steps.sync(FormField(dag, "until"))
     return dag
 
 
@@ -246,7 +246,7 @@ def _verify(steps: Steps) -> DAG:
         ),
     }
     with _form(_dag(steps, "verify", _VERIFY_DOC, schedule=schedule), params) as dag:
-        steps.verify(**{name: dag.param(name) for name in params})
+        steps.verify(**{name: FormField(dag, name) for name in params})
     return dag
 
 
@@ -262,7 +262,7 @@ def _resume(steps: Steps) -> DAG:
         ),
     }
     with _form(_dag(steps, "resume", _RESUME_DOC), params) as dag:
-        steps.resume(dag.param("tables"), dag.param("why"))
+        steps.resume(FormField(dag, "tables"), FormField(dag, "why"))
     return dag
 
 
@@ -306,7 +306,7 @@ def _replay(steps: Steps) -> DAG:
         ),
     }
     with _form(_dag(steps, "replay", _REPLAY_DOC), params) as dag:
-        steps.replay(**{name: dag.param(name) for name in params})
+        steps.replay(**{name: FormField(dag, name) for name in params})
     return dag
 
 
@@ -364,7 +364,7 @@ def _maintain(steps: Steps) -> DAG:
     schedule = timetable_of(steps.config.maintain.schedule, "maintain.schedule", steps.file)
     params = {"tables": _tables(steps.config, "all")}
     with _form(_dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule), params) as dag:
-        steps.maintain(dag.param("tables"))
+        steps.maintain(FormField(dag, "tables"))
     return dag
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,10 +51,14 @@ class Events(list[Any]):
         return self
 
 
+class AllEvents(list[Any]):
+    """What Airflow 3.1 has of an alias: every event, in a list."""
+
+
 class Run:
     """A DAG run whose tasks are called as Airflow calls them: a task's events count once it has succeeded."""
 
-    def __init__(self, file: Path, run_id: str = "scheduled__1", events: Events | None = None) -> None:
+    def __init__(self, file: Path, run_id: str = "scheduled__1", events: list[Any] | None = None) -> None:
         self.file = str(file)
         self.run_id = run_id
         self.events = Events() if events is None else events
@@ -73,7 +78,8 @@ class Run:
         self.left = operator.execute(context)
         events = context["outlet_events"][asset_alias("shop")].asset_alias_events
         if not dies:
-            self.events += [SimpleNamespace(asset=event.dest_asset_key, extra=event.extra) for event in events]
+            now = datetime.now(UTC)
+            self.events += [SimpleNamespace(asset=of.dest_asset_key, extra=of.extra, timestamp=now) for of in events]
         return [event.dest_asset_key.uri for event in events]
 
     def record(self, *, dies: bool = False) -> list[str]:
@@ -117,10 +123,20 @@ def test_who_recorded_and_died_announces_when_tried_again(merged: Path) -> None:
     assert event.extra == {**counts, "batch": 1, "position": str(STOP), "delta_version": 7, "verified_through": None}
 
 
-def test_a_record_that_is_cleared_after_its_success_announces_nothing(merged: Path) -> None:
-    run = Run(merged)
+@pytest.mark.parametrize("events", [Events, AllEvents])
+def test_a_record_that_is_cleared_after_its_success_announces_nothing(
+    merged: Path, events: Callable[[], list[Any]]
+) -> None:
+    run = Run(merged, events=events())
     assert run.record()
     assert run.record() == []
+
+
+def test_airflow_3_1_brings_events_of_earlier_runs_too(merged: Path) -> None:
+    run = Run(merged, events=AllEvents())
+    assert run.record()
+    run.events[0].timestamp -= timedelta(days=2)
+    assert run.record()
 
 
 def test_a_batch_that_another_recorded_is_its_to_announce(merged: Path) -> None:

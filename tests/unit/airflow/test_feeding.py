@@ -11,9 +11,11 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 import binlake.feeds.feeds_file  # noqa: F401 - it takes the function by its name, and not the test's
+from binlake.config.feed_config import FeedConfig
 from binlake.feeds import carry as carrying, positions
-from binlake.source.connection import from_environment
-from binlake_airflow.feeding import BinlakeFeedOperator
+from binlake.feeds.carry import Parts
+from binlake.source.connection import fields_of, from_environment
+from binlake_airflow.feeding import BinlakeFeedOperator, with_connections
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +75,28 @@ def test_connections_are_lent_and_the_feed_is_carried(
     several.write_text(json.dumps({"feeds": [{**FEED, "sources": ["shop.yaml"]}]}))
     execute(config_file=source(tmp_path), feeds_file=str(several))
     assert carried == [("shop", "out")] * 2
+
+
+def test_a_feed_that_is_opened_again_has_its_connections_as_they_are_then(
+    monkeypatch: pytest.MonkeyPatch, carried: list[tuple[str, str]]
+) -> None:
+    """A follower opens a feed again that failed, as one does whose account is refused."""
+    passwords = {"hook_shop": "first", "registry": "first"}
+
+    def get_connection(name: str) -> Connection:
+        return Connection(conn_id=name, conn_type="generic", login="ann", password=passwords[name])
+
+    def make_sink(feed: FeedConfig, source: str) -> Any:
+        return [fields_of(name)["password"] for name in passwords]
+
+    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(get_connection))
+    parts: Any = with_connections(Parts(cast("Any", None), make_sink))
+    feed = FeedConfig.model_validate(FEED)
+    assert parts.make_sink(feed, "shop") == ["first", "first"]
+    passwords["registry"] = "second"
+    assert parts.make_sink(feed, "shop") == ["first", "second"]
+    passwords["hook_shop"] = "second"
+    assert parts.make_sink(feed, "shop") == ["second", "second"]
 
 
 def test_a_feed_or_a_connection_that_isnt_there(

@@ -19,6 +19,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk.definitions.param import DagParam
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
@@ -249,6 +250,22 @@ def test_the_form_of_the_upkeep(folder: Path) -> None:
     assert maintain.params.dump() == {"tables": None}
     assert "the YAML includes: shop.*" in str(maintain.params.get_param("tables").description)
     assert "tables" in maintain.get_task("maintain").template_fields
+
+
+def test_fields_of_forms_are_serialized_as_json_alone(folder: Path) -> None:
+    """Airflow 3.1 serializes no DAG with anything else in its operators' arguments, and a newer one writes its repr."""
+    write(folder, "bank")
+    made = dags_of(folder)
+    fields = {
+        field: getattr(task, field)
+        for dag in made.values()
+        for task in dag.tasks
+        for field in task.template_fields
+        if isinstance(getattr(task, field, None), DagParam)
+    }
+    assert {"tables", "lock", "keys", "until", "why", "batch"} <= set(fields)
+    for name, field in fields.items():
+        assert json.loads(json.dumps(field.serialize()))["name"] == name
 
 
 @pytest.mark.parametrize(
