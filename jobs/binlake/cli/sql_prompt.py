@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from binlake.cli import pager, printing, query_output, query_thread
-from binlake.cli.query_process import QueryProcess
+from binlake.cli import printing, query_output, query_thread
 from binlake.errors import BinlakeError, UsageError
 from binlake.lake.opened_lake import Lake
 from binlake.lake.sql_session import QueryRows, is_mentioned, words_of, written_name, written_table
@@ -18,6 +18,9 @@ from binlake.lake.table_moments import QUOTED
 from binlake.moment import parse_moment
 from binlake.report import counted, harmless_entry
 from binlake.schema.table import TableName
+
+if TYPE_CHECKING:  # a prompt alone needs it
+    from binlake.cli.query_process import QueryProcess
 
 _MARK = re.compile(rf"{QUOTED.pattern}|;|(?P<unclosed>['\"`]|/\*)", re.DOTALL)
 """Pattern by which a statement's end is looked for: text in quotes or comments is passed over."""
@@ -82,6 +85,9 @@ class Prompt:
         config: the source's YAML, for a process that runs the queries, so that Ctrl-C ends them.
         """
         print(f"{self._at()}; \\? lists the commands")
+        from binlake.cli import pager
+        from binlake.cli.query_process import QueryProcess
+
         self._pager = pager.command() if sys.stdout.isatty() else []
         self._queries = QueryProcess(config) if config is not None else None
         with _line_editing(self.completions):
@@ -121,6 +127,8 @@ class Prompt:
             raise UsageError(f"{self._output} has the rows of the query before", remedy="run each query by itself")
         rows = self._execute(sql)
         if self._pager and self._output is None and self._form in query_output.READ_BY_PEOPLE:
+            from binlake.cli import pager
+
             with pager.opened(self._pager) as file:
                 query_output.show(rows.schema, rows.batches, self._form, file, self._width)
             if self._queries:
@@ -167,6 +175,8 @@ class Prompt:
                     raise UsageError(f"\\width {argument!r} is no number", remedy="write one, such as \\width 60")
                 self._width = int(argument)
             case "\\pager":
+                from binlake.cli import pager
+
                 self._pager = [] if self._pager else pager.command()
                 print(f"the pager is {self._pager[0] if self._pager else 'not used'}")
             case "\\?":

@@ -226,7 +226,7 @@ class SqlSession:
 
     def _relation(self, at: BatchTable) -> str:
         """Return the name of a table at another version, which is made known under it."""
-        schema = f"{at.table.name.database} at batch {at.batch}"
+        schema = f"{at.table.name.database} at batch {at.batch} "  # no name of the server's ends with a space
         known = f"{schema}.{at.table.name.table}"
         if known not in self._registered:
             self._put(at.table, schema)
