@@ -30,7 +30,7 @@ quick: lint ## in minutes: lint, the tests that need neither server nor Spark, a
 	@$(SETUP)
 	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --quick --ignore $(ROOMS)
 
-platforms: ## the wheel, a demo with merges by Spark and without, and the page on other Pythons and Airflows (ROWS="airflow-3.2 python-3.13")
+platforms: ## the wheel, a demo with merges by Spark and without, and the page on other releases of Python, Airflow, Spark and Java (ROWS="airflow-3.2 python-3.13")
 	@$(SETUP) demo
 	@$(PYTHON) docker/local/platforms.py $(ROWS)
 

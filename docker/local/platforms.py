@@ -1,4 +1,4 @@
-"""`make platforms`: the wheel and a demo on other Pythons and Airflows, each in an environment of its own.
+"""`make platforms`: the wheel and a demo on other releases of what it runs on, each in an environment of its own.
 
 A row is named by platforms.toml. Its environment, its lake and its logs lie in .binlake/platforms/NAME; the environment
 goes when the row has passed. Nothing is left running. Exit code: 0 if all rows passed, 1 if one didn't, 2 for a name
@@ -43,11 +43,18 @@ class Row:
     shows: str
     packages: tuple[str, ...] = ()
     until: str = ""
+    java: str = ""
+    """Empty: the Java of the machine."""
 
     @property
     def folder(self) -> Path:
         """Return the row's folder."""
         return FOLDER / self.name
+
+    @property
+    def has_own_spark(self) -> bool:
+        """Return whether it names a release of Spark, whose jars .venv doesn't have."""
+        return any(package.startswith("pyspark==") for package in self.packages)
 
     @property
     def bin(self) -> Path:
@@ -64,11 +71,12 @@ def rows(text: str) -> dict[str, Row]:
 def environment(row: Row) -> dict[str, str]:
     """Return variables that lead to nothing but the row's own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTHON", "VIRTUAL_ENV"))}
-    return kept | {
+    own = {
         "PATH": f"{row.bin}:{kept.get('PATH', '')}",
         "AIRFLOW_HOME": str(row.folder / "airflow"),
         "BINLAKE_DEMO": str(row.folder / "demo"),
     }
+    return kept | own | ({"JAVA_HOME": str(java_home(row.java))} if row.java else {})
 
 
 def run(row: Row, step: str, *command: str | Path) -> str:
@@ -113,11 +121,21 @@ def interpreter(release: str) -> str:
     """Return the program of a release of Python: the machine's, else the one that setup.sh brings. Raises RowFailed."""
     private = PRIVATE / f"python-{release}" / "root" / "usr" / "bin" / f"python{release}"
     if not any(runs(program) for program in (f"python{release}", str(private))):
-        setup = ["bash", str(ROOT / "docker" / "local" / "setup.sh"), f"python-{release}"]
-        done = subprocess.run(setup, capture_output=True, text=True)
-        if done.returncode:
-            raise RowFailed(f"Python {release} isn't here, and can't be brought: {done.stderr.strip()}")
+        set_up(f"python-{release}")
     return str(private) if runs(str(private)) else shutil.which(f"python{release}") or ""
+
+
+def java_home(release: str) -> Path:
+    """Return the folder of a release of Java, as JAVA_HOME: where setup.sh brings it to."""
+    return PRIVATE / f"java-{release}" / "root" / "usr" / "lib" / "jvm" / f"java-{release}"
+
+
+def set_up(step: str) -> None:
+    """Run a step of setup.sh. Raises RowFailed."""
+    setup = ["bash", str(ROOT / "docker" / "local" / "setup.sh"), step]
+    done = subprocess.run(setup, capture_output=True, text=True)
+    if done.returncode:
+        raise RowFailed(f"{step} isn't here, and can't be brought: {done.stderr.strip()}")
 
 
 def runs(program: str) -> bool:
@@ -159,14 +177,16 @@ def check(row: Row, built: Path) -> str:
     """Try everything on a row; return the versions that it ran with. Raises RowFailed."""
     shutil.rmtree(row.folder, ignore_errors=True)
     row.folder.mkdir(parents=True)
+    if row.java and not java_home(row.java).exists():
+        set_up(f"java-{row.java}")
     install(row, built)
     versions = run(row, "binlake --version", row.bin / "binlake", "--version")
     if row.shows not in versions:
         raise RowFailed(f"{row.shows} was wanted, and binlake --version says:\n{versions}")
     if "snapshot" not in run(row, "binlake --help", row.bin / "binlake", "--help"):
         raise RowFailed("binlake --help names no snapshot")
-    jars = Path(sys.prefix) / "share" / "binlake" / "jars"
-    run(row, "binlake setup", row.bin / "binlake", "setup", "--no-archive", "--jars", jars)
+    jars = () if row.has_own_spark else ("--jars", Path(sys.prefix) / "share" / "binlake" / "jars")
+    run(row, "binlake setup", row.bin / "binlake", "setup", "--no-archive", *jars)
     run(row, "the demo", row.bin / "python", ROOT / "docker" / "local" / "platform_demo.py")
     shutil.rmtree(row.folder / "env")
     return ", ".join(line.split(" (")[0] for line in versions.splitlines() if line.startswith(SHOWN))

