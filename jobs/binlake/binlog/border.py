@@ -19,17 +19,18 @@ may come before mutations that precede it in the log but are still buffered, and
 | before       | struct of the table's columns | null for inserts |
 | after        | struct of the table's columns | null for deletes |
 
-The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with the registry's
-Arrow types, all nullable, and their side columns: see schema.lake_columns. MariaDB's maps also have hidden columns: see
-schema.hidden.
+The struct's fields are the table map's columns by name, without those that ``wanted`` excludes and with masked ones as
+they are shown (schema.masking), with the registry's Arrow types, all nullable, and their side columns: see
+schema.lake_columns. MariaDB's maps also have hidden columns: see schema.hidden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from binlake.schema.mask import Mask
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import Column, TableName
 from binlake.serialization import Base64
@@ -49,6 +50,19 @@ PARTIAL_REMEDY = (
 Wanted = Callable[[str, str], bool | frozenset[str]]
 """(database, table) → whether its mutations are to be decoded: True, False, or the lower-case names of columns that are
 left out. Columns of the primary key can't be left out; the table may lack some of the names."""
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """What isn't shown of a table's rows: excluded columns, and masks, both by names in lower case."""
+
+    excluded: frozenset[str] = frozenset()
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+
+
+Masking = Callable[["TableName", "tuple[Column, ...]"], Withheld]
+"""A table and the columns of its map → what is withheld of its rows, where ``wanted`` has them read. It raises
+Undecodable for a table whose rows can't be masked as the YAML says; the table stops there."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,10 @@ from binlake.errors import ConfigurationError
 from binlake.kernels import layouts, row_kernels
 from binlake.kernels.arrays import MOST_ROWS, absent, texts
 from binlake.kernels.row_kernels import Numbers
+from binlake.schema import masking
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
+from binlake.schema.mask import Mask
 from binlake.schema.table import Column
 from binlake.schema.types import text_types
 
@@ -206,12 +210,19 @@ class _Target:
 class TableDecoder:
     """Decoder of the rows of one table in one shape.
 
-    excluded: lower-case names of columns that are left out. columns: the others. collations: their numbers. The
-    constructor raises Undecodable for a column that can't be decoded, ConfigurationError for an excluded column of the
-    key.
+    excluded: lower-case names of columns that are left out. masks: those of others. columns: the columns of the images;
+    a masked one is as it is shown. collations: the numbers of the columns' collations. withholds: something of the rows
+    isn't shown. The constructor raises Undecodable for a column that can't be decoded, ConfigurationError for an
+    excluded column of the key.
     """
 
-    def __init__(self, table: TableMap, invalid: InvalidValues, excluded: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        table: TableMap,
+        invalid: InvalidValues,
+        excluded: frozenset[str] = frozenset(),
+        masks: Mapping[str, Mask] = MappingProxyType({}),
+    ) -> None:
         self.table = table
         self.invalid = invalid
         if needed := excluded.intersection(name.lower() for name in table.key):
@@ -219,16 +230,26 @@ class TableDecoder:
                 f"{table.name}: {', '.join(sorted(needed))} can't be excluded: it belongs to the primary key",
                 remedy="take it off the excluded columns",
             )
-        self.columns = tuple(column for column in table.columns if column.name.lower() not in excluded)
+        self.withholds = bool(excluded or masks)
+        self._served = tuple(
+            replace(column, mask=masks[column.name.lower()]) if column.name.lower() in masks else column
+            for column in table.columns
+            if column.name.lower() not in excluded
+        )
+        self.columns = tuple(column.shown for column in self._served)
         self.program: Any = np.array([program_row(field) for field in table.fields], layouts.PROGRAM)
+        unread = excluded | {name for name, mask in masks.items() if mask.kind == "nothing"}
         self._gathered = [
-            (place, field) for place, field in enumerate(table.fields) if field.column.name.lower() not in excluded
+            (place, field) for place, field in enumerate(table.fields) if field.column.name.lower() not in unread
         ]
-        self.collations = tuple(field.collation for _, field in self._gathered)
-        self.program["kind"][[field.column.name.lower() in excluded for field in table.fields]] = row_kernels.SKIPPED
+        self.collations = tuple(field.collation for field in table.fields if field.column.name.lower() not in excluded)
+        self.program["kind"][[field.column.name.lower() in unread for field in table.fields]] = row_kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
-        self._sides = {field.source.name: field.holds for field in side_columns(self.columns, invalid)}
+        decoded = tuple(field.column for _, field in self._gathered)
+        self._decoded: pa.StructType = staged_schema(decoded, invalid).field("after").type if masks else self.image
+        self._masked = bool(masks)
+        self._sides = {field.source.name: field.holds for field in side_columns(decoded, invalid)}
         self._finish = {
             place: with_bytes(field) if self._sides.get(field.column.name) == "bytes" else finisher(field)
             for place, field in self._gathered
@@ -337,7 +358,7 @@ class TableDecoder:
         for place, field in self._gathered:
             column = target.sides[side][place]
             column.ascii = bool(self.program["second"][place]) and not out["not_ascii"][place]
-            wanted = self.image.field(len(arrays)).type
+            wanted = self._decoded.field(len(arrays)).type
             nulls = int(out["nulls"][place])
             validity = pa.py_buffer(column.validity) if nulls else None
             try:
@@ -358,6 +379,8 @@ class TableDecoder:
             if self._sides.get(field.column.name) == "text":
                 of_column = (dates["side"] == side) & (dates["column"] == place)
                 arrays.append(_texts(field, dates[of_column], rows))
+        if self._masked:
+            arrays = masking.masked_columns(self._served, arrays, rows, self.invalid)
         has = target.facts["after" if side else "before"][:rows]
         count = int(rows - has.sum())
         validity = pa.py_buffer(np.packbits(has, bitorder="little")) if count else None

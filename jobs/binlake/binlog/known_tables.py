@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from binlake.binlog import scan, tablemap
-from binlake.binlog.border import Wanted
+from binlake.binlog.border import Masking, Wanted, Withheld
 from binlake.binlog.columns import TableDecoder, undecodable
 from binlake.binlog.events import FormatDescription, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable
@@ -49,20 +50,33 @@ class KnownTables:
     listed, cache: the same for ``scan``, by number and by table id.
     """
 
-    def __init__(self, wanted: Wanted, invalid: InvalidValues, description: FormatDescription, id_size: int) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        invalid: InvalidValues,
+        description: FormatDescription,
+        id_size: int,
+        masking: Masking | None = None,
+    ) -> None:
         self._wanted = wanted
+        self._masking = masking
         self._invalid = invalid
         self._mariadb = description.mariadb
         self._id_size = id_size
         self._known: list[KnownTable] = []
         self._by_body: dict[bytes, int] = {}
-        self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
+        self._decoders: dict[tuple[Any, ...], TableDecoder] = {}
         self.listed = layouts.many(64, layouts.KNOWN)
         self.cache = layouts.many(scan.CACHE_SIZE, layouts.MAPPED)
         self.cache["table_id"] = -1
 
     def __getitem__(self, number: int) -> KnownTable:
         return self._known[number]
+
+    def forget_maps(self) -> None:
+        """Have the next map of each table understood again: a statement may have changed what is withheld."""
+        self._by_body.clear()
+        self.cache["table_id"] = -1
 
     @property
     def unchecked(self) -> set[TableName]:
@@ -91,13 +105,15 @@ class KnownTables:
         wanted = self._wanted(name.database, name.table)
         if wanted is False:
             return KnownTable(key, name)
-        excluded = wanted if isinstance(wanted, frozenset) else frozenset()
+        withheld = Withheld(wanted if isinstance(wanted, frozenset) else frozenset())
         try:
             table = _parsed(body[self._id_size :], self._mariadb)
-            decoder = self._decoders.get((table, excluded))
+            if self._masking is not None:
+                withheld = self._masking(name, table.columns)
+            known = (table, withheld.excluded, *withheld.masks.items())
+            decoder = self._decoders.get(known)
             if decoder is None:
-                decoder = TableDecoder(table, self._invalid, excluded)
-                self._decoders[table, excluded] = decoder
+                decoder = self._decoders[known] = TableDecoder(table, self._invalid, withheld.excluded, withheld.masks)
         except (Undecodable, Malformed, UnicodeDecodeError) as error:
             return KnownTable(key, name, why=undecodable(error), raw=raw())
         return KnownTable(key, name, table, decoder)

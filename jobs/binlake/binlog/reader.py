@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from binlake.binlog import events, payload, scan, values
 from binlake.binlog.batches import Batches
-from binlake.binlog.border import Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
+from binlake.binlog.border import Item, Masking, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
@@ -60,18 +60,20 @@ def read(
     invalid: InvalidValues = FAIL,
     progress: Callable[[int], None] | None = None,
     skip: frozenset[int] = frozenset(),
+    masking: Masking | None = None,
 ) -> Iterator[Emitted]:
     """Yield mutations, statements, stopped tables and XA events of a slice, and at last its summary (see border).
 
     wanted: decides which tables and columns are decoded (see border.Wanted). progress: called with the bytes read so
-    far. skip: offsets of events that aren't read. Raises SourceError (PositionLost if ``part`` can't be read in full),
+    far. skip: offsets of events that aren't read. masking: decides what is withheld of decoded rows; each statement is
+    yielded before it is asked about what follows. Raises SourceError (PositionLost if ``part`` can't be read in full),
     CorruptEvent and UnsupportedEvent.
     """
     reader: _Reader | None = None
     for chunk in transport.chunks(part):
         if reader is None:
             description = describe(bytes(chunk), part, chunk.offset)
-            reader = _Reader(part, wanted, invalid, description, skip)
+            reader = _Reader(part, wanted, invalid, description, skip, masking)
             continue
         try:
             yield from reader.chunk(chunk)
@@ -93,7 +95,13 @@ class _Reader:
     """Reader of one slice, with the state of the log between events."""
 
     def __init__(
-        self, part: Slice, wanted: Wanted, invalid: InvalidValues, description: FormatDescription, skip: frozenset[int]
+        self,
+        part: Slice,
+        wanted: Wanted,
+        invalid: InvalidValues,
+        description: FormatDescription,
+        skip: frozenset[int],
+        masking: Masking | None = None,
     ) -> None:
         self._skip = skip
         self._chunk: LogChunk | None = None
@@ -111,7 +119,8 @@ class _Reader:
         self._rows = layouts.many(_MOST_EVENTS, layouts.ROW_EVENT)
         self._mapped = layouts.many(64, layouts.MAPPED)
         id_size = int(self._state.id_size)
-        self._known = KnownTables(wanted, invalid, description, id_size)
+        self._known = KnownTables(wanted, invalid, description, id_size, masking)
+        self._masks = masking is not None
         self._row_events = RowEvents(description, id_size)
         self._transactions = Transactions(self._state, mariadb=description.mariadb)
         self._transactions.open(events.Transaction(part.start, 0, None))
@@ -277,6 +286,8 @@ class _Reader:
             needs_session=bool(flags & events.THREAD_SPECIFIC),
         )
         self._batches.statements += 1
+        if self._masks:
+            self._known.forget_maps()
 
     def _take_back(self, word: bytes, raw: bytes, where: int) -> Iterator[Emitted]:
         """Follow SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK. Yields which rows were rolled back."""
@@ -317,8 +328,13 @@ class _Reader:
             stops[1:] = [stop]
 
     def raw(self, where: int) -> bytes:
-        """Return the bytes of the event at an offset of the file, at most _KEPT; empty if it isn't in this chunk."""
-        if self._chunk is None or not 0 <= (at := where - self._chunk.offset) <= self._chunk.size - HEADER_SIZE:
+        """Return the bytes of the event at an offset of the file, at most _KEPT; empty if it isn't in this chunk, and
+        where columns are masked: the event may hold their values."""
+        if (
+            self._masks
+            or self._chunk is None
+            or not 0 <= (at := where - self._chunk.offset) <= self._chunk.size - HEADER_SIZE
+        ):
             return b""
         size = HEADER.unpack(self._chunk.data[at : at + HEADER_SIZE].tobytes())[3]
         return self._chunk.data[at : min(at + min(size, _KEPT), self._chunk.size)].tobytes()
@@ -380,7 +396,7 @@ class _Reader:
             rows = rows[done:]
         event, why = stopped
         where = int(rows["offset"][event])
-        yield from self._stop(known.name, where, why, self.raw(where))
+        yield from self._stop(known.name, where, why, self._row_bytes(known, where))
         rest = rows[event + 1 :]
         failing = up_to_last_failing(len(rest), lambda first, end: self._fails(known, rest[first:end]))
         yield from self._table_rows(number, rest[max(failing - 1, 0) :])
@@ -389,7 +405,11 @@ class _Reader:
         """Stop a table at rows whose decoding raised an unexpected error."""
         why = Undecodable(f"its rows can't be decoded: {unexpected(error)}", snapshot_again(known.name))
         for where in rows["offset"][[0, -1]].tolist():
-            yield from self._stop(known.name, where, why, self.raw(where))
+            yield from self._stop(known.name, where, why, self._row_bytes(known, where))
+
+    def _row_bytes(self, known: KnownTable, where: int) -> bytes:
+        """Return the bytes of a row event that can't be decoded; none where something of the rows is withheld."""
+        return b"" if known.decoder is None or known.decoder.withholds else self.raw(where)
 
     def _decoded(
         self, known: KnownTable, decoder: TableDecoder, rows: Any

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, field_validator
+from pydantic import AfterValidator, field_validator, model_validator
 
 from binlake import names
 from binlake.config import yaml_file
+from binlake.config.column_policies import ColumnPolicies, ColumnPolicy, excluded_by, masks_of
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
@@ -54,6 +55,7 @@ class PipelineConfig(Section):
     policies: PoliciesConfig = PoliciesConfig()
     on_schema_change: list[SchemaChangeEntry] = []
     rows: list[RowFilter] = []
+    columns: ColumnPolicies = []
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
@@ -64,6 +66,15 @@ class PipelineConfig(Section):
         refuse_patterns(tables.exclude_columns)
         refuse_no_mode(tables.modes)
         return tables
+
+    @model_validator(mode="after")
+    def _excludes_columns(self) -> Self:
+        """Exclude what ``columns`` excludes as if ``tables.exclude_columns`` said it."""
+        said = self.tables.exclude_columns
+        if more := [pattern for pattern in excluded_by(self.columns) if pattern not in said]:
+            tables = self.tables.model_copy(update={"exclude_columns": [*said, *more]})
+            self.__dict__["tables"] = tables  # nobody has seen the model yet
+        return self
 
     @property
     def invalid(self) -> InvalidValues:
@@ -125,13 +136,22 @@ class PipelineConfig(Section):
         return self.policies.of(name).on_drop_table == "drop" or self.in_ghosts(name)
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
-        """Return a table's schema with the columns that aren't mirrored marked, and set how its rows are kept.
+        """Return a table's schema with the columns that aren't mirrored marked, and others masked, and set how its rows
+        are kept.
 
-        Raises ConfigurationError for an excluded column of the key.
+        Raises ConfigurationError for an excluded column of the key, for a mask that a column can't have, and for a
+        hash's key that isn't there.
         """
         from binlake.schema.virtual import leaving_out  # it knows expressions, of which the YAML has none
 
-        shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, name.table)))
+        excluded = self.tables.excluded_columns(name.database, name.table)
+        shape = schema.excluding(excluded)
+        masks = masks_of(self.columns, name.database, name.table)
+        if masks or schema.masks:
+            from binlake.schema.masked_shapes import with_masks
+
+            shape = with_masks(shape, {column: mask for column, mask in masks.items() if column not in excluded})
+        shape = leaving_out(shape)
         modes = self.mirror_modes(name)
         return replace(
             shape,
@@ -142,17 +162,31 @@ class PipelineConfig(Section):
             where=self.row_condition(name),
         )
 
+    def withheld(self, name: TableName) -> frozenset[str]:
+        """Return the names of a table's columns that are excluded or masked, in lower case."""
+        masked = masks_of(self.columns, name.database, name.table).keys()
+        return self.tables.excluded_columns(name.database, name.table) | masked
+
     @property
     def reading(self) -> str:
         """Twelve hexadecimal digits of a hash of the settings that decide what is read of which table."""
         read = {"tables", "policies", "invalid_dates", "invalid_text"} | ({"rows"} if self.rows else set())
         settings = self.model_dump(include=read)
+        if self.columns:
+            settings["columns"] = [repr(policy.action()) for policy in self.columns]
+            settings["masked"] = [policy.columns for policy in self.columns]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
-    def reading_as(self, tables: TablesConfig, invalid: InvalidValues, rows: Sequence[RowFilter] = ()) -> Self:
+    def reading_as(
+        self,
+        tables: TablesConfig,
+        invalid: InvalidValues,
+        rows: Sequence[RowFilter] = (),
+        columns: Sequence[ColumnPolicy] = (),
+    ) -> Self:
         """Return a copy with other settings of what is read."""
         other = {"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text, "rows": list(rows)}
-        return self.model_copy(update=other)
+        return self.model_copy(update={**other, "columns": list(columns)})
 
     def verified_by(self, way: VerifyWay) -> Self:
         """Return a copy whose tables are compared in this way."""

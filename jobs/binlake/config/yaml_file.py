@@ -60,6 +60,8 @@ class _Loader(yaml.SafeLoader):
                     twice = f"the key {key.value!r} is written twice, first in line {before}"
                     raise yaml.constructor.ConstructorError(None, None, twice, key.start_mark)
                 lines[key.value] = key.start_mark.line + 1
+                if key.tag == "tag:yaml.org,2002:null" and key.value == "null":  # a policy on columns
+                    key.tag = "tag:yaml.org,2002:str"
                 if key.tag != "tag:yaml.org,2002:str":  # a number, a date, or a word that YAML takes for true or false
                     no_text = f"a key must be text: write '{key.value}':"
                     raise yaml.constructor.ConstructorError(None, None, no_text, key.start_mark)

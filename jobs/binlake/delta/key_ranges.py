@@ -122,7 +122,7 @@ def sort_order(schema: TableSchema) -> tuple[str, ...]:
 
 def is_of_numbers(schema: TableSchema) -> bool:
     """Return whether the key's columns are all whole numbers."""
-    return bool(schema.key) and all(schema.column(name).type in _WHOLE_NUMBERS for name in schema.key)
+    return bool(schema.key) and all(schema.shown(name).type in _WHOLE_NUMBERS for name in schema.key)
 
 
 def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
@@ -133,7 +133,7 @@ def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
     """
     if sum(file.rows for file in staged) > _COMPARED:
         return False
-    if any(pa.types.is_floating(arrow_type(schema.column(name))) for name in schema.key):
+    if any(pa.types.is_floating(arrow_type(schema.shown(name))) for name in schema.key):
         return False
     parts: list[pa.Table] = []
     for file in staged:
@@ -152,12 +152,12 @@ def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
 
 
 def _numbers(schema: TableSchema) -> list[Column]:
-    return [column for name in schema.key if (column := schema.column(name)).type in _WHOLE_NUMBERS]
+    return [column for name in schema.key if (column := schema.shown(name)).type in _WHOLE_NUMBERS]
 
 
 def _ordered(schema: TableSchema) -> list[tuple[Column, KeyOrder]]:
     """Return the key's columns that have an order here, each with it."""
-    columns = map(schema.column, schema.key)
+    columns = map(schema.shown, schema.key)
     return [(column, order) for column in columns if (order := order_of(column)) is not None]
 
 

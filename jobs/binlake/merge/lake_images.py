@@ -30,6 +30,8 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     for logged, known in zip(shown, schema.logged, strict=True):
         if not datatypes.is_in_bytes(known, logged) and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
+        if logged.mask != known.mask:
+            raise _mismatch(name, file, f"column {known.name!r} was staged under another mask")
     key = tuple(column for column in file.key if column != schema.row_end)
     if schema.key_kind == "primary" and key != schema.key:
         raise _mismatch(name, file, "its primary key is another")

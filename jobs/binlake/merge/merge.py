@@ -98,7 +98,7 @@ def as_staged(config: PipelineConfig, manifest: Manifest) -> PipelineConfig:
     """Return the configuration with the settings by which a batch was read, whatever the YAML has by now."""
     if manifest.tables is None or manifest.invalid is None:
         return config
-    return config.reading_as(manifest.tables, manifest.invalid, manifest.rows)
+    return config.reading_as(manifest.tables, manifest.invalid, manifest.rows, manifest.columns)
 
 
 def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:

@@ -236,7 +236,9 @@ class _Missed:
             _refuse_cascades(cascades or (), life.name)
             transports = readers(log, config.source)
             lower_case_names = log.lower_case_names
-        manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips)
+        manifest = stage_batch(
+            self.session, config, transports, plan, self.report, self.skips, shapes=lambda: {life.name: life.schema}
+        )
         self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
         inputs = replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, UsageError
@@ -34,6 +35,7 @@ def stage_open(
 ) -> StepOutcome:
     """Stage the open batch's mutations, unless they are staged already."""
     from binlake.staging.ghost_tables import GhostTables
+    from binlake.staging.masked_tables import known_shapes
     from binlake.staging.stage import remove_attempts, stage_batch
 
     control = held.control()
@@ -49,7 +51,8 @@ def stage_open(
     remove_attempts(config, planned.batch, control.since_us)
     try:
         ghosts = GhostTables.of(config, metadata)
-        manifest = stage_batch(asked, config, transports, planned, report, skips, ghosts)
+        shapes = partial(known_shapes, metadata)
+        manifest = stage_batch(asked, config, transports, planned, report, skips, ghosts, shapes=shapes)
     except BinlogError as error:
         note_poison(metadata, planned, error)
         raise

@@ -387,7 +387,7 @@ class _Replay:
         plan = replayable.kept(self._selection.config, number)
         manifest = None if plan is None else manifest_of(self._selection.config, plan)
         if plan is None or manifest is None:
-            plan, manifest = self._stage_again(number)
+            plan, manifest = self._stage_again(life, number)
         life = rebased(life, life.high, plan.range.start)
         inputs = inputs_of(as_staged(self._selection.config, manifest), plan, [life])
         inputs = replace(inputs, prepared=prepared, charsets=self._selection.charsets)
@@ -412,7 +412,7 @@ class _Replay:
         if life.status != "following":
             raise TableError(f"{self._name} can't be replayed: {life.status}: {life.reason}", remedy=life.remedy)
 
-    def _stage_again(self, number: int) -> tuple[OpenBatch, Manifest]:
+    def _stage_again(self, life: Life, number: int) -> tuple[OpenBatch, Manifest]:
         """Stage a batch again from the archive, below the replay's own folder."""
         archive, selection = self._selection.request.archive, self._selection
         assert archive is not None  # or refuse_lacking would have said so
@@ -422,7 +422,15 @@ class _Replay:
             plan = replace(plan, lower_case_names=log.lower_case_names)
             skip = decisions.skips(selection.metadata)
             transports = readers(log, selection.config.source)
-            manifest = stage_batch(self._session, selection.beside, transports, plan, self._report, skip)
+            manifest = stage_batch(
+                self._session,
+                selection.beside,
+                transports,
+                plan,
+                self._report,
+                skip,
+                shapes=lambda: {life.name: life.schema},
+            )
         return plan, manifest
 
     def _result(self, life: Life) -> ReplayedTable:

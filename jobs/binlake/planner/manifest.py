@@ -10,6 +10,7 @@ from typing import Any
 
 from binlake.binlog.border import RolledBack, Statement, Stopped, XaEvent
 from binlake.config import RowFilter, TablesConfig
+from binlake.config.column_policies import ColumnPolicies
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dump, load
@@ -98,8 +99,8 @@ def is_held(spans: Iterable[GhostSpan], name: TableName, place: tuple[int, int])
 class Manifest:
     """The staging of a batch: its slices in the order of the log.
 
-    tables, invalid, rows: the YAML's settings under which it was read; None if an older binlake wrote it. ghosts: where
-    the rows of ghost tables were read; None likewise.
+    tables, invalid, rows, columns: the YAML's settings under which it was read; None or empty if an older binlake wrote
+    it. ghosts: where the rows of ghost tables were read; None likewise.
     """
 
     batch: int
@@ -109,6 +110,7 @@ class Manifest:
     invalid: InvalidValues | None = None
     ghosts: tuple[GhostSpan, ...] | None = None
     rows: tuple[RowFilter, ...] = ()
+    columns: ColumnPolicies = field(default_factory=list)
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
@@ -139,6 +141,8 @@ class Manifest:
                 del file["absent"]  # an older binlake, which may have staged the batch before, doesn't write it
             for column in file["columns"]:
                 del column["stored"], column["comment"]
+                if column["mask"] is None:
+                    del column["mask"]  # as above
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
             del part["servers"], part["committed_us"], part["withheld"], part["ends_open"], part["left_out"]

@@ -40,7 +40,7 @@ class Rules:
     that keep a table beside the mirror. history: returns how its history is kept. taken_by: returns the one of them
     that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay. schema_changes:
     returns what becomes of it when its columns change. filtered: returns whether the lake has only some of its rows, by
-    a condition.
+    a condition. withheld: returns the columns that are excluded or masked, in lower case.
     """
 
     included: Callable[[TableName], bool]
@@ -57,6 +57,7 @@ class Rules:
     left_ghost: Callable[[TableName], bool] = lambda name: False
     schema_changes: Callable[[TableName], SchemaChangePolicy] = lambda name: FOLLOW_ALL
     filtered: Callable[[TableName], bool] = lambda name: False
+    withheld: Callable[[TableName], frozenset[str]] = lambda name: frozenset()
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -76,6 +77,7 @@ class Rules:
             left_ghost=lambda name: config.in_ghosts(name) and not config.ghost(name),
             schema_changes=config.schema_changes,
             filtered=lambda name: bool(config.row_condition(name)),
+            withheld=config.withheld,
         )
 
     def has_all_rows(self, name: TableName) -> bool:
@@ -173,12 +175,21 @@ class Rules:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
         same_rows = same_rows and now.where == schema.where
-        if now.excluded == schema.excluded and same_rows and now.without_rows == schema.without_rows:
+        same_columns = now.excluded == schema.excluded and now.masks == schema.masks
+        if same_columns and same_rows and now.without_rows == schema.without_rows:
             return ""  # the common case, made cheap for thousands of tables
+        changed = sorted(
+            name
+            for name in now.masks.keys() | schema.masks.keys()
+            if now.masks.get(name) != schema.masks.get(name) and name not in now.excluded | schema.excluded
+        )
+        masks = [f"columns in the YAML say {_masked(now, name)}, which was {_masked(schema, name)}" for name in changed]
+        schema, now = schema.unmasked, now.unmasked
         before, after = schema.logged, now.logged
         gone = _column_names(column for column in schema.mirrored if column not in after)
         back = _column_names(column for column in now.mirrored if column not in before)
         reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
+        reasons += masks
         reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
         if now.soft_delete != schema.soft_delete:
             stay = "stay" if now.soft_delete else "go"
@@ -234,6 +245,11 @@ def no_row_filter(schema: TableSchema, policy: Policy) -> str:
 def _column_names(columns: Iterable[Column]) -> str:
     names = [repr(column.name) for column in columns]
     return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+
+
+def _masked(schema: TableSchema, name: str) -> str:
+    mask = schema.masks.get(name)
+    return f"{str(mask) if mask else 'the value'} for column {name!r}"
 
 
 def _policies_changed(schema: TableSchema, before: InvalidValues | None, now: InvalidValues) -> list[str]:

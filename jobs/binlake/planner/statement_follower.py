@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -37,6 +37,7 @@ from binlake.planner.tool_tables import copied_by
 from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
 from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged
 from binlake.serialization import dumps
@@ -222,7 +223,7 @@ class StatementFollower:
         after = None
         if before is not None and isinstance(change, statements.AlterTable):
             with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
-                evolved = statements.evolve(before, change, flavour=self.flavour).after
+                evolved = statements.evolve(before.unmasked, change, flavour=self.flavour).after
                 after = self.rules.excluding(table.life.name, self._as_logged(here, evolved))
         elif (
             isinstance(change, statements.TruncateTable | statements.NoShapeChange | statements.RowsChanged)
@@ -286,10 +287,12 @@ class StatementFollower:
             table.life = replace(table.life, schema=with_comments(before, change.alterations))
             return FOLLOWED, "COMMENT"
         try:
-            evolution = statements.evolve(before, change, flavour=self.flavour)
+            evolution = statements.evolve(before.unmasked, change, flavour=self.flavour)
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._ask_snapshot(table, here.standstill(error.message))
+        if why := self._uncovered(before, table.life.name, after, evolution.origins):
+            return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
@@ -315,6 +318,7 @@ class StatementFollower:
             return FOLLOWED, why_left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
+        unprovable += unmaskable(before, after, evolution.origins, [column.name for column, _ in evolution.fills])
         if after.soft_delete and has_another_key(before, after, evolution.origins):
             unprovable += ("its key changed, and deleted rows stay",)
         if unprovable:
@@ -326,6 +330,12 @@ class StatementFollower:
             table.add(reshape, self.walk.turn)
         self.walk.beside.altered(table.life, reshape, self.walk.turn)
         return FOLLOWED, why_left_out(before, after)
+
+    def _uncovered(
+        self, before: TableSchema, name: TableName, after: TableSchema, origins: Sequence[str | None]
+    ) -> str:
+        """Return why a statement would show what a mask hides; empty if it doesn't. name: the table's after it."""
+        return uncovered(before.masks.keys(), origins, after, self.rules.withheld(name)) if before.masks else ""
 
     def _as_logged(self, here: PlacedStatement, schema: TableSchema) -> TableSchema:
         return as_logged(schema) if here.statement.session.unlogged else schema
@@ -496,6 +506,10 @@ class StatementFollower:
 
         Returns the action and its reason.
         """
+        schema = table.life.schema
+        names = [column.name for column in schema.columns]
+        if why := self._uncovered(schema, table.life.name, schema, names):
+            return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
         try:
             why = self.rules.reads_otherwise(table.life.name, table.life.schema)
         except ConfigurationError as error:
@@ -526,7 +540,9 @@ class StatementFollower:
                 "default_database": statement.database,
                 "sql_mode": statement.sql_mode,
                 "statement": here.logged_text(
-                    self.rules.excluding(name, TableSchema(())).excluded.union(*(s.excluded for s in shapes if s)),
+                    self.rules.excluding(name, TableSchema(())).excluded.union(
+                        self.rules.withheld(name), *(s.excluded.union(s.masks) for s in shapes if s)
+                    ),
                     self.flavour,
                 ),
                 "kind": here.parsed.kind,

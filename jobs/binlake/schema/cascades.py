@@ -90,6 +90,8 @@ def not_derivable(cascade: Cascade, child: TableSchema, parent: TableSchema) -> 
         mirrored = {column.name.lower(): column for column in schema.mirrored}
         if any(name.lower() not in mirrored for name in names):
             return f"a column of {cascade.key!r} isn't mirrored"
+        if any(name.lower() in schema.masks for name in names):
+            return f"a column of {cascade.key!r} is masked"
         if any(mirrored[name.lower()].type not in _EQUAL_BY_VALUE for name in names):
             return f"a column of {cascade.key!r} is of a type whose equality the server decides"
     if not _is_unique(parent, cascade.referenced):

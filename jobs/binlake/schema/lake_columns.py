@@ -8,6 +8,8 @@ keeps such values, a side column follows that holds them; it is NULL where the v
 | invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP             | ``{name}__text``   | the server's text |
 | invalid_text: keep_bytes | text in utf8mb4, utf8mb3, ucs2, utf32 | ``{name}__bytes``  | the bytes as they are stored |
 
+A masked column has none: an invalid value of it is NULL.
+
 A mirror may have columns of its own behind these. Where deleted rows stay (soft_delete), ``_deleted`` is false in a row
 that the server has, and ``_deleted_at`` has the commit time of the transaction that deleted it. With row_metadata
 ``_binlake_batch``, ``_binlake_committed`` and ``_binlake_position`` are those of the mutation that last wrote the row.
@@ -121,6 +123,8 @@ def side_names(columns: Iterable[Column]) -> dict[str, tuple[str, ...]]:
 def _columns_for(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
     entry = datatypes.entry(column)
     yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)
+    if column.mask is not None:
+        return  # a side column would show what the mask hides
     if invalid.dates == "keep_text" and entry.may_be_invalid_date:
         yield LakeColumn(f"{column.name}__text", "STRING", pa.string(), column, "text")
     if invalid.text == "keep_bytes" and text_types.may_be_invalid_text(column):

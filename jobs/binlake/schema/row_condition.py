@@ -323,6 +323,8 @@ def kind_of(column: Column) -> ComparedAs:
 
 def check(leaf: ConditionLeaf, column: Column) -> None:
     """Raise RefusedCondition where a column can't be compared as a part of a condition says."""
+    if column.mask is not None:
+        raise RefusedCondition(f"the column {column.name!r} is masked, and a condition would show its values")
     if isinstance(leaf, MissingValue):
         return
     kind = kind_of(column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,6 +16,7 @@ from binlake.errors import ConfigurationError, UsageError
 from binlake.names import mysql_quote, shown
 from binlake.position import Flavour, Position
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.mask import Mask
 from binlake.serialization import dump
 
 KeyKind = Literal["primary", "unique", "none"]
@@ -57,6 +58,7 @@ class Column:
     row_time: which end of a row's time the column holds in a system-versioned table (ROW START, ROW END).
     comment: its COMMENT; empty without one, and in shapes recorded by older versions. It isn't compared where shapes
         are: no row depends on it.
+    mask: what is written of its values in their place; None for the values themselves. See ``shown``.
     """
 
     name: str
@@ -79,6 +81,20 @@ class Column:
     row_time: RowTime = ""
     stored: Virtual | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False, repr=False)
+    mask: Mask | None = None
+
+    @property
+    def shown(self) -> Column:
+        """Return the column that staging and the lake have of it: itself, but for a masked one."""
+        if self.mask is None:
+            return self
+        if self.mask.kind == "hash":
+            return Column(
+                self.name, "char", length=self.mask.length, charset="ascii", nullable=self.nullable,
+                generated=self.generated, virtual=self.virtual, stored=self.stored, row_time=self.row_time,
+                mask=self.mask,
+            )  # fmt: skip
+        return replace(self, nullable=True, zerofill=0, auto_increment=False)
 
     @property
     def expression(self) -> Virtual | None:
@@ -177,8 +193,36 @@ class TableSchema:
 
     @cached_property
     def logged(self) -> tuple[Column, ...]:
-        """Return the columns that are staged from the log."""
-        return tuple(column for column in self.columns if column.name.lower() not in self.excluded)
+        """Return the columns that are staged from the log, as they are staged."""
+        return tuple(column.shown for column in self.columns if column.name.lower() not in self.excluded)
+
+    @cached_property
+    def masks(self) -> Mapping[str, Mask]:
+        """Return the masks of columns, by their names in lower case."""
+        return {column.name.lower(): column.mask for column in self.columns if column.mask is not None}
+
+    @property
+    def hidden_values(self) -> frozenset[str]:
+        """Return the names of columns of which nothing is shown, in lower case."""
+        return frozenset(name for name, mask in self.masks.items() if mask.kind == "nothing")
+
+    @cached_property
+    def unmasked(self) -> TableSchema:
+        """Return the shape of the rows that the server gives."""
+        return self.masking({}) if self.masks else self
+
+    def masking(self, masks: Mapping[str, Mask]) -> TableSchema:
+        """Return the shape with other masks, by column in lower case; no default and no comment is kept of a masked
+        column."""
+        if not masks and not self.masks:
+            return self
+        masked = (
+            replace(column, mask=mask, comment="", default=None)
+            if (mask := masks.get(column.name.lower()))
+            else replace(column, mask=None)
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(masked))
 
     def excluding(self, names: frozenset[str]) -> TableSchema:
         """Return the shape with other excluded columns, of which no default and no comment is kept. Raises
@@ -196,7 +240,8 @@ class TableSchema:
 
     def commented_as(self, other: TableSchema) -> TableSchema:
         """Return the shape with the comments of the table and its columns in another shape of the same columns."""
-        comments = {column.name: column.comment for column in other.excluding(self.excluded).columns}
+        withheld = self.excluded | self.masks.keys()
+        comments = {column.name: column.comment for column in other.columns if column.name.lower() not in withheld}
         columns = (replace(column, comment=comments.get(column.name, "")) for column in self.columns)
         return replace(self, columns=tuple(columns), comment=other.comment)
 
@@ -206,6 +251,10 @@ class TableSchema:
             if column.name.lower() == name.lower():
                 return column
         raise KeyError(name)
+
+    def shown(self, name: str) -> Column:
+        """Return a column as staging and the lake have it, by its name, whose case doesn't matter. Raises KeyError."""
+        return self.column(name).shown
 
     def has(self, name: str) -> bool:
         """Return whether a column has this name, in any case."""
@@ -227,6 +276,9 @@ class TableSchema:
             del part["comment"]
         if not self.where:  # older versions know no conditions
             del shape["where"]
+        for column in (*shape["columns"], *shape["kept"]):
+            if column["mask"] is None:
+                del column["mask"]  # texts of an older binlake don't have it
         return shape
 
     @cached_property

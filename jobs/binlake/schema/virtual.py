@@ -92,6 +92,7 @@ _UNLOGGED = (
     "MariaDB 11.5 and newer leave generated columns out of the log's updates, and its expression is more than sums,"
     " differences and products of whole numbers and decimals"
 )
+_MASKED = "it is masked, and the log doesn't tell its value"
 _BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
 _TOO_LONG = f"the expressions of its table have more than {MOST_CHARACTERS:,} characters, and aren't analysed"
 _TOO_DEEP = f"its expression, with those of the columns that it refers to, is nested more than {DEEPEST} levels deep"
@@ -136,6 +137,8 @@ def generated_columns(schema: TableSchema) -> GeneratedColumns:
         try:
             if not schema.unlogged and check.is_free(column):
                 continue
+            if column.mask is not None:
+                raise _MayDiffer(_MASKED)
             formulas[column.name] = parsed.of(column)
         except arithmetic.NotComputable:
             left_out[column.name] = _not_mirrored(column, _UNLOGGED if schema.unlogged else _BEFORE_THE_NUMBER)

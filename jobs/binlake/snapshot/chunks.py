@@ -190,10 +190,12 @@ def plan(
     )
     count = chunk_count(table_snapshot.estimate, chunk_rows, connections)
     cuts = table_snapshot.transactional and table_snapshot.schema.key and count > 1
+    # Bounds are recorded, and a masked key's values aren't.
+    ranges = cuts and not any(name.lower() in table.schema.masks for name in table.schema.key)
     if cuts and table.partitions:
         table_snapshot.chunks = _of_partitions(table.partitions, -(-table.rows // count))
         return table_snapshot
-    inner = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
+    inner = cut(source, table.name, table.schema, -(-table.rows // count), count) if ranges else []
     edges = [None, *inner, None]
     table_snapshot.chunks = [Chunk(number, *ends) for number, ends in enumerate(pairwise(edges))]
     return table_snapshot

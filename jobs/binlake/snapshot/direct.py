@@ -21,6 +21,7 @@ from binlake.delta import plain_files
 from binlake.errors import BinlakeError
 from binlake.merge.position_texts import boundary_text
 from binlake.position import Position
+from binlake.schema.hash_key import HashKey
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import BATCH, COMMITTED, COPIED, POSITION, own_columns
 from binlake.schema.table import TableSchema
@@ -139,13 +140,14 @@ def wait_until_seen(connection: Any, lock: str) -> None:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Where and how a chunk's rows are written. invalid: the YAML's policies."""
+    """Where and how a chunk's rows are written. invalid: the YAML's policies. keys: of hashes, for another process."""
 
     table_path: str
     folder: str
     schema: TableSchema
     invalid: InvalidValues
     rows_per_file: int
+    keys: tuple[HashKey, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from binlake.errors import LakeError
+from binlake.schema import hash_key
 from binlake.serialization import dumps, loads
 from binlake.snapshot import direct, jdbc, restore, resultset
 from binlake.snapshot.attempts import Copied
@@ -53,6 +54,7 @@ def copy(session: SparkSession, query: ChunkQuery, target: DataFiles) -> Copied:
 
 def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
     query, target = given
+    hash_key.use(target.keys)
     try:
         return direct.copied(QueriedRows(query).columns(len(target.schema.mirrored)), target)
     except NoText as error:

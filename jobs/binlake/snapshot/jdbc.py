@@ -13,7 +13,7 @@ from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
 from binlake.schema.row_condition import server_condition
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import bounds, keystores, socks_door
 from binlake.snapshot.bounds import Bound
 from binlake.source import authentication, session_settings
@@ -38,7 +38,13 @@ def select_list(schema: TableSchema) -> str:
 
 
 def _values(schema: TableSchema) -> list[str]:
-    return [datatypes.entry(column).select(column) for column in schema.mirrored]
+    return [_value(schema.column(column.name)) for column in schema.mirrored]
+
+
+def _value(column: Column) -> str:
+    if column.mask is not None and column.mask.kind == "nothing":
+        return "CAST(NULL AS CHAR)"
+    return datatypes.entry(column).select(column)
 
 
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:

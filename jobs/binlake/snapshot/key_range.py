@@ -91,6 +91,8 @@ def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
     if not schema.key:
         raise UsageError(f"{name} has no key", remedy="leave --keys out: its rows are copied all or none")
     column = schema.column(schema.key[0])
+    if column.mask is not None:
+        raise UsageError(f"{name}'s key is masked", remedy="leave --keys out to copy the whole table")
     if _NUMBERS.fullmatch(datatypes.entry(column).delta(column)) is None:
         raise UsageError(
             f"{name}'s key begins with {column.name}, a {column.declared}",

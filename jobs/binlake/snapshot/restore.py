@@ -26,6 +26,7 @@ from binlake.schema.lake_columns import (
 )
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.types import text_types
+from binlake.snapshot import masked_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,15 +42,24 @@ _MEND_TEXT = (
 
 def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -> DataFrame:
     """Return the selected rows with the lake's columns. Once they are written, ``invalid_dates`` counts their dates."""
-    from pyspark.sql.functions import expr
-
     named = selected.toDF(*[column.name for column in schema.mirrored])
     values = expressions(schema, invalid)
+    if schema.masks:
+        return masked_frames.masked(_converted(named, values, schema, invalid), schema, invalid)
+    return _converted(named, values, schema, invalid)
+
+
+def _converted(named: DataFrame, values: list[str], schema: TableSchema, invalid: InvalidValues) -> DataFrame:
+    """Return the values of expressions, with an observation of invalid dates where columns may hold none."""
+    from pyspark.sql.functions import expr
+
     refused = [spark_quote(column.name) for column in refused_dates(schema, invalid)]
     if not refused:
         return named.selectExpr(*values)
     # Counted behind the conversion: Spark parses a date for each place that asks for it.
-    longer = "_" * max(len(column.name) + 1 for column in mirror_columns(schema, invalid))  # than any other name
+    longer = "_" * max(
+        len(column.name) + 1 for column in mirror_columns(schema.unmasked, invalid)
+    )  # than any other name
     given = [f"{longer}{number}" for number in range(len(refused))]
     pairs = list(zip(refused, given, strict=True))
     converted = named.selectExpr(*values, *(f"{date} IS NOT NULL AS {name}" for date, name in pairs))
@@ -69,8 +79,11 @@ def invalid_dates(written: DataFrame, schema: TableSchema, invalid: InvalidValue
 
 
 def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
-    """Return Spark SQL expressions of the Delta table's columns over the selected ones."""
+    """Return Spark SQL expressions of the Delta table's columns over the selected ones; without the masks."""
     selected: list[str] = []
+    hidden = schema.hidden_values
+    own = own_columns(schema)
+    schema = schema.unmasked
     columns = lake_columns(schema, invalid)
     kept = {side.source.name for side in columns if side.holds == "bytes" and side.source.name not in schema.key}
     for lake_column in columns:
@@ -78,7 +91,9 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
         value = datatypes.entry(column).restore(column)
         is_invalid = f"{value} IS NOT NULL AND NOT is_valid_utf8({value})"
         refused = f"raise_error('{NOT_TEXT} {schema.mirrored.index(column)}')"
-        if lake_column.holds == "text":
+        if column.name.lower() in hidden:
+            value = "NULL"
+        elif lake_column.holds == "text":
             value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
         elif lake_column.holds == "bytes":
             value = f"IF({is_invalid}, COALESCE({text_types.stored_bytes(column)}, {refused}), NULL)"
@@ -88,9 +103,10 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
             value = f"IF({value} = '', {refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.
         selected.append(f"CAST({value} AS {lake_column.delta}) AS {spark_quote(lake_column.name)}")
-    for own in own_columns(schema):
-        mark = COPIED[own.name]
-        selected.append(f"CAST({'NULL' if mark is None else str(mark).lower()} AS {own.delta}) AS {own.name}")
+    for mark_column in own:
+        mark = COPIED[mark_column.name]
+        kept_as = f"{mark_column.delta}) AS {mark_column.name}"
+        selected.append(f"CAST({'NULL' if mark is None else str(mark).lower()} AS {kept_as}")
     return selected
 
 
@@ -102,7 +118,7 @@ def refused_text(name: TableName, schema: TableSchema, message: str) -> InvalidT
 
 def not_text(name: TableName, schema: TableSchema, number: int) -> InvalidText:
     """Return the error for a text that can't be taken. number: its column's among the mirrored ones."""
-    column = schema.mirrored[number]
+    column = schema.column(schema.mirrored[number].name)
     too_long = "SET GLOBAL max_allowed_packet = 1073741824 on the server, then run the snapshot again"
     return InvalidText(
         f"{name}: a value of column {column.name!r} {why_no_text(column)}",
@@ -140,7 +156,8 @@ def refused_dates(schema: TableSchema, invalid: InvalidValues) -> list[Column]:
 
     A key can't hold one, since MERGE matches no NULL.
     """
-    dated = [side.source for side in side_columns(schema.mirrored, KEEP_DATES)]
+    dated = [side.source for side in side_columns(schema.unmasked.mirrored, KEEP_DATES)]
+    dated = [column for column in dated if column.name.lower() not in schema.hidden_values]
     return [column for column in dated if invalid.dates == "fail" or column.name in schema.key]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.kernels import arrays
-from binlake.schema import datatypes
+from binlake.schema import datatypes, masking
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableSchema
@@ -49,7 +49,9 @@ class Restored:
     dates: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._columns = lake_columns(self.schema, self.invalid)
+        self._shown = lake_columns(self.schema, self.invalid)
+        self._plain = self.schema.unmasked
+        self._columns = lake_columns(self._plain, self.invalid) if self.schema.masks else self._shown
         self._refused = {column.name for column in refused_dates(self.schema, self.invalid)}
         kept = {column.source.name for column in self._columns if column.holds == "bytes"}
         self._kept = kept - set(self.schema.key)
@@ -57,19 +59,30 @@ class Restored:
     @property
     def arrow(self) -> pa.Schema:
         """Return the lake's columns."""
-        return pa.schema([(column.name, column.arrow) for column in self._columns])
+        return pa.schema([(column.name, column.arrow) for column in self._shown])
 
     def batch(self, selected: Sequence[pa.BinaryArray]) -> pa.RecordBatch:
         """Return the lake's rows for the values of the mirrored columns, ``selected``. Raises NoText and NoValue."""
         sides: dict[str, pa.Array] = {}
         values: dict[str, pa.Array] = {}
-        for number, (column, texts) in enumerate(zip(self.schema.mirrored, selected, strict=True)):
+        hidden = self.schema.hidden_values
+        for number, (column, texts) in enumerate(zip(self._plain.mirrored, selected, strict=True)):
+            if column.name.lower() in hidden:
+                continue
             try:
                 values[column.name], sides[column.name] = self._values(number, column, texts)
             except ValueError:  # its message may quote the value
                 kind = datatypes.arrow_type(column)
                 raise NoValue(f"a value of column {column.name!r} isn't of the type {kind}") from None
-        arrays = [(sides if column.is_side else values)[column.source.name] for column in self._columns]
+        arrays = [
+            (sides if column.is_side else values)[column.source.name]
+            for column in self._columns
+            if column.source.name.lower() not in hidden
+        ]
+        if self.schema.masks:
+            served = [self.schema.column(column.name) for column in self._plain.mirrored]
+            rows = len(selected[0]) if selected else 0
+            arrays = masking.masked_columns(served, arrays, rows, self.invalid)
         return pa.record_batch(arrays, schema=self.arrow)
 
     def _values(self, number: int, column: Column, texts: pa.BinaryArray) -> tuple[pa.Array, pa.Array | None]:

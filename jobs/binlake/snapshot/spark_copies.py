@@ -15,6 +15,7 @@ from binlake.delta import plain_files
 from binlake.delta.delta_actions import DataFile
 from binlake.merge.own_values import WrittenInSql
 from binlake.merge.position_texts import boundary_text
+from binlake.schema import hash_key
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.snapshot import direct, direct_tasks, few_rows, jdbc, restore
 from binlake.snapshot.attempts import Copied
@@ -74,7 +75,8 @@ class SparkCopy(ChunkCopy):
         own = copying.reads_directly(in_driver=settings.is_local(str(session.sparkContext.master)))
         if own and plain_files.can_hold(mirror_columns(table.schema, copying.invalid)):
             path, rows_per_file = self._attempts.table_path, table.rows_per_file
-            target = DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file)
+            keys = hash_key.keys_of(table.schema.masks.values())
+            target = DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file, keys)
             return direct_tasks.copy(session, query, target)
         read = direct_tasks.read if own else jdbc.read
         return self._write_by_spark(session, self._restored(read(session, query)))

@@ -242,7 +242,7 @@ def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
     if current is None or current.key != planned.key:
         return False
     # The parts of excluded columns that aren't kept aren't compared.
-    read = current.excluding(planned.excluded).excluding(frozenset())
+    read = current.excluding(planned.excluded).excluding(frozenset()).masking(planned.masks)
     if read != leaving_out(planned.excluding(frozenset())):
         return False
     # Both are the catalog's, so that expressions are written alike.

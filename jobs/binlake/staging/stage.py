@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ import pyarrow as pa
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
+from binlake.config.column_policies import hash_keys, masks_any
 from binlake.errors import BinlakeError, LakeError, StagingError, unexpected
 from binlake.faults import fault
 from binlake.kernels.cores import available_cores
@@ -29,8 +30,12 @@ from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
 from binlake.position import Slice, file_number
 from binlake.records.step_progress import shown_progress
 from binlake.report import Report
+from binlake.schema import hash_key
+from binlake.schema.hash_key import HashKey
+from binlake.schema.table import TableName, TableSchema
 from binlake.staging.filtered_rows import RowFilters
 from binlake.staging.ghost_tables import NO_GHOSTS, GhostsWanted, GhostTables, differs
+from binlake.staging.masked_tables import MaskedTables, WithheldColumns
 from binlake.staging.staged_files import Items, slice_folder, stage_slice, write_manifest
 from binlake.storage import files, java_errors
 
@@ -57,7 +62,8 @@ def is_short(plan: OpenBatch) -> bool:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """The input for reading one slice, besides the reader's connection."""
+    """The input for reading one slice, besides the reader's connection. masked: None where the YAML masks no column.
+    keys: of its hashes."""
 
     part: Slice
     number: int
@@ -65,13 +71,27 @@ class SliceTask:
     config: PipelineConfig
     skip: frozenset[int]
     ghosts: tuple[GhostSpan, ...] = ()
+    masked: MaskedTables | None = None
+    keys: tuple[HashKey, ...] = ()
 
     def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
         """Stage the slice. Rows of ghost tables are staged where these are followed."""
         wanted = GhostsWanted(self.config.tables, self.ghosts)
+        masking = None
+        if self.masked is not None:
+            hash_key.use(self.keys)
+            masking = WithheldColumns(self.config, self.masked)
         items: Items = read(
-            transport, self.part, wanted, invalid=self.config.invalid, progress=progress, skip=self.skip
+            transport,
+            self.part,
+            wanted,
+            invalid=self.config.invalid,
+            progress=progress,
+            skip=self.skip,
+            masking=masking,
         )
+        if masking is not None:
+            items = masking.passing(items)
         items = wanted.passing(items, (file_number(self.part.file), self.part.start))
         filters = RowFilters(self.config.row_condition, self.part.file) if self.config.rows else None
         if filters is not None:
@@ -133,16 +153,23 @@ def stage_batch(
     report: Report,
     skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
     ghosts: GhostTables = NO_GHOSTS,
+    *,
+    shapes: Callable[[], Mapping[TableName, TableSchema]] = dict,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
     skip: offsets of a slice's events that somebody decided to step over. ghosts: the ghost tables that are followed.
+    shapes: returns the shapes that tables have before the batch; asked where columns are masked, and a table with masks
+    of which none is known stops.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
+    masked, keys = None, tuple(hash_keys(config.columns))
+    if masks_any(config.columns):
+        masked = MaskedTables(shapes(), plan.range.stop.flavour, plan.lower_case_names)
     tasks = [
-        SliceTask(part, number, folder, config, skip(part), ghosts.before)
+        SliceTask(part, number, folder, config, skip(part), ghosts.before, masked, keys)
         for number, part in enumerate(plan.range.slices)
     ]
     try:
@@ -154,7 +181,14 @@ def stage_batch(
             anew = {part.slice: part for part in _staged(config, session, again, transports, plan, report)}
             slices = [anew.get(part.slice, part) for part in slices]
         manifest = Manifest(
-            plan.batch, attempt, tuple(slices), config.tables, config.invalid, spans, tuple(config.rows)
+            plan.batch,
+            attempt,
+            tuple(slices),
+            config.tables,
+            config.invalid,
+            spans,
+            tuple(config.rows),
+            config.columns,
         )
         write_manifest(folder, manifest)
     except BaseException:

@@ -96,8 +96,13 @@ class TableComparison:
         """Note what is compared from here on."""
         self._by_read.notes = notes
 
-    def _way(self) -> ByRead | ByHash:
-        return self._by_read if self.config.verify.by == "read" else self._hashing("the YAML says verify.by: hash")
+    def _reads(self, table: SourceTable) -> bool:
+        """Return whether a table is read: also where others are hashed, if columns are masked, as the server's SQL has
+        no masks."""
+        return self.config.verify.by == "read" or bool(table.schema.masks)
+
+    def _way(self, table: SourceTable) -> ByRead | ByHash:
+        return self._by_read if self._reads(table) else self._hashing("the YAML says verify.by: hash")
 
     def _hashing(self, why: str) -> ByHash:
         """Return the comparison by hashes, which needs Spark."""
@@ -131,7 +136,7 @@ class TableComparison:
     def read_locked(self, view: Source, tables: Mapping[TableName, SourceTable]) -> None:
         """Read tables whose engine has no read views: they stay unchanged only while they are locked."""
         for table in tables.values():
-            self._way().read_locked(view, table)
+            self._way(table).read_locked(view, table)
 
     def begin(
         self,
@@ -148,10 +153,10 @@ class TableComparison:
                 continue
             read = chosen[name].count / chosen[name].known.cells.chunks if name in chosen else 1
             self._rows[name] = round(table.rows * read)
-            if self.config.verify.by == "read":
+            if self._reads(table):
                 self._parts[name] = self._by_read.begin(table, views, chosen.get(name))
             else:
-                self._parts[name] = self._way().begin(table, views)
+                self._parts[name] = self._way(table).begin(table, views)
         if are_all:
             views.reading.close_after([future for futures in self._parts.values() for future in futures])
 
@@ -227,8 +232,11 @@ class TableComparison:
     def _compare_at(self, table: SourceTable, views: ReadViews, blank: TableResult, version: int | None) -> TableResult:
         try:
             try:
-                return self._noted(self._way().compare(table, views, blank, version))
+                return self._noted(self._way(table).compare(table, views, blank, version))
             except Unreadable as reason:
+                if table.schema.masks:
+                    unread = f"it can't be compared by reading: {reason}, and masked columns aren't hashed"
+                    return replace(blank, reason=unread, remedy=UNREADABLE_REMEDY)
                 if not table.has_read_views:
                     return replace(blank, reason=f"it can't be compared by reading: {reason}", remedy=_BY_HASH)
                 self.report.say(f"{table.name} is hashed instead of read: {reason}")

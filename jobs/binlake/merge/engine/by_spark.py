@@ -195,7 +195,7 @@ def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.Key
     """Return the SQL condition that limits the target's rows to the key ranges."""
 
     def between(name: str, low: Any, high: Any) -> str:
-        ends = (spark_literal(schema.column(name), end) for end in (low, high))
+        ends = (spark_literal(schema.shown(name), end) for end in (low, high))
         return f"t.{spark_quote(name)} BETWEEN {' AND '.join(ends)}"
 
     boxes = (" AND ".join(between(name, *ends) for name, ends in key_range.items()) for key_range in ranges)

@@ -25,6 +25,7 @@ import numpy as np
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
+from binlake.schema import hash_key
 from binlake.schema.table import TableName
 from binlake.snapshot import direct
 from binlake.source.catalog import SourceTable
@@ -212,12 +213,14 @@ class ByExecutors:
     def _tasks(self, beside: Sequence[int]) -> list[ReadingTask]:
         verify, count = self._config.verify, len(self.gates)
         pace = verify.rows_per_second / (count + 1) if verify.rows_per_second else None
+        masks = [mask for part in self._parts for mask in part.query.table.schema.masks.values()]
+        keys = hash_key.keys_of(masks)
         others = OtherReaders(tuple(beside), tuple(gate.open for gate in self.gates))
         # Neighbouring parts go to different connections, so that the first chunks are read first.
         return [
             ReadingTask(
                 self._endpoint, gate, tuple(part.query for part in self._parts[first::count]), self._folder, pace,
-                verify.max_threads_running, self._budget.left, others,
+                verify.max_threads_running, self._budget.left, others, keys,
             )
             for first, gate in enumerate(self.gates)
         ]  # fmt: skip

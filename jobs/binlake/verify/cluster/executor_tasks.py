@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from binlake.delta.claimed_statistics import WrongFiles
 from binlake.errors import BinlakeError, ConnectionFailed, SourceError
 from binlake.kernels.row_kernels import Numbers
+from binlake.schema import hash_key
+from binlake.schema.hash_key import HashKey
 from binlake.schema.table import TableSchema
 from binlake.serialization import Base64, dumps, loads
 from binlake.snapshot import direct
@@ -50,7 +52,7 @@ class ReadingTask:
     """The parts that one connection reads, in this order, once it has passed its gate.
 
     folder: where the sums of each part are written. rows_per_second, most_running: limits, None for none. seconds: the
-    time for which it may be paused. others: the other connections that read for this verification.
+    time for which it may be paused. others: the other connections that read for this verification. keys: of hashes.
     """
 
     endpoint: Endpoint
@@ -61,6 +63,7 @@ class ReadingTask:
     most_running: int | None
     seconds: float | None
     others: OtherReaders
+    keys: tuple[HashKey, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def read_server(task: ReadingTask) -> str:
 
     Raises an error, with which the whole job ends, where no view can be opened.
     """
+    hash_key.use(task.keys)
     load = ServerLoad(task.endpoint, task.most_running, Budget(task.seconds), _nothing_said)
     load.others = task.others
     try:

@@ -38,6 +38,8 @@ def range_column(schema: TableSchema) -> tuple[Column, KeyOrder] | None:
     if not schema.key:
         return None
     column = schema.column(schema.key[0])
+    if column.mask is not None:
+        return None
     order = order_of(column)
     if order is None or order.dtype is object or datatypes.is_text(column) or column.type in ("time", "year"):
         return None

@@ -1,0 +1,129 @@
+"""Policies on columns: what becomes of their values before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from binlake import names
+from binlake.config import hash_connections
+from binlake.config.mirrored_tables import ColumnPattern, refuse_patterns
+from binlake.config.schema_change_tools import changed_table, hides_original
+from binlake.config.section import Section
+from binlake.schema.hash_key import HashKey
+from binlake.schema.mask import FEWEST_DIGITS, MOST_DIGITS, Mask
+
+_ACTIONS = ("hash", "mask", "truncate", "null", "exclude")
+
+
+class HashPolicy(Section):
+    """A hash in a value's place. key: the connection whose password is the hash's key. length: hexadecimal digits."""
+
+    key: Annotated[str, Field(min_length=1)]
+    length: Annotated[int, Field(ge=FEWEST_DIGITS, le=MOST_DIGITS)] = MOST_DIGITS
+
+
+class MaskPolicy(Section):
+    """Characters that are kept of a text; ``with`` takes the place of each other one."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    keep_first: Annotated[int, Field(ge=1, le=1000)] | None = None
+    keep_last: Annotated[int, Field(ge=1, le=1000)] | None = None
+    fill: Annotated[str, Field(alias="with", min_length=1, max_length=1)] = "*"
+
+    @model_validator(mode="after")
+    def _keeps_something(self) -> Self:
+        if self.keep_first is None and self.keep_last is None:
+            raise ValueError("found neither keep_first nor keep_last; write one, or null: true to keep nothing")
+        return self
+
+
+class ColumnPolicy(Section):
+    """What becomes of the values of columns that a pattern matches; one of hash, mask, truncate, null and exclude."""
+
+    columns: ColumnPattern
+    hash: HashPolicy | None = None
+    mask: MaskPolicy | None = None
+    truncate: Literal["year", "month", "day", "hour"] | Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
+    null: Literal[True] | None = None
+    exclude: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_action(self) -> Self:
+        refuse_patterns([self.columns])
+        said = [action for action in _ACTIONS if getattr(self, action) is not None]
+        if len(said) != 1:
+            what = " and ".join(said) or "nothing"
+            raise ValueError(f"{self.columns}: found {what}; write one of {', '.join(_ACTIONS)}")
+        return self
+
+    def action(self) -> Mask | None:
+        """Return the mask; None for columns that are excluded. Raises ConfigurationError for a missing key."""
+        if self.hash is not None:
+            return Mask("hash", self.hash.length, hash_connections.key(self.hash.key).fingerprint)
+        if self.mask is not None:
+            first, last = self.mask.keep_first or 0, self.mask.keep_last or 0
+            return Mask("keep", first=first, last=last, fill=self.mask.fill)
+        if isinstance(self.truncate, int):
+            return Mask("truncate", self.truncate)
+        if self.truncate is not None:
+            return Mask("truncate", unit=self.truncate)
+        return Mask("nothing") if self.null else None
+
+
+ColumnPolicies = list[ColumnPolicy]
+
+
+def excluded_by(policies: Iterable[ColumnPolicy]) -> list[str]:
+    """Return the patterns of columns that aren't read."""
+    return [policy.columns for policy in policies if policy.exclude]
+
+
+def masks_any(policies: Iterable[ColumnPolicy]) -> bool:
+    """Return whether any column is masked."""
+    return any(not policy.exclude for policy in policies)
+
+
+def hash_keys(policies: Iterable[ColumnPolicy]) -> list[HashKey]:
+    """Return the keys of hashes. Raises ConfigurationError for one that isn't there."""
+    return [hash_connections.key(connection) for connection in key_connections(policies)]
+
+
+def key_connections(policies: Iterable[ColumnPolicy]) -> list[str]:
+    """Return the connections whose passwords are keys, each once."""
+    return sorted({policy.hash.key for policy in policies if policy.hash is not None})
+
+
+def masks_of(policies: Sequence[ColumnPolicy], database: str, table: str) -> Mapping[str, Mask]:
+    """Return a table's masks, by column in lower case; of entries that match one column, the last one counts.
+
+    A schema change tool's copy has those of its table, by its name; where that doesn't show which, all of the database.
+    Raises ConfigurationError for a hash's key that isn't there.
+    """
+    if not policies:
+        return {}
+    if hides_original(table):
+        return _masks(policy for policy in policies if names.matches_database(_tables(policy), database))
+    own = _matching(policies, database, table)
+    changed = changed_table(table)
+    return _masks(own if changed is None else [*own, *_matching(policies, database, changed)])
+
+
+def _matching(policies: Sequence[ColumnPolicy], database: str, table: str) -> list[ColumnPolicy]:
+    return [policy for policy in policies if names.matches(_tables(policy), database, table)]
+
+
+def _tables(policy: ColumnPolicy) -> str:
+    return policy.columns.rpartition(".")[0]
+
+
+def _masks(policies: Iterable[ColumnPolicy]) -> Mapping[str, Mask]:
+    masks: dict[str, Mask] = {}
+    for policy in policies:
+        column = policy.columns.rpartition(".")[2].lower()
+        if (mask := policy.action()) is not None:
+            masks[column] = mask
+    return masks

@@ -1,0 +1,98 @@
+"""Masks in a table's shape: which columns have one, and which can't be shown beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from binlake.errors import ConfigurationError
+from binlake.schema.expressions import Expressions, column_of
+from binlake.schema.mask import Mask
+from binlake.schema.masking import refusal
+from binlake.schema.table import INTEGERS, TEXTS, Column, TableSchema
+
+UNCOVERED_REMEDY = "add an entry with its new name to columns in the YAML, then run binlake snapshot --tables TABLE"
+
+
+def with_masks(schema: TableSchema, masks: Mapping[str, Mask]) -> TableSchema:
+    """Return the shape with these masks, by column in lower case; the table may lack some of the columns.
+
+    A generated column over a masked one, without a mask of its own, is excluded: its values would show what the mask
+    hides. Raises ConfigurationError for a mask that a column can't have.
+    """
+    key = {name.lower() for name in schema.key}
+    for column in schema.columns:
+        mask = masks.get(column.name.lower())
+        if mask and (why := refusal(column, mask, in_key=column.name.lower() in key)):
+            raise ConfigurationError(
+                f"the column {column.name!r} can't be masked: {why}", remedy="change its entry of columns in the YAML"
+            )
+    masked = schema.masking(masks)
+    showing = computed_from(masked, masked.masks.keys()) - masked.masks.keys() - masked.excluded
+    return masked.excluding(masked.excluded | showing) if showing else masked
+
+
+def computed_from(schema: TableSchema, names: Collection[str]) -> frozenset[str]:
+    """Return the generated columns, in lower case, whose values depend on columns with these names, or may."""
+    generated = [column for column in schema.columns if column.generated and not column.row_time]
+    if not generated or not names:
+        return frozenset()
+    expressions = Expressions(schema.columns)
+    depending: set[str] = set()
+    while more := {
+        column.name.lower()
+        for column in generated
+        if column.name.lower() not in depending and _names(expressions, column, {*names, *depending})
+    }:
+        depending |= more
+    return frozenset(depending)
+
+
+def _names(expressions: Expressions, column: Column, names: set[str]) -> bool:
+    if column.expression is None or expressions.are_too_long:
+        return True
+    named = (column_of(expressions.columns, token) for token in expressions.tokens_of(column))
+    return any(other is not None and other.name.lower() in names for other in named)
+
+
+def uncovered(masked: Collection[str], origins: Sequence[str | None], after: TableSchema, now: Collection[str]) -> str:
+    """Return why a statement would show what a mask hides; empty if it doesn't.
+
+    masked: names of the columns that were masked before it, in lower case. origins: the names that the columns of
+    ``after`` had. now: names of the columns that are masked or excluded since.
+    """
+    for origin, column in zip(origins, after.columns, strict=True):
+        if origin and origin.lower() in masked and column.name.lower() not in now:
+            renamed = f"is called {column.name} now" if column.name != origin else "is in a table of another name now"
+            return f"the masked column {origin!r} {renamed}, and no entry of columns masks it there"
+    return ""
+
+
+def unmaskable(
+    before: TableSchema, after: TableSchema, origins: Sequence[str | None], filled: Collection[str]
+) -> tuple[str, ...]:
+    """Return why the lake's values of masked columns can't follow a statement; none where they can.
+
+    filled: names of columns of ``after`` in which old rows got a constant.
+    """
+    reasons: list[str] = []
+    for origin, column in zip(origins, after.columns, strict=True):
+        old = before.column(origin) if origin else None
+        if column.name.lower() in after.excluded or (old is None and column.mask is None):
+            continue
+        if old is not None and old.mask != column.mask:
+            reasons.append(f"column {column.name!r} is masked otherwise than the values that the lake has of it")
+        elif column.mask is None or column.mask.kind == "nothing":
+            continue
+        elif column.name in filled:
+            reasons.append(f"old rows got a constant in the masked column {column.name!r}")
+        elif old is not None and not _has_same_texts(old, column):
+            reasons.append(f"the masked column {column.name!r} has another type")
+    return tuple(reasons)
+
+
+def _has_same_texts(old: Column, new: Column) -> bool:
+    """Return whether values that an ALTER keeps have the same text before and after it."""
+    if old.type in INTEGERS or old.type in TEXTS:
+        return new.type in (INTEGERS if old.type in INTEGERS else TEXTS)
+    parts = ("type", "unsigned", "length", "precision", "scale", "fraction", "values")
+    return all(getattr(old, part) == getattr(new, part) for part in parts)

@@ -1,0 +1,60 @@
+"""Secrets that are planted in a server's rows, and a look for them in all that was written."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+
+def traces_of(secret: str) -> list[bytes]:
+    """Return what shows a text: its bytes, their hexadecimal digits in either case, and the inside of their base64."""
+    plain = secret.encode()
+    if len(plain) < 9:  # too short for traces of its own
+        return [plain]
+    shifted = (base64.b64encode(b"x" * shift + plain + b"x" * (-(len(plain) + shift) % 3)) for shift in range(3))
+    inside = [text[4:-4] for text in shifted]
+    return [plain, plain.hex().encode(), plain.hex().upper().encode(), *inside]
+
+
+def found_in(folder: Path, secrets: Iterable[Any], also: str = "") -> list[str]:
+    """Return where secrets are below a folder, in the files' bytes and in the values of Parquet, or in a text."""
+    values = set(secrets)
+    texts = {value for value in values if isinstance(value, str)}
+    shown = re.compile(b"|".join(re.escape(trace) for text in texts for trace in traces_of(text)))
+    others = {value for value in values if not isinstance(value, str)}
+    found = [f"said: {match[0]!r}" for match in shown.finditer(also.encode())]
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if match := shown.search(path.read_bytes()):
+            found.append(f"{path}: {match[0]!r}")
+        if path.suffix == ".parquet":
+            found += [f"{path}: {value!r}" for value in _values(path) if _shows(value, shown, others)]
+    return found
+
+
+def _values(path: Path) -> Iterator[Any]:
+    for row in pq.read_table(path).to_pylist():
+        yield from _leaves(row)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _shows(value: Any, shown: re.Pattern[bytes], others: set[Any]) -> bool:
+    if isinstance(value, str | bytes):
+        return shown.search(value.encode() if isinstance(value, str) else value) is not None
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)
+    return isinstance(value, date | int | float) and value in others
