@@ -6,7 +6,7 @@ package of a wrong version could make fail. What needs a version asks ``supporte
 
 from __future__ import annotations
 
-from binlake.storage import accounts
+from binlake.storage import accounts, passwords
 
 
 def _look_up(connection: str) -> accounts.ConnectionFields:
@@ -15,4 +15,11 @@ def _look_up(connection: str) -> accounts.ConnectionFields:
     return lake_connection(connection)
 
 
+def _look_up_key(connection: str) -> str | None:
+    from binlake_airflow.hook import password_of
+
+    return password_of(connection)
+
+
 accounts.look_up = _look_up
+passwords.look_up = _look_up_key

@@ -29,6 +29,15 @@ def lake_connection(connection_id: str) -> accounts.ConnectionFields:
     return {"login": connection.login, "password": connection.password, "extra": connection.extra_dejson}
 
 
+def password_of(connection_id: str) -> str | None:
+    """Return the password of a connection; None where it isn't defined."""
+    try:
+        password: str | None = BaseHook.get_connection(connection_id).password
+    except AirflowNotFoundException:
+        return None
+    return password
+
+
 def ssh_fields(connection_id: str) -> dict[str, Any]:
     """Return the fields of the SSH connection that a server's names. Raises ConfigurationError if it isn't defined."""
     try:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig, load
+from binlake.config.column_policies import key_connections
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld, NoSnapshotYet
 from binlake.job import submitter
 from binlake.report import harmless
 from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
-from binlake.storage import accounts
+from binlake.storage import accounts, passwords
 from binlake_airflow.compat import (
     AirflowException,
     AirflowFailException,
@@ -97,6 +98,7 @@ class Handover:
         self._connection = self._folder / "connection.json"
         self._replica = self._folder / "replica.json"
         self._lake = self._folder / "lake.json"
+        self._keys = self._folder / "keys.json"
         self._outcome = self._folder / "outcome.json"
         self._submitter = self._folder / "submitter"
         self._held = submitter.hold(str(self._submitter))
@@ -121,6 +123,11 @@ class Handover:
         if config.lake.connection:
             accounts.hand_over(str(self._lake), config.lake.connection)
 
+    def put_keys(self, config: PipelineConfig) -> None:
+        """Write the keys of hashes for the job, if the YAML names any."""
+        if connections := key_connections(config.columns):
+            passwords.hand_over(str(self._keys), connections)
+
     @property
     def environment(self) -> dict[str, str]:
         """Return the job's environment variables: paths of the files in this folder."""
@@ -135,6 +142,7 @@ class Handover:
             **held,
             **lake,
             **replica,
+            **({passwords.KEYS_FILE: str(self._keys)} if self._keys.exists() else {}),
         }
 
     def outcome(self) -> dict[str, Any]:
@@ -198,6 +206,7 @@ class BinlakeSparkOperator(LogsHarmlessly, SparkSubmitOperator):
         try:
             self._handover.put(BinlakeHook.origin_of(config))
             self._handover.put_lake(config)
+            self._handover.put_keys(config)
             if self.job == "verify":
                 self._handover.put_replica(config)
             try:

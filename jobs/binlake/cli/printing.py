@@ -110,7 +110,7 @@ def shape(name: TableName, table_shape: Shape) -> None:
             "" if column.nullable else "NOT NULL",
             column.charset,
             column.default,
-            "" if column in schema.mirrored else "left out",
+            "left out" if column.shown not in schema.mirrored else str(column.mask or ""),
         )
         for column in schema.columns
     ]

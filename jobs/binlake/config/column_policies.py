@@ -26,13 +26,13 @@ class HashPolicy(Section):
 
 
 class MaskPolicy(Section):
-    """Characters that are kept of a text; ``with`` takes the place of each other one."""
+    """Characters that are kept of a text; ``with_`` takes the place of each other one."""
 
-    model_config = ConfigDict(serialize_by_alias=True)
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     keep_first: Annotated[int, Field(ge=1, le=1000)] | None = None
     keep_last: Annotated[int, Field(ge=1, le=1000)] | None = None
-    fill: Annotated[str, Field(alias="with", min_length=1, max_length=1)] = "*"
+    with_: Annotated[str, Field(alias="with", min_length=1, max_length=1)] = "*"
 
     @model_validator(mode="after")
     def _keeps_something(self) -> Self:
@@ -48,13 +48,13 @@ class ColumnPolicy(Section):
     hash: HashPolicy | None = None
     mask: MaskPolicy | None = None
     truncate: Literal["year", "month", "day", "hour"] | Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
-    null: Literal[True] | None = None
-    exclude: Literal[True] | None = None
+    null: bool = False
+    exclude: bool = False
 
     @model_validator(mode="after")
     def _has_one_action(self) -> Self:
         refuse_patterns([self.columns])
-        said = [action for action in _ACTIONS if getattr(self, action) is not None]
+        said = [action for action in _ACTIONS if getattr(self, action) not in (None, False)]
         if len(said) != 1:
             what = " and ".join(said) or "nothing"
             raise ValueError(f"{self.columns}: found {what}; write one of {', '.join(_ACTIONS)}")
@@ -66,7 +66,7 @@ class ColumnPolicy(Section):
             return Mask("hash", self.hash.length, hash_connections.key(self.hash.key).fingerprint)
         if self.mask is not None:
             first, last = self.mask.keep_first or 0, self.mask.keep_last or 0
-            return Mask("keep", first=first, last=last, fill=self.mask.fill)
+            return Mask("keep", first=first, last=last, fill=self.mask.with_)
         if isinstance(self.truncate, int):
             return Mask("truncate", self.truncate)
         if self.truncate is not None:

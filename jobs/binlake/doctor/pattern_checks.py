@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from binlake import names
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.doctor.check import Check
+from binlake.schema.masked_shapes import computed_from
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
@@ -31,7 +32,11 @@ def excluded_tables(config: PipelineConfig, visible: Collection[TableName]) -> I
 def columns(source: Source, config: PipelineConfig) -> Iterator[Check]:
     """Yield a warning for each column to be excluded or masked that no included table has: one that is named otherwise
     is copied, and shown."""
-    settings = {"tables.exclude_columns": config.tables.exclude_columns, "page.mask_columns": config.page.mask_columns}
+    settings = {
+        "tables.exclude_columns": config.tables.exclude_columns,
+        "columns": [policy.columns for policy in config.columns if not policy.exclude],
+        "page.mask_columns": config.page.mask_columns,
+    }
     for setting, patterns in settings.items():
         for pattern in patterns:
             tables, _, column = pattern.rpartition(".")
@@ -44,6 +49,17 @@ def columns(source: Source, config: PipelineConfig) -> Iterator[Check]:
             if not any(config.included(name) for name in same if _is_named(tables, name)):
                 remedy = "check the names of table and column; leave it where such a table is to come"
                 yield Check(setting, "warn", f"no included table has {pattern}", remedy)
+
+
+def masks(tables: Collection[SourceTable]) -> Iterator[Check]:
+    """Yield what becomes of each masked column, and which generated columns go because of them."""
+    for table in sorted(tables, key=lambda table: table.name):
+        for name, mask in table.schema.masks.items():
+            shown = table.schema.shown(name)
+            yield Check(f"column {table.name}.{shown.name}", True, f"{mask}, as {shown.declared}")
+        for name in sorted(computed_from(table.schema, table.schema.masks.keys()) & table.schema.excluded):
+            why = "left out: it is computed from a masked column, and has no entry of its own in columns"
+            yield Check(f"column {table.name}.{name}", True, why)
 
 
 def modes(config: PipelineConfig, tables: Collection[SourceTable]) -> Iterator[Check]:

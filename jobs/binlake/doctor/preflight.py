@@ -210,6 +210,7 @@ def _case_of_names(subject: _Subject) -> Iterator[Check]:
     patterns = [*tables.include, *tables.exclude, *config.policies.tables, *(entry.tables for entry in tables.modes)]
     patterns += [entry.tables for entry in config.rows]
     patterns += [pattern.rpartition(".")[0] for pattern in (*tables.exclude_columns, *config.page.mask_columns)]
+    patterns += [policy.columns.rpartition(".")[0] for policy in config.columns if not policy.exclude]
     upper = [pattern for pattern in patterns if pattern != pattern.lower()]
     if value == "1" and upper:
         finding = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
@@ -283,6 +284,7 @@ def _patterns_apply(subject: _Subject) -> Iterator[Check]:
     yield from pattern_checks.excluded_tables(subject.config, subject.visible)
     yield from pattern_checks.columns(subject.source, subject.config)
     yield from pattern_checks.row_filters(subject.config, subject.tables.values())
+    yield from pattern_checks.masks(subject.tables.values())
     yield from pattern_checks.modes(subject.config, subject.tables.values())
 
 

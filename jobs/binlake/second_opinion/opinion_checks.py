@@ -8,14 +8,17 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any, Literal
 
+from binlake.binlog.border import Wanted
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
+from binlake.config.column_policies import masks_any, masks_of
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError
 from binlake.position import file_number
 from binlake.report import counted
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.mask import FEWEST_OF_KEY
 from binlake.schema.table import TableName
 from binlake.second_opinion import PACKAGE
 from binlake.second_opinion.comparison import Tally, Theirs, compare
@@ -85,7 +88,22 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
     """Read the slices that the package came to with binlake's own reader."""
     for part in window.slices:
         if theirs.reaches((file_number(part.file), part.start)):
-            yield from read(transport, part, config.tables.wanted, invalid=InvalidValues(config.invalid_dates))
+            yield from read(transport, part, _wanted(config), invalid=InvalidValues(config.invalid_dates))
+
+
+def _wanted(config: PipelineConfig) -> Wanted:
+    """Return what is read of tables: no column that is masked, and nothing of a table whose key is."""
+    if not masks_any(config.columns):
+        return config.tables.wanted
+
+    def wanted(database: str, table: str) -> bool | frozenset[str]:
+        known = config.tables.wanted(database, table)
+        masks = masks_of(config.columns, database, table)
+        if known is False or any(mask.length >= FEWEST_OF_KEY for mask in masks.values() if mask.kind == "hash"):
+            return False  # its key may be masked
+        return config.withheld(TableName(database, table))
+
+    return wanted
 
 
 # the lines -----------------------------------------------------------------------------------------------------------

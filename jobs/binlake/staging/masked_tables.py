@@ -16,7 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.config.column_policies import masks_of
 from binlake.ddl import statements
 from binlake.ddl.temporary import TemporaryTables
-from binlake.errors import OF_CODE, BinlakeError, ConfigurationError, snapshot_again
+from binlake.errors import ConfigurationError, snapshot_again
 from binlake.planner.tool_tables import names_before
 from binlake.position import Flavour
 from binlake.records import ddl_history, watermarks
@@ -158,7 +158,7 @@ class WithheldColumns:
         before = self._shapes.pop(name)
         try:
             evolution = statements.evolve(before, change, flavour=self._tables.flavour)
-        except (BinlakeError, *OF_CODE):
+        except Exception:
             return  # its columns aren't known from here on
         self._shapes[name] = evolution.after
         self._refuse(name, name, evolution.after, evolution.origins)

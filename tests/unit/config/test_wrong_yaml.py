@@ -34,7 +34,7 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     # what is replaced, by what, line, key, words of the message
     ("schedule:", "shedule:", 9, "shedule", "did you mean 'schedule'?"),
     ("schedule:", "Schedule:", 9, "Schedule", "did you mean 'schedule'?"),
-    ("schedule:", "colour:", 9, "colour", "there is no key 'colour'; there are source, tables, lake"),
+    ("schedule:", "flavour:", 9, "flavour", "there is no key 'flavour'; there are source, tables, lake"),
     ('schedule: "0 * * * *"', "schedule: hourly", 9, "schedule", "'hourly' is not a cron expression; write five"),
     ('schedule: "0 * * * *"', "schedule: 5", 9, "schedule", "found 5; wanted text"),
     ("  name: shop\n", "", 1, "source.name", "this key is missing; write name: shop"),

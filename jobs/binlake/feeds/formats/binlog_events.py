@@ -151,6 +151,11 @@ class BinlogEvents(Format):
 
 
 def _check(table: FeedTable) -> None:
+    if masked := ", ".join(column.name for column in table.columns if column.mask is not None):
+        raise FeedError(
+            f"{table.name}: a binlog in which {masked} is masked can't be applied",
+            remedy="exclude the table from the feed",
+        )
     if table.schema is not None and len(table.columns) < len(table.schema.columns):
         known = {column.name for column in table.columns}
         missing = ", ".join(column.name for column in table.schema.columns if column.name not in known)
