@@ -68,7 +68,7 @@ def row(number: int) -> str:
     """Values of a row whose secrets have its number."""
     return (
         f"{number}, 'zq{number:02}secret@mail', '555zq{number:02}-12{number:02}', '1987-06-{number:02}',"
-        f" '2023-05-06 07:{number:02}:17.123456', 91827364500{number:02}, 71{number:02}9, 7{number:02}88.37,"
+        f" '2023-05-06 07:{number:02}:17.123456', 91827364500{number:02}, 7155{number:02}9, 7{number:02}88.37,"
         f" 6{number:02}77.5, 'tok-zq{number:02}-tok', 'raw-zq{number:02}-raw', 'zq{number:02}secret@mail',"
         f" '{{\"k\": \"doc-zq{number:02}-doc\"}}', 'plain {number}'"
     )
@@ -79,7 +79,7 @@ def shown(number: int) -> dict[str, Any]:
     return {
         "id": number, "email": hashed(f"zq{number:02}secret@mail"), "phone": f"########12{number:02}",
         "born": date(1987, 1, 1), "seen": datetime(2023, 5, 6, 7), "card": hashed(f"91827364500{number:02}"),
-        "salary": 71_000,
+        "salary": 7_155_000,
         "price": float(f"7{number:02}00"), "ratio": float(f"6{number:02}00"),
         "token": None, "raw": hashed(f"raw-zq{number:02}-raw"), "code": hashed(f"zq{number:02}secret@mail"),
         "plain": f"plain {number}",
@@ -87,19 +87,13 @@ def shown(number: int) -> dict[str, Any]:
 
 
 def secrets(numbers: range) -> list[Any]:
+    """Return what shows the rows with these numbers."""
     found: list[Any] = []
     for n in numbers:
-        found += [
-            f"zq{n:02}secret",
-            f"555zq{n:02}",
-            f"tok-zq{n:02}",
-            f"raw-zq{n:02}",
-            f"doc-zq{n:02}",
-            f"06-{n:02}",
-            f"07:{n:02}:17",
-        ]
-        found += [date(1987, 6, n), int(f"91827364500{n:02}"), f"91827364500{n:02}", int(f"71{n:02}9"), f"71{n:02}9"]
-        found += [datetime(2023, 5, 6, 7, n, 17, 123456), float(f"6{n:02}77.5")]
+        found += [f"zq{n:02}secret", f"555zq{n:02}", f"tok-zq{n:02}", f"raw-zq{n:02}", f"doc-zq{n:02}"]
+        found += [f"1987-06-{n:02}", f"07:{n:02}:17", f"91827364500{n:02}", f"7155{n:02}9", f"6{n:02}77.5"]
+        found += [date(1987, 6, n), int(f"91827364500{n:02}"), int(f"7155{n:02}9"), float(f"6{n:02}77.5")]
+        found += [datetime(2023, 5, 6, 7, n, 17, 123456)]
     return found
 
 
