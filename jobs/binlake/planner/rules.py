@@ -183,7 +183,10 @@ class Rules:
             for name in now.masks.keys() | schema.masks.keys()
             if now.masks.get(name) != schema.masks.get(name) and name not in now.excluded | schema.excluded
         )
-        masks = [f"columns in the YAML say {_masked(now, name)}, which was {_masked(schema, name)}" for name in changed]
+        masks = [
+            f"for column {name!r} the YAML (columns) asks for {_shown(now, name)}, and the lake has {_shown(schema, name)}"
+            for name in changed
+        ]
         schema, now = schema.unmasked, now.unmasked
         before, after = schema.logged, now.logged
         gone = _column_names(column for column in schema.mirrored if column not in after)
@@ -247,9 +250,8 @@ def _column_names(columns: Iterable[Column]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
-def _masked(schema: TableSchema, name: str) -> str:
-    mask = schema.masks.get(name)
-    return f"{str(mask) if mask else 'the value'} for column {name!r}"
+def _shown(schema: TableSchema, name: str) -> str:
+    return str(schema.masks.get(name) or "the value")
 
 
 def _policies_changed(schema: TableSchema, before: InvalidValues | None, now: InvalidValues) -> list[str]:
