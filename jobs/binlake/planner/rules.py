@@ -184,7 +184,8 @@ class Rules:
             if now.masks.get(name) != schema.masks.get(name) and name not in now.excluded | schema.excluded
         )
         masks = [
-            f"for column {name!r} the YAML (columns) asks for {_shown(now, name)}, and the lake has {_shown(schema, name)}"
+            f"for column {name!r} the YAML (columns) asks for {_shown(now, name)}, and the lake has"
+            f" {_shown(schema, name)}"
             for name in changed
         ]
         schema, now = schema.unmasked, now.unmasked
