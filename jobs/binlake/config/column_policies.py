@@ -87,9 +87,9 @@ def masks_any(policies: Iterable[ColumnPolicy]) -> bool:
     return any(not policy.exclude for policy in policies)
 
 
-def hash_keys(policies: Iterable[ColumnPolicy]) -> list[HashKey]:
-    """Return the keys of hashes. Raises ConfigurationError for one that isn't there."""
-    return [hash_connections.key(connection) for connection in key_connections(policies)]
+def hash_keys(policies: Iterable[ColumnPolicy]) -> dict[str, HashKey]:
+    """Return the keys of hashes, by connection. Raises ConfigurationError for one that isn't there."""
+    return {connection: hash_connections.key(connection) for connection in key_connections(policies)}
 
 
 def key_connections(policies: Iterable[ColumnPolicy]) -> list[str]:

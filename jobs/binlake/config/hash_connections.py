@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from binlake.errors import ConfigurationError
 from binlake.schema import hash_key
 from binlake.schema.hash_key import HashKey
@@ -9,6 +11,12 @@ from binlake.storage import passwords
 from binlake.storage.connection_text import variable_of
 
 _known: dict[str, HashKey] = {}
+
+
+def know(keys: Mapping[str, HashKey]) -> None:
+    """Make keys known, by connection, to a process that can't look them up: an executor's."""
+    _known.update(keys)
+    hash_key.use(keys.values())
 
 
 def key(connection: str) -> HashKey:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, hash_connections
 from binlake.config.column_policies import hash_keys, masks_any
 from binlake.errors import BinlakeError, LakeError, StagingError, unexpected
 from binlake.faults import fault
@@ -30,7 +30,6 @@ from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
 from binlake.position import Slice, file_number
 from binlake.records.step_progress import shown_progress
 from binlake.report import Report
-from binlake.schema import hash_key
 from binlake.schema.hash_key import HashKey
 from binlake.schema.table import TableName, TableSchema
 from binlake.staging.filtered_rows import RowFilters
@@ -63,7 +62,7 @@ def is_short(plan: OpenBatch) -> bool:
 @dataclass(frozen=True)
 class SliceTask:
     """The input for reading one slice, besides the reader's connection. masked: None where the YAML masks no column.
-    keys: of its hashes."""
+    keys: of its hashes, by connection."""
 
     part: Slice
     number: int
@@ -72,14 +71,14 @@ class SliceTask:
     skip: frozenset[int]
     ghosts: tuple[GhostSpan, ...] = ()
     masked: MaskedTables | None = None
-    keys: tuple[HashKey, ...] = ()
+    keys: Mapping[str, HashKey] = field(default_factory=dict)
 
     def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
         """Stage the slice. Rows of ghost tables are staged where these are followed."""
         wanted = GhostsWanted(self.config.tables, self.ghosts)
         masking = None
         if self.masked is not None:
-            hash_key.use(self.keys)
+            hash_connections.know(self.keys)
             masking = WithheldColumns(self.config, self.masked)
         items: Items = read(
             transport,
@@ -165,7 +164,7 @@ def stage_batch(
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
-    masked, keys = None, tuple(hash_keys(config.columns))
+    masked, keys = None, hash_keys(config.columns)
     if masks_any(config.columns):
         masked = MaskedTables(shapes(), plan.range.stop.flavour, plan.lower_case_names)
     tasks = [
