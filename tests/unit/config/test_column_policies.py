@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from binlake.config import PipelineConfig, hash_connections
-from binlake.config.column_policies import ColumnPolicy, key_connections, masks_of
+from binlake.config.column_policies import ColumnPolicy, hash_keys, key_connections, masks_of
 from binlake.errors import ConfigurationError
 from binlake.planner.manifest import Manifest
 from binlake.planner.rules import Rules
@@ -89,6 +89,15 @@ def test_a_key_comes_from_a_file_that_a_job_is_given(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("AIRFLOW_CONN_PII_KEY")
     monkeypatch.setenv(passwords.KEYS_FILE, str(path))
     assert config(HASHED).reading == known
+
+
+def test_an_executor_has_the_keys_that_its_task_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = config(HASHED)
+    brought, shape = hash_keys(said.columns), said.excluding(USERS, PLAIN)
+    monkeypatch.setattr(hash_connections, "_known", {})
+    monkeypatch.delenv("AIRFLOW_CONN_PII_KEY")
+    hash_connections.know(brought)
+    assert said.excluding(USERS, PLAIN) == shape
 
 
 def test_a_changed_entry_and_a_changed_key_ask_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
