@@ -210,9 +210,10 @@ def log_store_jar() -> Path:
 
 
 def say_missing_jars(lake: str, say: Callable[[str], object]) -> None:
-    """Say what Spark lacks: most syncs need no Spark, and one that does would be refused in its middle."""
+    """Say what Spark lacks: most syncs need no Spark, and one that does would be refused in its middle. Packages aren't
+    compared for it, which takes a tenth of an idle sync; who starts Spark does that."""
     try:
-        refuse_missing_jars(lake)
+        _refuse_missing(lake)
     except UsageError as error:
         say(f"{error.message}: a sync that needs Spark ends there\n  → {error.remedy}")
 
@@ -221,6 +222,10 @@ def refuse_missing_jars(lake: str) -> None:
     """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started; also
     where pyspark, delta-spark or Java doesn't fit."""
     versions.refuse_misfit(*versions.OF_SPARK)
+    _refuse_missing(lake)
+
+
+def _refuse_missing(lake: str) -> None:
     java_program.refuse_misfit()
     if mixed := versions.mixed_spark():
         spark, client = mixed
