@@ -113,9 +113,13 @@ def _counted(before: TableSide, after: TableSide, origin: str) -> str:
         ]
         return f"SELECT {', '.join(values)}, CAST({times} AS BIGINT) AS {_NUMBER} FROM {side.relation} AS s"
 
-    grouped = ", ".join([*map(ansi_quote, names), *texts.values()])
+    # A group's own value has no sign where it is zero, so numbers are taken from its rows.
+    grouped = ", ".join(texts.get(name, ansi_quote(name)) for name in names)
+    values = ", ".join(
+        f"max({ansi_quote(name)}) AS {ansi_quote(name)}" if name in texts else ansi_quote(name) for name in names
+    )
     counted = (
-        f"SELECT {grouped}, sum({_NUMBER}) AS {_NUMBER} FROM ({rows(after, 1)} UNION ALL {rows(before, -1)}) AS u "
+        f"SELECT {values}, sum({_NUMBER}) AS {_NUMBER} FROM ({rows(after, 1)} UNION ALL {rows(before, -1)}) AS u "
         f"GROUP BY {grouped} HAVING sum({_NUMBER}) <> 0"
     )
     shown = [
