@@ -14,6 +14,7 @@ import pytest
 
 from binlake import pipeline
 from binlake.report import Report
+from feeding import carried, feed
 from mirror import Mirror, sync_alone
 from planted_secrets import found_in
 from servers import Server
@@ -171,4 +172,24 @@ def test_a_masked_column_stops_its_table_where_it_gets_a_name_that_no_entry_mask
     )
     sync_alone(mirror)
     assert len(lake_of(mirror, "accounts")) == 3
+    assert not found_in(mirror.folder, secrets(range(1, 10)))
+
+
+@pytest.mark.parametrize("kind", ["text", "debezium", "csv"])
+def test_feeds_send_what_the_lake_has(masking: Mirror, kind: str) -> None:
+    mirror = masking
+    mirror.execute(f"CREATE TABLE people ({COLUMNS})", f"INSERT INTO people ({NAMES}) VALUES ({row(1)})")
+    snapshot(mirror)
+    topic = {} if kind == "csv" else {"topic": "all"}
+    sent = feed(mirror, format={"type": kind, **topic})
+    carried(mirror, sent)
+    mirror.execute(
+        f"INSERT INTO people ({NAMES}) VALUES ({row(2)})",
+        "UPDATE people SET email = 'zq03secret@mail', token = 'tok-zq04-tok' WHERE id = 1",
+        "DELETE FROM people WHERE id = 2",
+    )
+    sync_alone(mirror)
+    carried(mirror, sent)
+    written = [path.read_bytes() for path in (mirror.folder / "out").rglob("*") if path.is_file()]
+    assert any(hashed("zq02secret@mail").encode() in text for text in written)
     assert not found_in(mirror.folder, secrets(range(1, 10)))
