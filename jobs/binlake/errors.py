@@ -136,6 +136,11 @@ def resume_command(table: Named) -> str:
     return f"binlake table resume --config FILE --table {names.shell_quote(str(table))} --why …"
 
 
+def answer_command(table: Named, answer: str) -> str:
+    """Return the command line that answers the schema change at which a table waits. answer: its option."""
+    return f"binlake table schema-change --config FILE --table {names.shell_quote(str(table))} {answer} --why …"
+
+
 OF_CODE: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, RecursionError,
     TypeError, ValueError,

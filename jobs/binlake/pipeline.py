@@ -70,6 +70,10 @@ def bootstrap(  # noqa: PLR0913 - the options of a command, each given by its na
 
     if begin:
         lost_lease.begin_again(metadata_of(config))
+    if unnamed == "asked" and not tables:
+        asked_tables.let_catch_up(config, origin, session, report)
+        if config.source.is_files:
+            return []
     return snapshots.snapshot_tables(config, origin, session, report, tables, unnamed=unnamed, lock=lock, run=run)
 
 

@@ -14,6 +14,7 @@ from binlake.binlog.border import INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.lease import lease
 from binlake.lease.lease import RecordedState
+from binlake.planner.answers import HeldChange
 from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
 from binlake.planner.steps import Life
 from binlake.position import Position, Range, Slice
@@ -23,6 +24,7 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps
 from binlake.staging.staged_files import write_manifest
 from binlake.store.metadata import Metadata
+from binlake.store.rows import StatementRow
 from binlake.store.run_rows import TableRun
 
 HOUR = 3_600_000_000
@@ -71,6 +73,22 @@ class Past:
             for batches in self._commits(commits):
                 self.metadata.append(name, [make(batch) for batch in batches])
         return self
+
+    def let_wait(self, number: int) -> tuple[str, int]:
+        """Let a table wait for an answer to an ALTER TABLE, and give the statement's file and offset."""
+        row = next(row for row in watermarks.read(self.metadata) if row.name == self.name(number))
+        at, before = self.position(self.batches), TableSchema((Column("id", "int"),))
+        after = before.with_columns((*before.columns, Column("n", "int")))
+        held = HeldChange(("adds 'n' int",), ("add: ask",), ("n",), "the lake goes without 'n'")
+        statement = StatementRow(
+            batch=self.batches, file=at.file, offset=at.offset, position=str(at), committed_us=self.now_us,
+            **vars(row.name), statement="ALTER TABLE t ADD n INT", kind="ALTER TABLE", table_id=row.table_id,
+            action="waits", before=dumps(before), after=dumps(after), held=dumps(held),
+        )  # fmt: skip
+        StatementRow.append(self.metadata, [statement])
+        stopped = replace(row, status="stopped", batch=self.batches, reason=f"{at.file}:{at.offset}: it adds 'n'")
+        watermarks.write(self.metadata, [stopped])
+        return at.file, at.offset
 
     def _commits(self, commits: int) -> list[range]:
         of_their_own = min(24, self.batches)

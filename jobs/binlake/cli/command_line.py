@@ -309,6 +309,7 @@ def _add_table(subparsers: Any) -> None:
         ("pause", table_commands.pause, "leave a table as it is while the others continue"),
         ("resume", table_commands.resume, "bring a paused or stopped table up to the others, from the log"),
         ("resnapshot", table_commands.resnapshot, "have the next sync snapshot a table again"),
+        ("schema-change", table_commands.schema_change, "say yes or no to the schema change at which a table waits"),
         (
             "skip-event",
             table_commands.skip_event,
@@ -321,6 +322,11 @@ def _add_table(subparsers: Any) -> None:
             sub.add_argument("--at", required=True, metavar="FILE:POS", help="the event, as binlake status names it")
         else:
             sub.add_argument("--table", required=True, metavar="DB.T")
+        if action == "schema-change":
+            answers = sub.add_mutually_exclusive_group(required=True)
+            answers.add_argument("--yes", action="store_true", help="the table follows the statement")
+            answers.add_argument("--no", action="store_true", help="it doesn't; binlake status says what comes of that")
+            sub.add_argument("--column", metavar="NAME", help="with --yes: take this column in, which a no left out")
         _add_reason(sub)
         sub.set_defaults(command=lambda given, act=command: act(given, configuration.load(given.config)))
 

@@ -272,10 +272,29 @@ def _batch_lines(status: SourceStatus) -> list[str]:
         lines.append(status.abandoned)
     for event in status.poison:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
+    for change in status.waiting:
+        lines += _waiting_lines(change)
     for copy in status.snapshots:
         progress = f"{copy.copied} of {copy.chunks} chunks, {counted(copy.rows, 'row')}"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
     return lines
+
+
+def _waiting_lines(change: dict[str, Any]) -> list[str]:
+    """Return lines on a schema change at which a table waits: what it is, what an answer does, and what waiting
+    costs."""
+    behind = f", and {counted(change['behind'], 'later statement')}" if change["behind"] else ""
+    statement = textwrap.indent(change["statement"], "    ").splitlines()
+    return [
+        f"{change['table']} waits for a yes or a no since {moment_text(change['committed_us'])}{behind}:",
+        *statement,
+        f"  before: {', '.join(change['before'])}",
+        f"  after: {', '.join(change['after']) or 'not known'}",
+        f"  yes: {change['yes']}",
+        f"  no: {change['no']}",
+        f"  while it waits, the server must keep its log from {change['needs']}: it is read again for the table",
+        f"  → {change['answer']}",
+    ]
 
 
 def _run_lines(status: SourceStatus) -> list[str]:

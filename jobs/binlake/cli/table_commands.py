@@ -181,6 +181,23 @@ def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     print(decisions.resnapshot(config, _named(arguments, config), Reason(arguments.who, arguments.why)))
 
 
+def schema_change(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Answer the schema change at which a table waits, or take a column in that a no left out, and print the outcome.
+
+    Raises UsageError for ``--column`` with ``--no``.
+    """
+    from binlake.records import waiting_changes
+    from binlake.records.decisions import Reason
+
+    name, reason = _named(arguments, config), Reason(arguments.who, arguments.why)
+    if arguments.column is None:
+        print(waiting_changes.answer(config, name, reason, yes=arguments.yes))
+    elif arguments.no:
+        raise UsageError("--column takes a column in that a no left out", remedy="say --yes, or leave --column out")
+    else:
+        print(waiting_changes.take_in(config, name, arguments.column, reason))
+
+
 def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     """Decide to skip an event. Raises UsageError where ``--at`` is no place in a log."""
     from binlake.records import decisions

@@ -177,6 +177,14 @@ class PipelineConfig(Section):
             settings["masked"] = [policy.columns for policy in self.columns]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
+    def leaving_out(self, columns: Sequence[str]) -> Self:
+        """Return a copy that excludes more columns. columns: patterns, as ``tables.exclude_columns`` has them."""
+        more = [column for column in columns if column not in self.tables.exclude_columns]
+        if not more:
+            return self
+        tables = self.tables.model_copy(update={"exclude_columns": [*self.tables.exclude_columns, *more]})
+        return self.model_copy(update={"tables": tables})
+
     def reading_as(
         self,
         tables: TablesConfig,

@@ -13,16 +13,16 @@ from binlake.schema.table import TableName
 
 SchemaChangeKind = Literal["add", "drop", "rename", "retype"]
 ALL_KINDS: tuple[SchemaChangeKind, ...] = ("add", "drop", "rename", "retype")
-SchemaAction = Literal["follow", "freeze"]
+SchemaAction = Literal["follow", "ask", "freeze"]
 """What becomes of a table at a statement that changes its columns, from the mildest to the strictest."""
-_STRICTNESS: tuple[SchemaAction, ...] = ("follow", "freeze")
+_STRICTNESS: tuple[SchemaAction, ...] = ("follow", "ask", "freeze")
 
 
 class SchemaChangePolicy(Section):
     """What becomes of a table when columns are added, dropped, renamed, or get another type.
 
-    ``follow``: the lake's table gets the same change. ``freeze``: the table stops before the statement, until somebody
-    changes the policy, or asks for a snapshot.
+    ``follow``: the lake's table gets the same change. ``ask``: the table waits before the statement for somebody's yes
+    or no. ``freeze``: it stops there, until somebody changes the policy, or asks for a snapshot.
     """
 
     add: SchemaAction = "follow"

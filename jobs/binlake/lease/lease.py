@@ -18,6 +18,7 @@ from binlake.errors import LeaseHeld
 from binlake.lease.held_row import BRIEF, HeldRow, SharedRow
 from binlake.lease.holder import BY_TURNS, Watch, died, wait_remedy
 from binlake.moment import moment_text
+from binlake.planner.answers import Answer, patterns_left_out, renamed
 from binlake.planner.outcome import BatchOutcome
 from binlake.planner.steps import PreparedXa
 from binlake.position import Flavour, Position, Range
@@ -91,7 +92,7 @@ class RecordedState:
     whose staged rows are kept. reading: the YAML's settings with which all lives were compared, see
     PipelineConfig.reading; empty where some weren't. tables: the settings under which the batch was merged; None where
     the log is read on from another position than the batch's stop. committed_us: when the newest transaction before the
-    position committed, at the latest; 0 where that isn't known.
+    position committed, at the latest; 0 where that isn't known. answers: what somebody decided about schema changes.
     """
 
     batch: int
@@ -102,6 +103,7 @@ class RecordedState:
     tables: TablesConfig | None = None
     committed_us: int = 0
     replicated: str | None = None
+    answers: tuple[Answer, ...] = ()
 
     def after(self, plan: OpenBatch) -> RecordedState:
         """Return the state once a batch is recorded."""
@@ -111,7 +113,7 @@ class RecordedState:
         replicated = self.replicated if plan.replicated is None else plan.replicated
         return RecordedState(
             plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading, plan.tables, committed_us,
-            replicated,
+            replicated, renamed(self.answers, plan.outcome.lives),
         )  # fmt: skip
 
 
@@ -131,6 +133,16 @@ class Control:
     def position(self) -> Position | None:
         """Return the position up to which everything is recorded; None before the first bootstrap."""
         return self.recorded_state.position if self.recorded_state else None
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Return what somebody decided about schema changes."""
+        return self.recorded_state.answers if self.recorded_state else ()
+
+    @property
+    def columns_left_out(self) -> tuple[str, ...]:
+        """Return patterns of the columns that the lake goes without by somebody's decision."""
+        return patterns_left_out(self.answers)
 
     @property
     def planned_to(self) -> Position | None:
@@ -210,6 +222,10 @@ class Lease(HeldRow[LeaseRow]):
     def know_prepared(self, recorded_state: RecordedState, prepared: tuple[PreparedXa, ...]) -> None:
         """Write which rows of XA transactions wait for an outcome at the recorded position."""
         self.update(position=formats.written(replace(recorded_state, prepared=prepared)))
+
+    def know_answers(self, recorded_state: RecordedState, answers: tuple[Answer, ...]) -> None:
+        """Write what somebody decided about schema changes."""
+        self.update(position=formats.written(replace(recorded_state, answers=answers)))
 
     def know_unlogged(self, recorded_state: RecordedState, gtid_set: str, replicated: str | None) -> RecordedState:
         """Write the recorded position's GTID set and the replicated GTIDs, both with transactions that are missing from

@@ -16,11 +16,12 @@ from binlake.merge.beside import BatchTimes, BesideFailed, beginning, outcomes_b
 from binlake.merge.beside_standstills import without_failed, without_standing
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.planner import cascading, epochs
+from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.manifest import Manifest
 from binlake.planner.outcome import outcome_of
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, BatchInputs
+from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, WAITS, BatchInputs
 from binlake.records import ddl_history, table_versions, watermarks
 from binlake.records.record import note_schemas
 from binlake.report import Report
@@ -106,16 +107,19 @@ def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
-def inputs_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> BatchInputs:
-    """Return what the YAML and the batch's plan tell about a batch, for these lives."""
+def inputs_of(
+    config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life], answers: Sequence[Answer] = ()
+) -> BatchInputs:
+    """Return what the YAML, the batch's plan and somebody's answers tell about a batch, for these lives."""
     return BatchInputs(
         config.source.name,
-        Rules.of(config),
+        Rules.of(config.leaving_out(patterns_left_out(answers))),
         batch.range,
         lives,
         cascades=batch.cascades,
         lower_case_names=batch.lower_case_names,
         gaps=batch.gaps,
+        answers=answers,
     )
 
 
@@ -131,7 +135,12 @@ def _inputs(
     assert recorded_state is not None  # whoever planned the batch followed the log from there
     not_following = [life.id for life in lives if life.status not in ("following", "dropped")]
     return replace(
-        inputs_of(config, batch, [rebased(life, recorded_state.position, batch.range.start) for life in lives]),
+        inputs_of(
+            config,
+            batch,
+            [rebased(life, recorded_state.position, batch.range.start) for life in lives],
+            recorded_state.answers,
+        ),
         prepared=recorded_state.prepared,
         unsnapshotted=watermarks.unsnapshotted(metadata),
         charsets=recorded_state.charsets or {},
@@ -175,8 +184,12 @@ def apply_steps(
 
 
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
-    """End the run where a table that can't be decoded or followed has the policy stop_run. Raises TableError."""
+    """End the run where a table that can't be decoded or followed has the policy stop_run. One that waits for an answer
+    can be. Raises TableError."""
+    waiting = {row["table_id"] for row in steps.history if row["action"] == WAITS}
     for table in steps.tables:
+        if table.life.id in waiting:
+            continue
         if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
             raise TableError(
                 f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",

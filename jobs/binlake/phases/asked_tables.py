@@ -38,12 +38,9 @@ def snapshot_asked(
     """Snapshot the tables for which a sync asked, and continue with those that were copied and don't follow yet. A
     table that can't be copied is reported, and tried again by the next run."""
     metadata = metadata_of(config)
+    let_catch_up(config, origin, session, report)
     if isinstance(origin, Folder):
         return AskedCopies.NONE_ASKED
-    if watermarks.catching_up(metadata):
-        from binlake.phases import copies_beside  # most syncs copy nothing
-
-        copies_beside.go_on(config, origin, session, report)
     asked = watermarks.asked(metadata)
     if not asked:
         return AskedCopies.NONE_ASKED
@@ -56,6 +53,15 @@ def snapshot_asked(
         report.say(str(error))
         return AskedCopies.TRIED if isinstance(error, TableError) else AskedCopies.BUSY
     return AskedCopies.TRIED
+
+
+def let_catch_up(config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> None:
+    """Continue with tables that were copied beside the batches, or whose schema change was answered, and that don't
+    follow yet."""
+    if watermarks.catching_up(metadata_of(config)):
+        from binlake.phases import copies_beside  # most syncs copy nothing
+
+        copies_beside.go_on(config, origin, session, report)
 
 
 def snapshot_behind(

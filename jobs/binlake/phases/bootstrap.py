@@ -297,11 +297,18 @@ def begin_lives(
         if is_first:
             table_versions.note_first(metadata, batch, start, before.server_us)
         prepared = recorded_state.prepared if recorded_state else ()
+        answers = recorded_state.answers if recorded_state else ()
         charsets = database_charsets(source)
         _note_unread(metadata, feed_watermarks.readers(metadata), control.position, start)
         held.stand(
             RecordedState(
-                control.batch, start, charsets, prepared, committed_us=before.server_us, replicated=before.replicated
+                control.batch,
+                start,
+                charsets,
+                prepared,
+                committed_us=before.server_us,
+                replicated=before.replicated,
+                answers=answers,
             )
         )
         missing_log.end_without_log(metadata, start.server, before.server_us + _SECOND - 1)

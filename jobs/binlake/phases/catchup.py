@@ -21,8 +21,10 @@ from binlake.errors import LakeError, PositionLost, TableError, UsageError, resn
 from binlake.lease.lease import Lease, OpenBatch
 from binlake.merge.merge import apply_steps, declaring, inputs_of
 from binlake.planner import epochs
+from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.rules import Rules
-from binlake.planner.steps import Life, PreparedXa, TableOutcome, TableSteps, rebased
+from binlake.planner.steps import BatchSteps, Life, PreparedXa, TableOutcome, TableSteps, rebased
+from binlake.planner.walk import WAITS
 from binlake.position import Position, Slice
 from binlake.records import decisions, watermarks
 from binlake.report import Report
@@ -38,7 +40,7 @@ from binlake.staging.stage import stage_batch
 from binlake.storage import files
 from binlake.store.conditions import literal
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import BatchRow, ShapeRow, WatermarkRow
+from binlake.store.rows import BatchRow, ShapeRow, StatementRow, WatermarkRow
 
 
 def catch_up(
@@ -63,8 +65,10 @@ def catch_up(
     _refuse_partial_batch(config, life, row)
     recorded_state = held.control().recorded_state
     charsets = (recorded_state and recorded_state.charsets) or {}
+    answers = recorded_state.answers if recorded_state else ()
+    config = config.leaving_out(patterns_left_out(answers))
     only = _including_only(config, name)
-    missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata))
+    missed = _Missed(only, metadata, charsets, origin, session, report, decisions.skips(metadata), answers)
     position, version = Position.parse(row.position, row.gtid_set or ""), row.delta_version
     noted = life.schema
     plans = _missed_batches(metadata, row)
@@ -221,6 +225,7 @@ class _Missed:
     session: SessionFactory
     report: Report
     skips: Callable[[Slice], frozenset[int]]
+    answers: tuple[Answer, ...] = ()
     prepared: tuple[PreparedXa, ...] = ()
     staged: dict[int, str] = field(default_factory=dict)
 
@@ -242,7 +247,7 @@ class _Missed:
         self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
         inputs = replace(
-            inputs_of(config, plan, [life]),
+            inputs_of(config, plan, [life], self.answers),
             charsets=self.charsets,
             declaring=declaring(self.metadata, plan, manifest, {life.id}),
         )
@@ -258,11 +263,18 @@ class _Missed:
         table = next(table for table in steps.tables if table.life.id == life.id)
         if table.life.status == "dropped":  # the copy that took its place then was read for that batch alone
             raise UsageError(f"{life.name} can't catch up: {table.life.reason}", remedy=resnapshot_again(life.name))
+        self._note_waiting(steps, plan.batch)
         begin()
         outcomes = apply_steps(config, self.session, plan, steps, self.report)
         self.prepared = steps.prepared
         self.remove_staged()
         return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)
+
+    def _note_waiting(self, steps: BatchSteps, batch: int) -> None:
+        """Note the statement at which the table waits for an answer, in the place of what the batch itself noted."""
+        for row in (StatementRow(**row) for row in steps.history if row["action"] == WAITS):
+            where = f'batch = {batch} AND table_id = {literal(row.table_id or "")} AND "offset" = {row.offset}'
+            StatementRow.replace(self.metadata, f"{where} AND file = {literal(row.file)}", [row])
 
     def remove_staged(self) -> None:
         """Delete the staging that no prepared transaction needs. The rest is deleted with the batch's own staging."""

@@ -43,6 +43,7 @@ def stage_open(
     if planned is None or planned.state != "planned":
         return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
     began = time.monotonic()
+    config = config.leaving_out(control.columns_left_out)
     with opened(origin) as log:
         check_position(log, log.transport(), planned.range.start)
         transports = readers(log, config.source)

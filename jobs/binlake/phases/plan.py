@@ -74,6 +74,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
     recorded_state = control.recorded_state
     if recorded_state is None:
         raise NoSnapshotYet
+    config = config.leaving_out(control.columns_left_out)
     lost = lost_tables.refuse(held.metadata, "sync")
     lost_tables.refuse_mixed(held.metadata, control.batch)
     leftovers.remove_recorded(config, recorded_state)

@@ -181,6 +181,7 @@ class _Selection:
         recorded_state = lease.read(metadata).recorded_state
         # Those of the newest batch: what they were before isn't kept.
         self.charsets = (recorded_state and recorded_state.charsets) or {}
+        self.answers = recorded_state.answers if recorded_state else ()
         self.batch = self._batch()
         beside = LakeConfig(path=f"{config.root}/_replayed/{self.batch}")
         self.beside = config.model_copy(update={"lake": beside})
@@ -389,7 +390,7 @@ class _Replay:
         if plan is None or manifest is None:
             plan, manifest = self._stage_again(life, number)
         life = rebased(life, life.high, plan.range.start)
-        inputs = inputs_of(as_staged(self._selection.config, manifest), plan, [life])
+        inputs = inputs_of(as_staged(self._selection.config, manifest), plan, [life], self._selection.answers)
         inputs = replace(inputs, prepared=prepared, charsets=self._selection.charsets)
         steps = epochs.split(manifest, inputs)
         (table,) = [table for table in steps.tables if table.life.id == life.id]

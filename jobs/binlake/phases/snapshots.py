@@ -77,9 +77,11 @@ def snapshot_tables(
     if isinstance(origin, Folder):
         report.say(begin_with_files(config, origin, tables))
         return []
-    task = _Asked(config, origin, session, report, tables, unnamed, lock, run)
     metadata = metadata_of(config)
-    if lease.read(metadata).position is None:
+    control = lease.read(metadata)
+    config = config.leaving_out(control.columns_left_out)
+    task = _Asked(config, origin, session, report, tables, unnamed, lock, run)
+    if control.position is None:
         return _raised(report, *_under_lease(task, None))
     with copier.held(metadata) as copying:
         results, failed, names = _beside(task, copying)
@@ -268,6 +270,7 @@ def copy_keys(
     settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata, control = held.metadata, held.control()
+        config = config.leaving_out(control.columns_left_out)
         name = name_followed(config, source, metadata, asked)
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock

@@ -117,6 +117,7 @@ def verify(
     """Compare tables with the server. The lease is held until the lake is at the position of the server's views."""
     from binlake.verify.verify import VerifyScope, verify as compare
 
+    config = config.leaving_out(lease.read(metadata_of(config)).columns_left_out)
     chosen = asked.settings(config)
     server = ComparedServer.of(origin, asked.replica, "verify")
     asked_tables.snapshot_asked(config, origin, session, report, run)
@@ -143,6 +144,7 @@ def repair(
     from binlake.verify.repair.repair import Repairs
     from binlake.verify.verify import VerifyScope, verify as compare
 
+    config = config.leaving_out(lease.read(metadata_of(config)).columns_left_out)
     by_read = config.verified_by("read")
     server = ComparedServer.of(origin, asked.replica, "repair")
     server.wait_for_lake(metadata_of(config))

@@ -1,6 +1,7 @@
 """Schema changes that a table doesn't follow by itself, as ``on_schema_change`` in the YAML has it.
 
-The table stands still before the statement: nothing of the statement's batch is merged into it. What a schema change
+The table stands still before the statement: nothing of the statement's batch is merged into it. It goes through what it
+missed once the policy, or somebody's answer, lets it. What a schema change
 tool does to its copy of a table is followed; the copy is held back where it takes the table's place with other columns.
 """
 
@@ -11,34 +12,102 @@ from dataclasses import dataclass, replace
 
 from binlake.config.schema_change_tools import copied_table, has_tools_name, is_copy_of
 from binlake.config.schema_changes import ALL_KINDS, FOLLOW_ALL, SchemaChangePolicy
-from binlake.errors import resnapshot_again, resume_command
+from binlake.errors import answer_command, resnapshot_again, resume_command
+from binlake.planner.answers import Answer, HeldChange
 from binlake.planner.column_changes import ColumnChange, column_changes, copy_changes
 from binlake.planner.shape_changes import PlacedStatement
 from binlake.planner.steps import Life, Standstill, TableSteps
 from binlake.planner.tool_tables import RenameOutcome, is_alike
-from binlake.planner.walk import STOPPED, Walk
+from binlake.planner.walk import NOT_APPLIED, STOPPED, WAITS, Walk
 from binlake.schema.table import TableName, TableSchema
 
 _HOLDING = ("following", "stopped", "paused", "catching up")
 """Statuses of tables whose place a tool's copy with other columns doesn't take."""
 
 
-def hold(
+@dataclass(frozen=True)
+class Verdict:
+    """What the YAML, or somebody's answer, makes of a statement. stops: what was done, and why, where the table doesn't
+    follow it. keeps_dropped: columns that it drops stay in the lake."""
+
+    stops: tuple[str, str] | None = None
+    keeps_dropped: bool = False
+
+
+def verdict(
     walk: Walk, here: PlacedStatement, table: TableSteps, after: TableSchema, origins: Sequence[str | None]
-) -> tuple[str, str] | None:
-    """Stop a table before a statement that the YAML doesn't let it follow. Returns what was done, and why; None where
-    it follows. after, origins: of the table's columns behind the statement."""
-    name = table.life.name
+) -> Verdict:
+    """Stop a table before a statement that it doesn't follow by itself, and return what becomes of the statement.
+
+    after, origins: of the table's columns behind the statement.
+    """
+    name, before = table.life.name, table.life.schema
     policy = walk.rules.schema_changes(name)
     if policy == FOLLOW_ALL or _is_tools(walk, name):
-        return None
-    changes = column_changes(table.life.schema, after, origins)
-    if policy.strictest(change.kind for change in changes) == "follow":
-        return None
-    again = f"let on_schema_change follow it in the YAML, then {resume_command(name)}; or {_as_it_is(name)}"
-    standstill = here.standstill(_why(policy, changes), again)
+        return Verdict()
+    changes = column_changes(before, after, origins)
+    action = policy.strictest(change.kind for change in changes)
+    if action == "follow":
+        return Verdict()
+    if action == "freeze":
+        again = f"let on_schema_change follow it in the YAML, then {resume_command(name)}; or {_as_it_is(name)}"
+        return Verdict(_stop(walk, table, here.standstill(_why(policy, changes), again)))
+    answer = _answer(walk, here, table)
+    change = _held_change(policy, changes, before, after)
+    if answer is None:
+        return Verdict(_wait(walk, here, table, change))
+    if not answer.yes and change.freezes:
+        again = f"{answer_command(name, '--yes')}; or {_as_it_is(name)}"
+        return Verdict(_stop(walk, table, here.standstill(f"{_why(policy, changes)}, and the answer is no", again)))
+    return Verdict(keeps_dropped=not answer.yes)
+
+
+def _answer(walk: Walk, here: PlacedStatement, table: TableSteps) -> Answer | None:
+    return next((answer for answer in walk.answers if answer.is_about(table.life.id, here.position)), None)
+
+
+def _stop(walk: Walk, table: TableSteps, standstill: Standstill) -> tuple[str, str]:
     walk.stop_table(table, standstill)
     return STOPPED, standstill.reason
+
+
+def _wait(walk: Walk, here: PlacedStatement, table: TableSteps, change: HeldChange) -> tuple[str, str]:
+    """Let a table wait for an answer."""
+    how = "the statement " if not change.copies else "a tool's copy takes the table's place, and "
+    what = ", ".join(change.changes) or "its columns aren't known here"
+    why = f"{how}{what} (on_schema_change, {', '.join(change.asked)})"
+    remedy = f"look at it in binlake status, then answer: {answer_command(table.life.name, '--yes|--no')}"
+    _stand(walk, table, here.standstill(why, remedy))
+    walk.held[table.life.id] = change
+    return WAITS, table.life.reason
+
+
+def _held_change(
+    policy: SchemaChangePolicy,
+    changes: Sequence[ColumnChange],
+    before: TableSchema,
+    after: TableSchema,
+    *,
+    copies: bool = False,
+) -> HeldChange:
+    """Return what is asked about a statement, or about a tool's copy (``copies``), and what a no does."""
+    asked = [change for change in changes if policy.of(change.kind) == "ask"]
+    kinds = {change.kind for change in asked}
+    added = [change.name for change in asked if change.kind == "add"]
+    had = {column.name.lower() for column in before.mirrored}
+    nameless = [name for name in added if "." in name or name.lower() in had or name in after.key]
+    freezes = not changes or bool(nameless) or not kinds <= ({"add"} if copies else {"add", "drop"})
+    parts = [f"the lake goes without {', '.join(map(repr, added))} from there on"] if added else []
+    if dropped := [repr(change.name) for change in asked if change.kind == "drop"]:
+        parts.append(f"the lake keeps {', '.join(dropped)}, with NULL in newer rows")
+    return HeldChange(
+        tuple(change.text for change in changes),
+        tuple(f"{kind}: ask" for kind in ALL_KINDS if kind in kinds or not changes),
+        () if freezes else tuple(added),
+        "the table stays as it is, and follows no more" if freezes else "; ".join(parts),
+        freezes,
+        copies,
+    )
 
 
 def _is_tools(walk: Walk, name: TableName) -> bool:
@@ -61,11 +130,13 @@ def renamed(
 
 @dataclass(frozen=True)
 class HeldSwap:
-    """A table whose place a tool's copy would have taken. copy: its life; None where it has none. old: its name."""
+    """A table whose place a tool's copy would have taken. copy: its life; None where it has none. old: its name. done:
+    what was done to the table, and why."""
 
     table: TableSteps
     copy: TableSteps | None
     old: TableName
+    done: tuple[str, str]
 
     @property
     def lives(self) -> set[str]:
@@ -88,14 +159,26 @@ def hold_swaps(
         if table.life.status not in _HOLDING or not _is_copy(old, new, table, copy):
             continue
         changes = copy_changes(table.life.schema, copy.life.schema) if copy else ()
-        kinds = {change.kind for change in changes} if copy else ALL_KINDS
-        if policy.strictest(kinds) == "follow":
+        action = policy.strictest({change.kind for change in changes} if copy else ALL_KINDS)
+        if action == "follow":
             continue
-        why = _why(policy, changes, f"{old} takes the table's place, and ")
-        _stand(walk, table, here.standstill(why, _as_it_is(new)))
         if copy:
             walk.end(copy, f"it took the place of {new} at {here.position.short}, which stands still there")
-        yield HeldSwap(table, copy, old)
+        yield HeldSwap(table, copy, old, _stand_at_swap(walk, here, table, copy, changes))
+
+
+def _stand_at_swap(
+    walk: Walk, here: PlacedStatement, table: TableSteps, copy: TableSteps | None, changes: Sequence[ColumnChange]
+) -> tuple[str, str]:
+    name, policy = table.life.name, walk.rules.schema_changes(table.life.name)
+    if table.life.status not in ("following", "stopped"):
+        return NOT_APPLIED, f"this table is {table.life.status}"
+    if policy.strictest({change.kind for change in changes} if copy else ALL_KINDS) == "ask":
+        after = copy.life.schema if copy else table.life.schema
+        return _wait(walk, here, table, _held_change(policy, changes, table.life.schema, after, copies=True))
+    why = _why(policy, changes, "a tool's copy takes the table's place, and ")
+    _stand(walk, table, here.standstill(why, _as_it_is(name)))
+    return STOPPED, table.life.reason
 
 
 def _stand(walk: Walk, table: TableSteps, standstill: Standstill) -> None:

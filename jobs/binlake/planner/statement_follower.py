@@ -13,6 +13,7 @@ from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again, unexpected
 from binlake.planner import held_changes, tool_tables
 from binlake.planner.manifest import GhostSpan
+from binlake.planner.noted_statements import Effect, noted_statement
 from binlake.planner.rules import ROWS_REMEDY
 from binlake.planner.shape_changes import (
     PlacedStatement,
@@ -34,13 +35,12 @@ from binlake.planner.steps import (
     TruncateStep,
 )
 from binlake.planner.tool_tables import copied_by
-from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
+from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, WAITS, BatchInputs, Walk
 from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged
-from binlake.serialization import dumps
 
 
 class StatementFollower:
@@ -296,15 +296,17 @@ class StatementFollower:
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
-        if held := held_changes.hold(self.walk, here, table, after, evolution.origins):
-            return held
+        verdict = held_changes.verdict(self.walk, here, table, after, evolution.origins)
+        if verdict.stops:
+            return verdict.stops
         if why := why_no_filter(before, evolution):
             return self._stop(table, here.standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(table.life.name)}"))
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
-        more = self.rules.policy(table.life.name).on_drop_column == "keep" and not table.may_be_created_again
+        more = self.rules.policy(table.life.name).on_drop_column == "keep" or verdict.keeps_dropped
+        more = more and not table.may_be_created_again
         after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid, more=more)
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
@@ -443,7 +445,7 @@ class StatementFollower:
             outcome = outcome.without(swap.lives, swap.old)
             life = swap.table.life
             after = swap.copy.life.schema if swap.copy else None
-            self._note(here, life.name, swap.table, STOPPED, life.reason, (self._server_shape(swap.table), after))
+            self._note(here, life.name, swap.table, *swap.done, (self._server_shape(swap.table), after))
             self.server_shapes[life.id] = after
             noted |= {swap.old, life.name}
         return outcome, noted
@@ -526,31 +528,10 @@ class StatementFollower:
         shapes: tuple[TableSchema | None, TableSchema | None] = (None, None),
     ) -> None:
         """Add a row to the DDL history. shapes: the server's before and after the statement."""
-        statement = here.statement
-        before, after = shapes
-        self.walk.history.append(
-            {
-                "batch": self.batch,
-                "file": statement.file,
-                "offset": statement.offset,
-                "position": str(here.position),
-                "gtid": statement.gtid,
-                "committed_us": statement.committed_us,
-                "database": name.database,
-                "default_database": statement.database,
-                "sql_mode": statement.sql_mode,
-                "statement": here.logged_text(
-                    self.rules.excluding(name, TableSchema(())).excluded.union(
-                        self.rules.withheld(name), *(s.excluded.union(s.masks) for s in shapes if s)
-                    ),
-                    self.flavour,
-                ),
-                "kind": here.parsed.kind,
-                "table": name.table,
-                "table_id": table.life.id if table else None,
-                "action": action,
-                "reason": reason or None,
-                "before": dumps(before) if before else None,
-                "after": dumps(after) if after else None,
-            }
+        excluded = self.rules.excluding(name, TableSchema(())).excluded.union(
+            self.rules.withheld(name), *(s.excluded.union(s.masks) for s in shapes if s)
         )
+        life = table.life.id if table else None
+        effect = Effect(action, reason, self.walk.held.get(life) if life and action == WAITS else None)
+        row = noted_statement(here, name, life, effect, shapes, here.logged_text(excluded, self.flavour))
+        self.walk.history.append({"batch": self.batch, **row})

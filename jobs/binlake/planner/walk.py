@@ -10,6 +10,7 @@ from typing import Any
 
 from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY, XaEvent
 from binlake.errors import ConfigurationError, snapshot_again, unexpected
+from binlake.planner.answers import Answer, HeldChange
 from binlake.planner.beside_steps import BesideCollector
 from binlake.planner.manifest import StagedFile
 from binlake.planner.prepared import PreparedTransactions
@@ -28,6 +29,8 @@ NOT_APPLIED = "not applied"
 position."""
 BEFORE_SNAPSHOT = "before the snapshot"
 """The reason why a statement wasn't applied that the table's snapshot has behind it already."""
+WAITS = "waits"
+"""The effect of a statement at which a table waits for somebody's answer."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class BatchInputs:
     table names in lower case, however a statement writes them. server_shapes: by life id, the server's shape of
     tables that don't follow and were altered since; None for a shape that isn't known. declaring: ids of lives to
     which an earlier batch's statements gave foreign keys that cascade; asked where a statement may drop one. gaps: why
-    the log lacks changes of some databases.
+    the log lacks changes of some databases. answers: what somebody decided about schema changes that waited.
     """
 
     source: str
@@ -56,6 +59,7 @@ class BatchInputs:
     server_shapes: Mapping[str, TableSchema | None] = field(default_factory=dict)
     declaring: Collection[str] = ()
     gaps: Sequence[LogGap] = ()
+    answers: Sequence[Answer] = ()
 
 
 class Walk:
@@ -65,7 +69,7 @@ class Walk:
     DDL history. missing: included tables with mutations that were never snapshotted. asked: tables without a life
     that are to be snapshotted, and why. gone: names that a table without a life had before it was dropped or renamed.
     left_out: places of the first rows that conditions left out. turn: see TableSteps. beside: steps of the tables that
-    modes keep beside mirrors.
+    modes keep beside mirrors. answers: see BatchInputs. held: by life id, the schema change at which a table waits.
     """
 
     def __init__(self, batch: int, inputs: BatchInputs) -> None:
@@ -81,6 +85,8 @@ class Walk:
         self.gone: set[TableName] = set()
         self.declaring = frozenset(inputs.declaring)
         self.turn = 0
+        self.answers = inputs.answers
+        self.held: dict[str, HeldChange] = {}
         self.left_out: dict[TableName, tuple[int, int]] = {}
         self.beside = BesideCollector(inputs.range.start, inputs.rules.beside)
 

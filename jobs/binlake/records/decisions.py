@@ -45,8 +45,8 @@ def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
     """Leave a table as it is while the others continue, and return a message; resume brings it up to them."""
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
-        _without_open_batch(held)
-        row = _row(metadata, name, "following")
+        refuse_open_batch(held)
+        row = row_of(metadata, name, "following")
         _set(metadata, row, "paused", f"paused {reason}", resume_command(name))
         result = f"{name} is paused at {row.position}"
         note(metadata, "pause", reason, [name], batch=row.batch, result=result)
@@ -57,8 +57,8 @@ def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
     """Let the next sync snapshot the table again, and return a message."""
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
-        _without_open_batch(held)
-        row = _row(metadata, name, "following", "stopped", "paused", "catching up", "missing", "resnapshot")
+        refuse_open_batch(held)
+        row = row_of(metadata, name, "following", "stopped", "paused", "catching up", "missing", "resnapshot")
         _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
         result = f"{name} is snapshotted again by the next sync"
         note(metadata, "resnapshot", reason, [name], batch=row.batch, result=result)
@@ -130,7 +130,7 @@ def poison(metadata: Metadata, batch: int) -> list[QuarantineRow]:
 
 def following(metadata: Metadata, name: TableName) -> Life:
     """Return a table's life. Raises UsageError where it follows no log."""
-    row = _row(metadata, name, "following")
+    row = row_of(metadata, name, "following")
     return next(life for life in watermarks.read_lives(metadata) if life.id == row.table_id)
 
 
@@ -138,7 +138,7 @@ def _metadata(config: PipelineConfig) -> Metadata:
     return Metadata(config.metadata_path("").rstrip("/"))
 
 
-def _without_open_batch(held: Lease) -> None:
+def refuse_open_batch(held: Lease) -> None:
     """Raise UsageError where a batch is open."""
     opened = held.control().open
     if opened is not None:
@@ -147,7 +147,7 @@ def _without_open_batch(held: Lease) -> None:
         )
 
 
-def _row(metadata: Metadata, name: TableName, *allowed: Status) -> WatermarkRow:
+def row_of(metadata: Metadata, name: TableName, *allowed: Status) -> WatermarkRow:
     """Return the watermark of a table's life. Raises UsageError where there is none in such a state."""
     rows = [row for row in watermarks.read(metadata) if row.name == name]
     living = [row for row in rows if row.status != "dropped"]
@@ -166,7 +166,7 @@ def _set(metadata: Metadata, row: WatermarkRow, status: Status, reason: str, rem
 
 def row_to_resume(metadata: Metadata, name: TableName) -> WatermarkRow:
     """Return the watermark of a table that can go through what it missed. Raises UsageError."""
-    return _row(metadata, name, "paused", "stopped", "catching up")
+    return row_of(metadata, name, "paused", "stopped", "catching up")
 
 
 def follows(metadata: Metadata, name: TableName) -> bool:

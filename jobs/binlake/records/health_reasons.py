@@ -219,8 +219,12 @@ def _tables(known: Evidence) -> Iterator[Advice]:
     """Yield how many tables don't follow, and which can't be read."""
     counts = Counter(row["status"] for row in known.status.tables)
     look = "the list of tables says what to do about each"
+    if asked := known.status.waiting:
+        counts["stopped"] -= len(asked)
+        what = f"{_tables_wait(len(asked))} for a yes or a no to a change of its columns"
+        yield Advice("warn", what, asked[0]["answer"] if len(asked) == 1 else "see each below, and answer")
     for level, state, what in _STATES:
-        if count := counts[state]:
+        if (count := counts[state]) > 0:
             yield Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=state))
     if count := sum(bool(row.get("problem")) for row in known.status.tables):
         what = f"{_tables_are(count)} damaged in the lake: files can't be read, or hold other rows than were verified"
@@ -236,6 +240,10 @@ _STATES: tuple[tuple[HealthLevel, str, str], ...] = (
     ("warn", "paused", "paused"),
 )
 """Levels and words of the states that tables shouldn't stay in."""
+
+
+def _tables_wait(count: int) -> str:
+    return "1 table waits" if count == 1 else f"{count:,} tables wait"
 
 
 def _tables_are(count: int) -> str:

@@ -17,7 +17,7 @@ from binlake.lease import followers, lease
 from binlake.lease.followers import FollowerStatus
 from binlake.moment import moment_text
 from binlake.planner.steps import LEFT_OUT
-from binlake.records import decisions, feed_watermarks, lost_tables, verified, watermarks
+from binlake.records import decisions, feed_watermarks, lost_tables, verified, waiting_changes, watermarks
 from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.snapshot_ids import OF_KEYS
@@ -96,6 +96,8 @@ class SourceStatus:
     """Tables beside mirrors that are stopped, or can't be read."""
     lost: tuple[str, ...] = ()
     """Metadata tables that are gone."""
+    waiting: tuple[dict[str, Any], ...] = ()
+    """Schema changes at which tables wait for an answer, see WaitingChange.to_json."""
     nothing_new_us: int | None = None
     """When a sync found nothing new last; None if none did."""
 
@@ -127,6 +129,7 @@ class SourceStatus:
             "follower": asdict(self.follower) if self.follower else None,
             "beside": [asdict(problem) for problem in self.beside],
             "lost": list(self.lost),
+            "waiting": list(self.waiting),
             "nothing_new_us": self.nothing_new_us,
         }
 
@@ -164,10 +167,8 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     succeeded_us = max(last.ended_us if last else 0, quiet.at_us if quiet and control.open is None else 0)
     failed = _failed(metadata, succeeded_us)
     noted, follower = verified.read(metadata), followers.read_status(metadata)
-    tables = [
-        _table(config, row, noted.through.get(row.table_id), noted.problems.get(row.table_id))
-        for row in watermarks.read(metadata)
-    ]
+    rows = watermarks.read(metadata)
+    tables = [_table(config, row, noted.through.get(row.table_id), noted.problems.get(row.table_id)) for row in rows]
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,
@@ -188,6 +189,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         beside=tuple(_problems_beside(config, noted)),
         lost=tuple(lost_tables.find(metadata, notes=False)),
         nothing_new_us=quiet.at_us if quiet else None,
+        waiting=tuple(change.to_json() for change in waiting_changes.waiting(metadata, rows)),
         last_run={**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
     )
 

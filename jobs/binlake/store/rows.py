@@ -236,7 +236,8 @@ class PinRow(Row, table="pins"):
 
 
 class StatementRow(OfTable, table="ddl_history"):
-    """A statement of the log. before, after: the server's shapes of the table, JSON."""
+    """A statement of the log. before, after: the server's shapes of the table, JSON. held: what is asked about it where
+    the table waits for an answer, JSON of HeldChange."""
 
     batch: int
     file: str
@@ -255,6 +256,7 @@ class StatementRow(OfTable, table="ddl_history"):
     reason: str | None = None
     before: str | None = None
     after: str | None = None
+    held: str | None = None
 
     @property
     def order(self) -> tuple[int, int, int]:

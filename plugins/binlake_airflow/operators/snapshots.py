@@ -97,11 +97,15 @@ class BinlakeResnapshotOperator(LineageOperator):
     def _copy(self, context: Context, config: PipelineConfig, metadata: Metadata) -> Any:
         from binlake.records import watermarks
 
-        asked = watermarks.asked(metadata)
-        if not asked or config.source.is_files:
+        asked = [] if config.source.is_files else watermarks.asked(metadata)
+        catching_up = watermarks.catching_up(metadata)
+        if not asked and not catching_up:
             self.log.info("no table asks for a new snapshot")
             return None
-        self.log.warning("snapshotted again: %s", ", ".join(map(str, asked)))
+        if catching_up:
+            self.log.info("catching up: %s", ", ".join(map(str, catching_up)))
+        if asked:
+            self.log.warning("snapshotted again: %s", ", ".join(map(str, asked)))
         copied = self.submit(context, "--run", run_key(context), "--asked")
         self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
         return summaries.of_snapshots(metadata, copied)

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.records import decisions, watermarks
+from binlake.records import decisions, waiting_changes, watermarks
 from binlake.records.decisions import CANCELLED, Reason
 from binlake.schema.table import TableName
 from binlake.store.metadata import metadata_of
@@ -104,6 +104,13 @@ class SkipAsked(DecisionAsked):
 
     file: str
     offset: int = Field(ge=0, lt=2**63)
+
+
+class AnswerAsked(DecisionAsked):
+    """An answer to the schema change at which a table waits. place: of the statement that the user saw, FILE:POS."""
+
+    yes: bool
+    place: str = Field(max_length=300)
 
 
 router = APIRouter(prefix="/api/sources/{source}")
@@ -226,6 +233,16 @@ def resnapshot(table: str, loaded: SourceDep, reader: ReaderDep, asked: Decision
     """Ask for a snapshot of a table by the next sync, in the user's name."""
     (name,) = _known(loaded[1], [table])
     return Answer({"message": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
+
+
+@router.post(
+    "/tables/{table:path}/schema-change", dependencies=guarded(may_edit, action_logging("binlake_schema_change"))
+)
+def schema_change(table: str, loaded: SourceDep, reader: ReaderDep, asked: AnswerAsked) -> Answer:
+    """Answer the schema change at which a table waits, in the user's name."""
+    (name,) = _known(loaded[1], [table])
+    reason = Reason(reader.name, asked.why)
+    return Answer({"message": waiting_changes.answer(loaded[1], name, reason, yes=asked.yes, place=asked.place)})
 
 
 @router.post("/skip-event", dependencies=guarded(may_edit, action_logging("binlake_skip_event")))

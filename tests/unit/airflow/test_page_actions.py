@@ -218,6 +218,28 @@ def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> No
     assert "batch 4 is open" in refused["detail"]
 
 
+def test_a_schema_change_that_waits_is_answered(server: Any, past: Past) -> None:
+    name, (file, offset) = past.name(1), past.let_wait(1)
+    place = f"{file}:{offset}"
+    source = get(viewer(server), "sources/shop")
+    (waits,) = source["waiting"]
+    assert (waits["table"], waits["place"], waits["statement"]) == (str(name), place, "ALTER TABLE t ADD n INT")
+    assert (waits["before"], waits["after"], waits["no"]) == (
+        ["id int"],
+        ["id int", "n int"],
+        "the lake goes without 'n'",
+    )
+    assert "1 table waits for a yes or a no to a change of its columns" in [line["what"] for line in source["advice"]]
+    path = f"sources/shop/tables/{name}/schema-change"
+    asked: dict[str, Any] = {"yes": False, "why": "it's private"}
+    post(viewer(server), path, 403, place=place, **asked)
+    assert "for another statement" in post(editor(server), path, 409, place="binlog.000009:4", **asked)["detail"]
+    assert "the lake goes without 'n'" in post(editor(server), path, place=place, **asked)["message"]
+    assert decided(past) == [("schema-change no", "shop", "it's private", name.table, file, offset)]
+    assert lease.read(past.metadata).columns_left_out == (f"{name}.n",)
+    assert (status(past, name.table), get(editor(server), "sources/shop")["waiting"]) == ("catching up", [])
+
+
 def test_while_a_run_is_at_work_nothing_is_decided(server: Any, past: Past) -> None:
     with lease.held(past.metadata):
         refusal = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="now")

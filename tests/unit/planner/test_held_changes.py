@@ -7,13 +7,16 @@ import pytest
 
 from binlake.binlog.border import Statement
 from binlake.config.schema_changes import SchemaChangePolicy
+from binlake.planner.answers import Answer, HeldChange, patterns_left_out, renamed
 from binlake.planner.epochs import split
 from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
+from binlake.planner.outcome import LifeOutcome
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, MergeStep, ReshapeStep, Status, TableSteps
 from binlake.planner.walk import BatchInputs
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import loads
 
 FILE = "binlog.000001"
 V = Column("v", "varchar", length=20, charset="utf8mb4")
@@ -41,6 +44,7 @@ def steps_of(
     policy: SchemaChangePolicy = FREEZE,
     lives: Sequence[Life] = (life(),),
     ghosts_are_included: bool = False,
+    answers: Sequence[Answer] = (),
 ) -> BatchSteps:
     """The steps of a batch with these files and statements."""
     texts = [item for item in items if isinstance(item, str)]
@@ -53,7 +57,9 @@ def steps_of(
         ghost=lambda name: not ghosts_are_included and name.table.endswith("_gho"),
         schema_changes=lambda name: policy,
     )
-    inputs = BatchInputs("s", rules, Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),)), lives)
+    inputs = BatchInputs(
+        "s", rules, Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),)), lives, answers=answers
+    )
     return split(Manifest(7, "a", (StagedSlice(0, files, statements, ()),)), inputs)
 
 
@@ -105,6 +111,83 @@ def test_a_frozen_table_that_is_dropped_ends_and_one_that_is_renamed_stays_froze
     assert "it is renamed, and a statement before adds 'n' int" in renamed.life.reason
 
 
+ASK = SchemaChangePolicy(add="ask", drop="ask", rename="ask", retype="ask")
+
+
+def answered(offset: int, *, yes: bool) -> Answer:
+    return Answer("life of shop.t", T, FILE, offset, 1, yes)
+
+
+def test_a_table_that_asks_waits_and_says_what_an_answer_does() -> None:
+    steps = steps_of(rows(50), "ALTER TABLE t ADD n INT, DROP v", policy=ASK)
+    table, (row,) = table_of(steps), steps.history
+    assert (table.life.status, table.steps, row["action"]) == ("stopped", [], "waits")
+    assert "binlake table schema-change --config FILE --table 'shop.t' --yes|--no" in table.life.remedy
+    held = loads(HeldChange, row["held"])
+    assert (held.changes, held.asked, held.left_out) == (
+        ("adds 'n' int", "drops 'v'"),
+        ("add: ask", "drop: ask"),
+        ("n",),
+    )
+    assert held.no == "the lake goes without 'n' from there on; the lake keeps 'v', with NULL in newer rows"
+
+
+@pytest.mark.parametrize(
+    ("text", "freezes"),
+    [
+        ("ALTER TABLE t ADD n INT", False), ("ALTER TABLE t DROP v", False),
+        ("ALTER TABLE t MODIFY v TEXT", True), ("ALTER TABLE t RENAME COLUMN v TO w, ADD n INT", True),
+        ("ALTER TABLE t ADD `a.b` INT", True),  # no pattern names it
+        ("ALTER TABLE t DROP v, ADD v INT", True),  # what the name means afterwards isn't clear
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD n INT PRIMARY KEY", True),
+    ],
+)  # fmt: skip
+def test_a_no_without_an_exact_meaning_freezes(text: str, freezes: bool) -> None:
+    (row,) = steps_of(text, policy=ASK).history
+    assert loads(HeldChange, row["held"]).freezes == freezes
+
+
+def test_after_a_yes_the_statement_is_followed_and_the_next_one_asked_about() -> None:
+    texts = ("ALTER TABLE t ADD n INT", "ALTER TABLE t ADD m INT")
+    steps = steps_of(*texts, policy=ASK, answers=[answered(100, yes=True)])
+    assert [row["action"] for row in steps.history] == ["followed", "waits"]
+    assert (table_of(steps).life.status, table_of(steps).steps) == ("stopped", [])
+    steps = steps_of(*texts, policy=ASK, answers=[answered(100, yes=True), answered(200, yes=True)])
+    assert [type(step) for step in table_of(steps).steps] == [ReshapeStep, ReshapeStep]
+
+
+def test_after_a_no_a_dropped_column_is_kept_for_good() -> None:
+    table = table_of(steps_of("ALTER TABLE t DROP v", policy=ASK, answers=[answered(100, yes=False)]))
+    assert [column.name for column in table.life.schema.kept] == ["v"]
+    (reshape,) = table.steps
+    assert isinstance(reshape, ReshapeStep)
+    assert reshape.kept_origins == ("v",)
+
+
+def test_after_a_no_a_retyped_column_freezes_its_table() -> None:
+    steps = steps_of("ALTER TABLE t MODIFY v TEXT", policy=ASK, answers=[answered(100, yes=False)])
+    assert (table_of(steps).life.status, steps.history[0]["action"]) == ("stopped", "stopped")
+
+
+def test_of_freeze_and_ask_freeze_counts() -> None:
+    policy = SchemaChangePolicy(add="ask", drop="freeze")
+    assert steps_of("ALTER TABLE t ADD n INT, DROP v", policy=policy).history[0]["action"] == "stopped"
+
+
+def test_a_tools_copy_waits_for_a_snapshot() -> None:
+    steps = steps_of("ALTER TABLE _t_gho ADD n INT", SWAP, lives=(life(), life(GHOST)), policy=ASK)
+    (row,) = [row for row in steps.history if row["table"] == "t"]
+    held = loads(HeldChange, row["held"])
+    assert (row["action"], held.copies, held.freezes, held.left_out) == ("waits", True, False, ("n",))
+
+
+def test_answers_follow_a_table_to_its_new_name() -> None:
+    given = replace(answered(100, yes=False), left_out=("n",))
+    assert patterns_left_out([given]) == ("shop.t.n",)
+    new = LifeOutcome("life of shop.t", TableName("shop", "u"), at(4), at(4), "following", None, "")
+    assert patterns_left_out(renamed((given,), [new])) == ("shop.u.n",)
+
+
 GHOST_SCHEMA = SCHEMA.with_columns((*SCHEMA.columns, Column("n", "int")))
 
 
@@ -117,7 +200,7 @@ def test_a_tools_copy_with_other_columns_does_not_take_the_place(included: bool)
     )  # fmt: skip
     table = table_of(steps)
     assert (table.life.id, table.life.status, table.steps) == ("life of shop.t", "stopped", [])
-    assert "shop._t_gho takes the table's place, and adds 'n' int" in table.life.reason
+    assert "a tool's copy takes the table's place, and adds 'n' int" in table.life.reason
     assert [copy.life.status for copy in steps.tables if copy.life.id == "life of shop._t_gho"] == ["dropped"]
     assert [row["action"] for row in steps.history if row["table"] == "t"] == ["stopped"]
 

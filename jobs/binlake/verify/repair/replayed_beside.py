@@ -219,7 +219,7 @@ class ReplayedBeside:
         manifest = manifest_of(self.config, plan)
         config = as_staged(self.config, manifest)
         state = self.held.control().recorded_state
-        inputs = inputs_of(config, plan, [rebased(life, life.high, plan.range.start)])
+        inputs = inputs_of(config, plan, [rebased(life, life.high, plan.range.start)], state.answers if state else ())
         inputs = replace(inputs, prepared=prepared, charsets=(state and state.charsets) or {})
         steps = epochs.split(manifest, inputs)
         steps = with_mirrors(config, steps, plan.range, BatchTimes(None, manifest.committed_us or None))

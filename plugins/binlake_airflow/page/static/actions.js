@@ -233,6 +233,19 @@ export function skipButton(source, { file, offset }) {
   return opens("Skip the event", "Recorded with your name", open);
 }
 
+// Of a schema change at which a table waits.
+export function answerButton(source, waits, yes) {
+  const word = yes ? "Yes" : "No";
+  const open = () => confirm({
+    title: `${word}: ${waits.table}`,
+    says: `${waits.changes.join(", ")}. ${word}: ${yes ? waits.yes : waits.no}`,
+    label: yes ? "Yes, follow it" : "No, don't",
+    fields: [WHY],
+    act: async (values) => (await post(`${pathOf(source.source, waits.table)}/schema-change`, { yes, place: waits.place, ...values })).message,
+  });
+  return opens(word, "Recorded with your name", open, { of: waits.table, ...(yes ? { kind: "primary" } : {}) });
+}
+
 // Where the YAML lets who may edit put differing rows right.
 export function repairButton(source, tables) {
   return source.may?.edit && source.repair !== "never" ? runButton(source, "repair", { tables, kind: "primary" }) : null;

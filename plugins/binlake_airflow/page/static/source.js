@@ -10,6 +10,7 @@ import { feedSections } from "./feeds.js";
 import { adviceButtons, fixButtons } from "./remedies.js";
 import { pinned, replayed, sourceButtons, unlockButton } from "./source_actions.js";
 import { byRows, bytes, compare, counted, duration, moment, number } from "./words.js";
+import { waitingChanges } from "./waiting.js";
 import { followWork } from "./work.js";
 import { ZONE, zoned } from "./zone.js";
 
@@ -334,6 +335,7 @@ export async function oneSource(place) {
   }
   return [
     sourceCard(source, true),
+    ...waitingChanges(source),
     jumps(feeds, pins, replays),
     ...overTime(drawn, listed),
     el("h2", { id: "tables" }, "Tables"),

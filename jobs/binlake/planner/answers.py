@@ -1,0 +1,65 @@
+"""Schema changes that wait for somebody's yes or no, and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from binlake import names
+from binlake.planner.outcome import LifeOutcome
+from binlake.position import Position
+from binlake.schema.table import TableName
+
+
+@dataclass(frozen=True)
+class HeldChange:
+    """A schema change at which a table waits. It is kept with the statement in the DDL history.
+
+    changes: what it does, in words. asked: the settings that ask, such as ``add: ask``. left_out: new columns that the
+    lake goes without after a no. no: what a no does, in words. freezes: a no leaves the table as it is. copies: the
+    table goes on by a snapshot, as the rows of its new shape came by a tool's copy.
+    """
+
+    changes: tuple[str, ...]
+    asked: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    no: str = ""
+    freezes: bool = False
+    copies: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What somebody decided about a schema change.
+
+    table_id, file, offset, created: the table's life, and the statement's place. name: of the table, which a RENAME
+    TABLE changes here, too. left_out: columns that the lake goes without from then on.
+    """
+
+    table_id: str
+    name: TableName
+    file: str
+    offset: int
+    created: int
+    yes: bool
+    left_out: tuple[str, ...] = ()
+
+    def is_about(self, table_id: str, where: Position) -> bool:
+        """Return whether it is about the statement at this place, for this life of a table."""
+        place = (where.file, where.offset, where.created)
+        return self.table_id == table_id and (self.file, self.offset, self.created) == place
+
+
+def patterns_left_out(answers: Iterable[Answer]) -> tuple[str, ...]:
+    """Return patterns, as ``tables.exclude_columns`` has them, of the columns that the lake goes without by a no."""
+    return tuple(
+        f"{names.pattern_of(answer.name.database, answer.name.table)}.{column}"
+        for answer in answers
+        for column in answer.left_out
+    )
+
+
+def renamed(answers: tuple[Answer, ...], lives: Iterable[LifeOutcome]) -> tuple[Answer, ...]:
+    """Return the answers under the names that the lives have after a batch."""
+    known = {life.id: life.name for life in lives if life.status != "dropped"} if answers else {}
+    return tuple(replace(answer, name=known.get(answer.table_id, answer.name)) for answer in answers)
