@@ -1,27 +1,19 @@
-"""Schema changes that wait for somebody's yes or no, or freeze their table: SQL in, tables out."""
+"""Schema changes that wait for somebody's yes or no, where a server copies tables: SQL in, tables out."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from binlake import pipeline
-from binlake.cli import command_line
-from binlake.errors import LakeError, UsageError
-from binlake.lease.lease import Lease
 from binlake.records import decisions, waiting_changes
 from binlake.records.decisions import Reason
 from binlake.records.status import read_status
-from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.store.rows import DecisionRow
 from mirror import WAYS, Mirror, on_mariadb, sync_alone
-from no_session import NoSession
 from servers import Server
 from without_spark import verify
 
@@ -56,35 +48,6 @@ def status_of(mirror: Mirror) -> str:
     return str(mirror.watermark("t")["status"])
 
 
-def test_a_table_waits_while_the_others_go_on_and_follows_after_a_yes(
-    alone: Mirror, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alone.execute("INSERT INTO t VALUES (3, 30)", "ALTER TABLE t ADD n INT DEFAULT 7", "INSERT INTO u VALUES (1)")
-    sync_alone(alone)
-    alone.execute("UPDATE t SET n = 8 WHERE id = 1", "ALTER TABLE t ADD INDEX (n)", "INSERT INTO u VALUES (2)")
-    sync_alone(alone)
-    assert [row["id"] for row in stored(alone)] == [1, 2]
-    assert [row["id"] for row in stored(alone, "u")] == [1, 2]
-    (waits,) = read_status(alone.config).waiting
-    assert (waits["changes"], waits["behind"]) == (["adds 'n' int"], 1)
-    assert (waits["before"], waits["after"]) == (["id int", "v int"], ["id int", "v int", "n int"])
-    yaml = str(alone.write_yaml())
-    command_line.run(["status", "--config", yaml])
-    said = capsys.readouterr().out
-    assert "waits for a yes or a no" in said
-    assert "ALTER TABLE t ADD n INT DEFAULT 7" in said
-    command = ["table", "schema-change", "--config", yaml, "--table", f"{alone.database}.t", "--yes", "--why", "seen"]
-    command_line.run([*command, "--who", "ada"])
-    sync_alone(alone)
-    assert stored(alone) == [{"id": 1, "v": 10, "n": 8}, {"id": 2, "v": 20, "n": 7}, {"id": 3, "v": 30, "n": 7}]
-    assert (status_of(alone), read_status(alone.config).waiting) == ("following", ())
-    alone.execute("INSERT INTO t VALUES (4, 40, 1)")
-    sync_alone(alone)
-    assert verify(alone).equal
-    (noted,) = DecisionRow.read(alone.metadata)
-    assert (noted.action, noted.who, noted.why, noted.table) == ("schema-change yes", "ada", "seen", "t")
-
-
 def test_after_a_no_the_lake_goes_without_the_new_column_for_good(alone: Mirror) -> None:
     alone.execute("ALTER TABLE t ADD secret VARCHAR(9) DEFAULT 'x'", "INSERT INTO t VALUES (3, 30, 'y')")
     sync_alone(alone)
@@ -107,58 +70,6 @@ def test_after_a_no_the_lake_goes_without_the_new_column_for_good(alone: Mirror)
     sync_alone(alone)
     assert [row["secret"] for row in stored(alone, "w")] == ["z", "x", "y", "y", "y"]
     assert verify(alone).equal
-
-
-def test_statements_that_wait_are_asked_about_one_after_another(alone: Mirror) -> None:
-    alone.execute(
-        "ALTER TABLE t ADD a INT", "INSERT INTO t VALUES (3, 30, 3)", "ALTER TABLE t ADD w INT DEFAULT 1",
-        "INSERT INTO t VALUES (4, 40, 4, 4)",
-    )  # fmt: skip
-    sync_alone(alone)
-    answer(alone, yes=False)
-    sync_alone(alone)
-    (waits,) = read_status(alone.config).waiting
-    assert (waits["changes"], waits["behind"]) == (["adds 'w' int"], 0)
-    assert [row["id"] for row in stored(alone)] == [1, 2]
-    answer(alone, yes=True)
-    sync_alone(alone)
-    assert [tuple(row.values()) for row in stored(alone)] == [(1, 10, 1), (2, 20, 1), (3, 30, 1), (4, 40, 4)]
-    assert [*stored(alone)[0]] == ["id", "v", "w"]
-    assert verify(alone).equal
-
-
-@on_mariadb
-def test_killed_between_the_answer_and_the_end_of_the_catch_up(alone: Mirror) -> None:
-    alone.execute("ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (3, 30, 3)")
-    sync_alone(alone)
-    with mock.patch.object(Lease, "know_answers", side_effect=LakeError("killed")), pytest.raises(LakeError):
-        answer(alone, yes=True)
-    sync_alone(alone)
-    assert len(read_status(alone.config).waiting) == 1  # it met the statement without an answer
-    answer(alone, yes=True)
-    with pytest.raises(UsageError, match="is catching up"):
-        answer(alone, yes=False)
-    with alone.cut_off_at("epoch committed"):
-        sync_alone(alone)
-    sync_alone(alone)
-    assert stored(alone)[-1] == {"id": 3, "v": 30, "n": 3}
-    alone.assert_each_once("t")
-    assert verify(alone).equal
-
-
-@on_mariadb
-def test_a_no_without_an_exact_meaning_freezes_until_a_yes(alone: Mirror) -> None:
-    alone.execute("ALTER TABLE t MODIFY v BIGINT, ADD n INT", "INSERT INTO t VALUES (3, 30, 3)")
-    sync_alone(alone)
-    assert read_status(alone.config).waiting[0]["no"] == "the table stays as it is, and follows no more"
-    answer(alone, yes=False)
-    sync_alone(alone)
-    assert (status_of(alone), read_status(alone.config).waiting) == ("stopped", ())
-    with pytest.raises(UsageError, match="the answer is no"):
-        answer(alone, yes=False)
-    answer(alone, yes=True)
-    sync_alone(alone)
-    assert stored(alone)[-1] == {"id": 3, "v": 30, "n": 3}
 
 
 @on_mariadb
@@ -193,15 +104,3 @@ def test_what_waits_may_be_dropped_or_made_in_the_same_batch(alone: Mirror) -> N
     waiting_changes.answer(alone.config, TableName(alone.database, "w"), WHY, yes=True)
     sync_alone(alone)
     assert stored(alone, "w") == [{"id": 1, "n": None}]
-
-
-@on_mariadb
-def test_a_frozen_table_goes_on_once_the_policy_lets_it(alone: Mirror) -> None:
-    alone.options["on_schema_change"] = [{"tables": "*.t", "add": "freeze"}]
-    alone.execute("ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (3, 30, 3)")
-    sync_alone(alone)
-    sync_alone(alone)
-    assert (status_of(alone), read_status(alone.config).waiting) == ("stopped", ())
-    alone.options["on_schema_change"] = []
-    pipeline.resume(alone.config, alone.origin, NoSession(), Report(), TableName(alone.database, "t"), WHY)
-    assert stored(alone)[-1] == {"id": 3, "v": 30, "n": 3}

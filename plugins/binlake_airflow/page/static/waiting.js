@@ -23,4 +23,4 @@ function change(source, waits) {
 }
 
 export const waitingChanges = (source) =>
-  source.waiting.length ? [el("h2", { id: "waiting" }, "Waiting for an answer"), ...source.waiting.map((waits) => change(source, waits))] : [];
+  source.waiting?.length ? [el("h2", { id: "waiting" }, "Waiting for an answer"), ...source.waiting.map((waits) => change(source, waits))] : [];

@@ -1,0 +1,201 @@
+"""Tables that wait for an answer, or are frozen, at a schema change in a folder's log: statements in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import binlog, config, faults, pipeline
+from binlake.binlog_writer.written_log import WrittenLog, WrittenTable
+from binlake.config import PipelineConfig
+from binlake.errors import LakeError, UsageError
+from binlake.faults import FaultPoint
+from binlake.lease.lease import Lease
+from binlake.position import Flavour
+from binlake.records import waiting_changes, watermarks
+from binlake.records.decisions import Reason
+from binlake.records.status import read_status
+from binlake.report import Report
+from binlake.schema.table import Column, TableName
+from binlake.source.folder import Folder
+from binlake.store.metadata import metadata_of
+from no_session import NoSession
+
+WHY = Reason("ada", "seen")
+T = TableName("shop", "t")
+ASK = "{tables: 'shop.*', add: ask, drop: ask, rename: ask, retype: ask}"
+
+
+class CutOff(Exception):
+    """The process is killed here."""
+
+
+@dataclass
+class Shop:
+    """A source whose log is a folder: t has two rows, u none, and both are in the lake."""
+
+    folder: Path
+    log: WrittenLog
+    policy: str = ASK
+
+    @property
+    def config(self) -> PipelineConfig:
+        yaml = self.folder / "shop.yaml"
+        yaml.write_text(
+            f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
+            f"tables: {{include: ['shop.*']}}\nlake: {{path: ./lake}}\non_schema_change: [{self.policy}]\n"
+        )
+        return config.load(yaml)
+
+    def does(self, *changes: str | tuple[str, ...]) -> None:
+        """Write a statement, or the table, its columns and the values of a row that comes."""
+        for change in changes:
+            if isinstance(change, str):
+                self.log.statement(change, database="shop")
+                continue
+            table, columns, *values = change
+            names = columns.split()
+            made = WrittenTable(TableName("shop", table), tuple(Column(name, "int") for name in names), ("id",))
+            with self.log.transaction() as transaction:
+                transaction.insert(made, [dict(zip(names, map(int, values), strict=True))])
+
+    def sync(self) -> None:
+        pipeline.sync(self.config, Folder(self.folder / "log"), NoSession(), Report(quiet=True))
+
+    def rows(self, table: str = "t") -> list[tuple[Any, ...]]:
+        lake = DeltaTable(self.config.table_path(TableName("shop", table)))
+        read = pa.table(QueryBuilder().register("t", lake).execute("SELECT * FROM t ORDER BY id").read_all())
+        return [tuple(read.column_names), *(tuple(row.values()) for row in read.to_pylist())]
+
+    def answer(self, *, yes: bool) -> str:
+        return waiting_changes.answer(self.config, T, WHY, yes=yes)
+
+    @property
+    def waiting(self) -> list[str]:
+        return [", ".join(change["changes"]) for change in read_status(self.config).waiting]
+
+    @property
+    def status(self) -> str:
+        return next(row.status for row in watermarks.read(metadata_of(self.config)) if row.name == T)
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    flavour: Flavour = request.param
+    with binlog.write(tmp_path / "log", flavour=flavour) as log:
+        made = Shop(tmp_path, log)
+        made.does(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)", ("t", "id v", "1", "10"), ("t", "id v", "2", "20"),
+            "CREATE TABLE u (id INT PRIMARY KEY)",
+        )  # fmt: skip
+        pipeline.bootstrap(made.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        made.sync()
+        yield made
+
+
+def test_a_table_waits_while_the_others_go_on_and_follows_after_a_yes(shop: Shop) -> None:
+    shop.does(("t", "id v", "3", "30"), "ALTER TABLE t ADD n INT DEFAULT 7", ("u", "id", "1"))
+    shop.sync()
+    shop.does(("t", "id v n", "4", "40", "8"), "ALTER TABLE t ADD INDEX (n)", ("u", "id", "2"))
+    shop.sync()
+    assert (shop.rows(), shop.rows("u")) == ([("id", "v"), (1, 10), (2, 20)], [("id",), (1,), (2,)])
+    (waits,) = read_status(shop.config).waiting
+    assert (waits["changes"], waits["behind"], waits["statement"]) == (
+        ["adds 'n' int"], 1, "ALTER TABLE t ADD n INT DEFAULT 7"
+    )  # fmt: skip
+    assert (waits["before"], waits["after"]) == (["id int", "v int"], ["id int", "v int", "n int"])
+    assert "goes on with the next sync" in shop.answer(yes=True)
+    shop.sync()
+    assert shop.rows() == [("id", "v", "n"), (1, 10, 7), (2, 20, 7), (3, 30, 7), (4, 40, 8)]
+    assert (shop.status, shop.waiting) == ("following", [])
+
+
+def test_after_a_no_the_lake_goes_without_the_new_column(shop: Shop) -> None:
+    shop.does("ALTER TABLE t ADD secret INT", ("t", "id v secret", "3", "30", "1"))
+    shop.sync()
+    assert "the lake goes without 'secret' from there on" in shop.answer(yes=False)
+    shop.does(("t", "id v secret", "4", "40", "1"))
+    shop.sync()
+    shop.does(("t", "id v secret", "5", "50", "1"))
+    shop.sync()
+    assert shop.rows() == [("id", "v"), *((number, 10 * number) for number in range(1, 6))]
+    assert shop.status == "following"
+
+
+def test_statements_that_wait_are_asked_about_one_after_another(shop: Shop) -> None:
+    shop.does("ALTER TABLE t ADD a INT", ("t", "id v a", "3", "30", "3"), "ALTER TABLE t ADD w INT DEFAULT 1")
+    shop.sync()
+    shop.does(("t", "id v a w", "4", "40", "4", "4"), "ALTER TABLE t ADD z INT DEFAULT 2")
+    shop.sync()
+    assert shop.waiting == ["adds 'a' int"]
+    shop.answer(yes=False)
+    shop.sync()
+    assert (shop.waiting, shop.rows()[1:]) == (["adds 'w' int"], [(1, 10), (2, 20)])
+    shop.answer(yes=True)
+    shop.sync()
+    assert (shop.waiting, shop.rows()[-1]) == (["adds 'z' int"], (3, 30, 1))
+    shop.answer(yes=True)
+    shop.sync()
+    assert shop.rows() == [("id", "v", "w", "z"), (1, 10, 1, 2), (2, 20, 1, 2), (3, 30, 1, 2), (4, 40, 4, 2)]
+
+
+def test_killed_between_the_answer_and_the_end_of_the_catch_up(shop: Shop) -> None:
+    shop.does("ALTER TABLE t ADD n INT", ("t", "id v n", "3", "30", "3"))
+    shop.sync()
+    with mock.patch.object(Lease, "know_answers", side_effect=LakeError("killed")), pytest.raises(LakeError):
+        shop.answer(yes=True)
+    shop.sync()
+    assert shop.waiting == ["adds 'n' int"]  # it met the statement without an answer
+    shop.answer(yes=True)
+    with pytest.raises(UsageError, match="is catching up"):
+        shop.answer(yes=False)
+
+    def cut_off(reached: FaultPoint) -> None:
+        if reached == "epoch committed":
+            raise CutOff
+
+    with mock.patch.object(faults, "at_point", cut_off), pytest.raises(CutOff):
+        shop.sync()
+    shop.sync()
+    assert (shop.rows()[-1], shop.status) == ((3, 30, 3), "following")
+
+
+def test_a_no_without_an_exact_meaning_freezes_until_a_yes(shop: Shop) -> None:
+    shop.does("ALTER TABLE t RENAME COLUMN v TO w, ADD n INT", ("t", "id w n", "3", "30", "3"))
+    shop.sync()
+    assert read_status(shop.config).waiting[0]["no"] == "the table stays as it is, and follows no more"
+    shop.answer(yes=False)
+    shop.sync()
+    assert (shop.status, shop.waiting) == ("stopped", [])
+    with pytest.raises(UsageError, match="the answer is no"):
+        shop.answer(yes=False)
+    shop.answer(yes=True)
+    shop.sync()
+    assert shop.rows() == [("id", "w", "n"), (1, 10, None), (2, 20, None), (3, 30, 3)]
+
+
+def test_a_table_that_waits_is_dropped_and_made_again(shop: Shop) -> None:
+    shop.does("ALTER TABLE t ADD n INT")
+    shop.sync()
+    shop.does("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY)", ("t", "id", "7"))
+    shop.sync()
+    assert (shop.rows(), shop.waiting) == ([("id",), (7,)], [])
+    with pytest.raises(UsageError, match=r"shop\.t is following"):
+        shop.answer(yes=True)
+
+
+def test_a_frozen_table_goes_on_once_the_policy_lets_it(shop: Shop) -> None:
+    shop.policy = "{tables: shop.t, add: freeze}"
+    shop.does("ALTER TABLE t ADD n INT", ("t", "id v n", "3", "30", "3"))
+    shop.sync()
+    assert (shop.status, shop.waiting, len(shop.rows())) == ("stopped", [], 3)
+    shop.policy = ""
+    pipeline.resume(shop.config, Folder(shop.folder / "log"), NoSession(), Report(quiet=True), T, WHY)
+    assert (shop.rows()[-1], shop.status) == ((3, 30, 3), "following")
