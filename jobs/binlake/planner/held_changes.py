@@ -26,7 +26,7 @@ _HOLDING = ("following", "stopped", "paused", "catching up")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """What the YAML, or somebody's answer, makes of a statement. stops: what was done, and why, where the table doesn't
     follow it. keeps_dropped: columns that it drops stay in the lake."""
 
@@ -34,9 +34,9 @@ class Verdict:
     keeps_dropped: bool = False
 
 
-def verdict(
+def ruling(
     walk: Walk, here: PlacedStatement, table: TableSteps, after: TableSchema, origins: Sequence[str | None]
-) -> Verdict:
+) -> Ruling:
     """Stop a table before a statement that it doesn't follow by itself, and return what becomes of the statement.
 
     after, origins: of the table's columns behind the statement.
@@ -44,22 +44,22 @@ def verdict(
     name, before = table.life.name, table.life.schema
     policy = walk.rules.schema_changes(name)
     if policy == FOLLOW_ALL or _is_tools(walk, name):
-        return Verdict()
+        return Ruling()
     changes = column_changes(before, after, origins)
     action = policy.strictest(change.kind for change in changes)
     if action == "follow":
-        return Verdict()
+        return Ruling()
     if action == "freeze":
         again = f"let on_schema_change follow it in the YAML, then {resume_command(name)}; or {_as_it_is(name)}"
-        return Verdict(_stop(walk, table, here.standstill(_why(policy, changes), again)))
+        return Ruling(_stop(walk, table, here.standstill(_why(policy, changes), again)))
     answer = _answer(walk, here, table)
     change = _held_change(policy, changes, before, after)
     if answer is None:
-        return Verdict(_wait(walk, here, table, change))
+        return Ruling(_wait(walk, here, table, change))
     if not answer.yes and change.freezes:
         again = f"{answer_command(name, '--yes')}; or {_as_it_is(name)}"
-        return Verdict(_stop(walk, table, here.standstill(f"{_why(policy, changes)}, and the answer is no", again)))
-    return Verdict(keeps_dropped=not answer.yes)
+        return Ruling(_stop(walk, table, here.standstill(f"{_why(policy, changes)}, and the answer is no", again)))
+    return Ruling(keeps_dropped=not answer.yes)
 
 
 def _answer(walk: Walk, here: PlacedStatement, table: TableSteps) -> Answer | None:

@@ -296,16 +296,16 @@ class StatementFollower:
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
-        verdict = held_changes.verdict(self.walk, here, table, after, evolution.origins)
-        if verdict.stops:
-            return verdict.stops
+        ruling = held_changes.ruling(self.walk, here, table, after, evolution.origins)
+        if ruling.stops:
+            return ruling.stops
         if why := why_no_filter(before, evolution):
             return self._stop(table, here.standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(table.life.name)}"))
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
-        more = self.rules.policy(table.life.name).on_drop_column == "keep" or verdict.keeps_dropped
+        more = self.rules.policy(table.life.name).on_drop_column == "keep" or ruling.keeps_dropped
         more = more and not table.may_be_created_again
         after, kept_origins = keeping(before, after, evolution.origins, self.rules.invalid, more=more)
         if refused := self.rules.refused_mode(table.life.name, after):
