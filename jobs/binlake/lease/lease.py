@@ -113,7 +113,7 @@ class RecordedState:
         replicated = self.replicated if plan.replicated is None else plan.replicated
         return RecordedState(
             plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading, plan.tables, committed_us,
-            replicated, renamed(self.answers, plan.outcome.lives),
+            replicated, renamed(self.answers, plan.outcome.renamed),
         )  # fmt: skip
 
 

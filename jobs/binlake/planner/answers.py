@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from binlake import names
-from binlake.planner.outcome import LifeOutcome
+from binlake.config.schema_change_tools import has_tools_name
 from binlake.position import Position
 from binlake.schema.table import TableName
 
@@ -59,7 +59,10 @@ def patterns_left_out(answers: Iterable[Answer]) -> tuple[str, ...]:
     )
 
 
-def renamed(answers: tuple[Answer, ...], lives: Iterable[LifeOutcome]) -> tuple[Answer, ...]:
-    """Return the answers under the names that the lives have after a batch."""
-    known = {life.id: life.name for life in lives if life.status != "dropped"} if answers else {}
-    return tuple(replace(answer, name=known.get(answer.table_id, answer.name)) for answer in answers)
+def renamed(answers: tuple[Answer, ...], pairs: Iterable[tuple[TableName, TableName]]) -> tuple[Answer, ...]:
+    """Return the answers under the names that their tables have after a batch. pairs: old and new names.
+
+    A name that a schema change tool gives to what it leaves behind takes no answer with it.
+    """
+    known = {old: new for old, new in pairs if not has_tools_name(new.table)}
+    return tuple(replace(answer, name=known.get(answer.name, answer.name)) for answer in answers)

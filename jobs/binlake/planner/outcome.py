@@ -99,7 +99,8 @@ class BatchOutcome:
 
     lives: those that the batch changed. lifeless: names of tables without a life that are to be noted. prepared: XA
     transactions that wait for their outcome at the batch's stop. charsets: the databases' default character sets there;
-    None if they are what they were at the batch's start. beside: tables beside mirrors.
+    None if they are what they were at the batch's start. beside: tables beside mirrors. renamed: old
+    and new names of lives.
     """
 
     lives: tuple[LifeOutcome, ...] = ()
@@ -107,6 +108,7 @@ class BatchOutcome:
     prepared: tuple[PreparedXa, ...] = ()
     charsets: tuple[DefaultCharset, ...] | None = None
     beside: tuple[BesideOutcome, ...] = ()
+    renamed: tuple[tuple[TableName, TableName], ...] = ()
 
 
 def outcome_of(
@@ -128,7 +130,12 @@ def outcome_of(
     missing = (UnsnapshottedOutcome(name, "missing", NEVER_SNAPSHOTTED) for name in steps.missing)
     asked = (UnsnapshottedOutcome(name, "resnapshot", why) for name, why in steps.asked)
     charsets = None if steps.charsets is None else tuple(DefaultCharset(*item) for item in steps.charsets.items())
-    return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets, tuple(beside))
+    renamed = tuple(
+        (table.begins, table.life.name)
+        for table in steps.tables
+        if table.begins != table.life.name and table.life.status != "dropped"
+    )
+    return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets, tuple(beside), renamed)
 
 
 def _differs(before: Life | None, life: Life) -> bool:

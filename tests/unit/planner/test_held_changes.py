@@ -10,7 +10,6 @@ from binlake.config.schema_changes import SchemaChangePolicy
 from binlake.planner.answers import Answer, HeldChange, patterns_left_out, renamed
 from binlake.planner.epochs import split
 from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
-from binlake.planner.outcome import LifeOutcome
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, MergeStep, ReshapeStep, Status, TableSteps
 from binlake.planner.walk import BatchInputs
@@ -184,8 +183,8 @@ def test_a_tools_copy_waits_for_a_snapshot() -> None:
 def test_answers_follow_a_table_to_its_new_name() -> None:
     given = replace(answered(100, yes=False), left_out=("n",))
     assert patterns_left_out([given]) == ("shop.t.n",)
-    new = LifeOutcome("life of shop.t", TableName("shop", "u"), at(4), at(4), "following", None, "")
-    assert patterns_left_out(renamed((given,), [new])) == ("shop.u.n",)
+    assert patterns_left_out(renamed((given,), [(T, TableName("shop", "u"))])) == ("shop.u.n",)
+    assert patterns_left_out(renamed((given,), [(GHOST, T), (T, TableName("shop", "_t_del"))])) == ("shop.t.n",)
 
 
 GHOST_SCHEMA = SCHEMA.with_columns((*SCHEMA.columns, Column("n", "int")))
