@@ -17,6 +17,7 @@ from binlake.binlog_writer.written_log import WrittenLog, WrittenTable
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, UsageError
 from binlake.faults import FaultPoint
+from binlake.lease import lease
 from binlake.lease.lease import Lease
 from binlake.position import Flavour
 from binlake.records import waiting_changes, watermarks
@@ -127,6 +128,20 @@ def test_after_a_no_the_lake_goes_without_the_new_column(shop: Shop) -> None:
     shop.sync()
     assert shop.rows() == [("id", "v"), *((number, 10 * number) for number in range(1, 6))]
     assert shop.status == "following"
+
+
+def test_a_column_that_is_left_out_stays_so_under_another_name_of_its_table(shop: Shop) -> None:
+    shop.does("ALTER TABLE t ADD secret INT")
+    shop.sync()
+    shop.answer(yes=False)
+    shop.sync()
+    shop.does("RENAME TABLE t TO w")
+    shop.sync()
+    assert lease.read(metadata_of(shop.config)).columns_left_out == ("shop.w.secret",)
+    with pytest.raises(UsageError, match=r"no answer leaves shop\.w's column 'v' out"):
+        waiting_changes.take_in(shop.config, TableName("shop", "w"), "v", WHY)
+    waiting_changes.take_in(shop.config, TableName("shop", "w"), "SECRET", WHY)
+    assert lease.read(metadata_of(shop.config)).columns_left_out == ()
 
 
 def test_statements_that_wait_are_asked_about_one_after_another(shop: Shop) -> None:
