@@ -7,7 +7,7 @@ from typing import Literal
 
 FaultPoint = Literal[
     "planned", "slice staged", "manifest written", "schema evolved", "rows marked", "data file written",
-    "epoch committed", "table merged", "merged", "recorded",
+    "epoch committed", "table merged", "table composed", "merged", "recorded",
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
     "rows rewritten", "layout committed", "versions known", "versions thinned", "vacuumed", "log shortened",

@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from binlake.config.mirrored_tables import ColumnPattern
+from binlake.config.mirrored_tables import ELSEWHERE, ColumnPattern
 from binlake.config.orchestration import Duration, Schedule
 from binlake.config.policies import Policy
 from binlake.config.section import TablePattern
@@ -41,8 +41,9 @@ class Setting(NamedTuple):
 
 def settings_of(model: type[BaseModel], section: str = "") -> dict[str, list[Setting]]:
     """Return the settings below a model by section: the path of the section's key, empty for the top of the file."""
-    tables = {section: [setting_of(name.removesuffix("_"), field) for name, field in model.model_fields.items()]}
-    for name, field in model.model_fields.items():
+    fields = {name: field for name, field in model.model_fields.items() if field.json_schema_extra != ELSEWHERE}
+    tables = {section: [setting_of(name.removesuffix("_"), field) for name, field in fields.items()]}
+    for name, field in fields.items():
         path = f"{section}.{name}" if section else name
         for inner in models_in(field.annotation):
             if inner is Policy or not inner.model_fields:  # a pattern's own policies have the keys around it

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from binlake.records.ddl_history import Shape
     from binlake.records.feed_watermarks import FeedStatus
     from binlake.records.health import Health
+    from binlake.records.merged_shapes import MergedStatus
     from binlake.records.record import RunReport
     from binlake.records.status import SourceStatus
     from binlake.snapshot.snapshot import SnapshotResult
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _WIDTH, _WIDE = 80, 200
 _MOST_ROWS = 40
 """Number of tables above which those that follow the log are counted, not listed."""
+_MOST_DIFFERENCES = 10
+"""Differences of shards that are listed."""
 
 
 def as_json(value: Any) -> None:
@@ -241,8 +244,17 @@ def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
         *_batch_lines(status),
         *(line for feed in status.feeds for line in _feed_lines(feed)),
         *(line for beside in status.beside for line in (f"{beside.table}: {beside.problem}", f"  → {beside.remedy}")),
+        *(line for merged in status.merged for line in _merged_lines(merged)),
         *_run_lines(status),
     ]
+
+
+def _merged_lines(merged: MergedStatus) -> list[str]:
+    """Return lines on a table that shows several of the server's: how many, and which differ from the others."""
+    more = len(merged.differences) - _MOST_DIFFERENCES
+    lines = [f"{merged.table} shows {counted(merged.shards, 'table')}"]
+    lines += [f"  {difference}" for difference in merged.differences[:_MOST_DIFFERENCES]]
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
 def _place_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:

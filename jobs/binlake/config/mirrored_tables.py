@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, JsonValue
 
 from binlake import names
 from binlake.config.schema_change_tools import changed_table, copied_table, hides_original
 from binlake.config.section import Section, TablePattern
+from binlake.config.shards import MergedTable
 from binlake.config.table_modes import BesideMode, TableModes, TablesModes, modes_of
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
@@ -69,16 +70,22 @@ def columns_withheld(patterns: list[ColumnPattern], database: str, table: str) -
     return own if changed is None else own | columns_named(patterns, database, changed)
 
 
+ELSEWHERE: dict[str, JsonValue] = {"written": "elsewhere"}
+"""Marks a setting that isn't a key of its section in the YAML, and is kept with the others of it."""
+
+
 class TablesConfig(Section):
     """The mirrored tables, by shell-style patterns over ``database.table``. ``exclude`` overrides ``include``.
 
     exclude_columns: columns that must not leave the server. modes: what the lake keeps of tables beside their mirrors.
+    merge_tables: tables that the lake shows as one, which the YAML has at its top.
     """
 
     include: Annotated[list[TablePattern], Field(min_length=1)]
     exclude: list[TablePattern] = []
     exclude_columns: list[ColumnPattern] = []
     modes: TablesModes = []
+    merge_tables: Annotated[list[MergedTable], Field(json_schema_extra=ELSEWHERE)] = []
 
     def wanted(self, database: str, table: str, ghosts: Collection[TableName] = frozenset()) -> bool | frozenset[str]:
         """Return False for a table whose rows aren't read, else the columns that the log's reader must skip.

@@ -23,6 +23,7 @@ from binlake.config.readers_config import CatalogConfig, PageConfig
 from binlake.config.row_filters import RowFilter, condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
+from binlake.config.shards import MergedTable, Shard, refuse_same_tables, shard_of
 from binlake.config.source_config import LakeConfig, SourceConfig
 from binlake.config.spark_config import SparkConfig
 from binlake.config.step_config import MaintainConfig, MergeConfig, SnapshotConfig
@@ -56,6 +57,7 @@ class PipelineConfig(Section):
     on_schema_change: list[SchemaChangeEntry] = []
     rows: list[RowFilter] = []
     columns: ColumnPolicies = []
+    merge_tables: list[MergedTable] = []
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
@@ -74,6 +76,18 @@ class PipelineConfig(Section):
         if more := [pattern for pattern in excluded_by(self.columns) if pattern not in said]:
             tables = self.tables.model_copy(update={"exclude_columns": [*said, *more]})
             self.__dict__["tables"] = tables  # nobody has seen the model yet
+        return self
+
+    @model_validator(mode="after")
+    def _merges_tables(self) -> Self:
+        """Let what is read of tables say how they are merged: a batch freezes it, and a change of it is noticed."""
+        refuse_same_tables(self.merge_tables)
+        if self.merge_tables and self.type_widening:
+            raise ValueError("merge_tables and type_widening don't go together: set type_widening to false")
+        if self.tables.merge_tables != self.merge_tables:
+            if self.tables.merge_tables:
+                raise ValueError("tables.merge_tables isn't known; write merge_tables at the top of the YAML")
+            self.__dict__["tables"] = self.tables.model_copy(update={"merge_tables": self.merge_tables})
         return self
 
     @property
@@ -115,6 +129,14 @@ class PipelineConfig(Section):
         """Return the condition of the rows that the lake has of a table; empty for all rows."""
         return condition_of(self.rows, name.database, name.table) if self.rows else ""
 
+    def shard_of(self, name: TableName) -> Shard | None:
+        """Return the place of a table in one that shows several; None for a table by itself."""
+        return shard_of(self.tables.merge_tables, name) if self.tables.merge_tables else None
+
+    def is_listed(self, name: TableName) -> bool:
+        """Return whether a table's mirror is a table of the lake's versions: a part of another one isn't."""
+        return self.is_read(name) and self.shard_of(name) is None
+
     def is_read(self, name: TableName) -> bool:
         """Return whether readers of the lake look at the table's mirror: it has rows, and isn't the copy of a tool."""
         return not self.ghost(name) and self.mirror_modes(name).mirror
@@ -124,6 +146,8 @@ class PipelineConfig(Section):
 
         Raises ConfigurationError.
         """
+        if any(entry.name == name for entry in self.tables.merge_tables):
+            return "its place in the lake is that of the table of this name into which merge_tables puts others"
         mirror = mirror_of(name.table)
         if mirror is None or mirror[1] not in self.tables.beside(name.database, mirror[0]):
             return ""
@@ -153,8 +177,10 @@ class PipelineConfig(Section):
             shape = with_masks(shape, {column: mask for column, mask in masks.items() if column not in excluded})
         shape = leaving_out(shape)
         modes = self.mirror_modes(name)
+        place = self.shard_of(TableName(name.database, self.tables.ghost_of(name.database, name.table) or name.table))
         return replace(
             shape,
+            shard=place.recorded if place else (),
             invalid=self.invalid,
             soft_delete=modes.soft_delete,
             row_metadata=tuple(sorted(set(modes.row_metadata))),
@@ -175,6 +201,8 @@ class PipelineConfig(Section):
         if self.columns:
             settings["columns"] = [repr(policy.action()) for policy in self.columns]
             settings["masked"] = [policy.columns for policy in self.columns]
+        if not self.merge_tables:
+            del settings["tables"]["merge_tables"]  # older versions of binlake don't know it
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def leaving_out(self, columns: Sequence[str]) -> Self:
@@ -219,7 +247,13 @@ class PipelineConfig(Section):
 
     def table_path(self, name: TableName) -> str:
         """Return the path of a table's mirror in the lake."""
-        root = self.ghosts if self.in_ghosts(name) else self.root
+        if self.in_ghosts(name):
+            return self._path_below(self.ghosts, name)
+        if (place := self.shard_of(name)) is not None:
+            return f"{self._path_below(self.root, place.into)}/{place.folder}"
+        return self._path_below(self.root, name)
+
+    def _path_below(self, root: str, name: TableName) -> str:
         return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
 
     def beside_path(self, name: TableName, mode: BesideMode) -> str:

@@ -54,6 +54,15 @@ def added_file(
     return _added(name, size, statistics)
 
 
+def write_named(table_path: str, name: str, rows: pa.Table) -> tuple[int, str]:
+    """Write a data file under this name, and return its bytes and statistics. Raises OSError."""
+    files.make_readers_folder(f"{table_path}/{name}".rpartition("/")[0])
+    size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    statistics = Statistics()
+    statistics.add(rows)
+    return size, statistics.text()
+
+
 def with_true_statistics(table_path: str, add: DeltaAction) -> DeltaAction:
     """Read a data file, and return its add action with the statistics of its rows; it changes no data. Raises OSError,
     ArrowException."""

@@ -8,11 +8,14 @@ other, and gives way.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_SECONDS
 from binlake.errors import UsageError
+from binlake.lake import merged_tables
 from binlake.lake.lake_versions import (
     LakeVersion,
     lake_versions,
@@ -89,11 +92,13 @@ def unpin(metadata: Metadata, name: str, reason: Reason | None = None) -> int:
 @dataclass(frozen=True)
 class PinnedVersions:
     """The Delta versions that are kept, by the table's path. pins: those by which some are. ended: of a lake whose
-    batches are thinned, those that known batches read, and until when, in seconds since 1970."""
+    batches are thinned, those that known batches read, and until when, in seconds since 1970. shown: of shards, those
+    that the merged table shows now, and by the versions that are promised."""
 
     pins: tuple[PinRow, ...]
     by_path: Mapping[str, frozenset[int]]
     ended: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    shown: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: PipelineConfig, metadata: Metadata) -> PinnedVersions:
@@ -105,15 +110,22 @@ class PinnedVersions:
         for version in versions:
             for table in version.listed:
                 by_path.setdefault(config.table_path(table.name), set()).add(table.delta_version)
+        before = time.time() - config.maintain.history_hours * HOUR_SECONDS
+        shown = merged_tables.versions_of_shards(config, by_path, before)
+        for path, numbers in merged_tables.versions_of_shards(config, by_path).items():
+            by_path.setdefault(path, set()).update(numbers)
         ended: dict[str, dict[int, float]] = {}
         for table, ended_us in versions_read(metadata) if thinning.is_thinned(metadata) else ():
             of_table = ended.setdefault(config.table_path(table.name), {})
             of_table[table.delta_version] = max(of_table.get(table.delta_version, 0), ended_us / 1e6)
-        return cls(tuple(pins), {path: frozenset(numbers) for path, numbers in by_path.items()}, ended)
+        by_path_frozen, shown_frozen = (
+            {path: frozenset(numbers) for path, numbers in versions.items()} for versions in (by_path, shown)
+        )
+        return cls(tuple(pins), by_path_frozen, ended, shown_frozen)
 
     def of_table(self, path: str) -> frozenset[int]:
         """Return the Delta versions that are kept of the table at a path."""
-        return self.by_path.get(path, frozenset())
+        return self.by_path.get(path, frozenset()) | self.shown.get(path, frozenset())
 
     def read_since(self, path: str, time: float) -> frozenset[int] | None:
         """Return the Delta versions of a table that known batches read since a time; None where it isn't thinned.
@@ -132,12 +144,13 @@ def remove_dropped(config: PipelineConfig, metadata: Metadata, names: Iterable[T
     removed: list[TableName] = []
     for name in names:
         path = config.table_path(name)
-        if PinnedVersions.of(config, metadata).of_table(path):
+        if PinnedVersions.of(config, metadata).by_path.get(path):
             continue
         before = table_versions.note_readable_since(metadata, name, table_versions.NEVER)
-        if PinnedVersions.of(config, metadata).of_table(path):  # pinned in between
+        if PinnedVersions.of(config, metadata).by_path.get(path):  # pinned in between
             table_versions.restore_readable_since(metadata, name, before)
             continue
+        merged_tables.note_removed(config, metadata, name)
         files.remove_folder(path)
         removed.append(name)
     return removed

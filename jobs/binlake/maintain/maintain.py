@@ -53,7 +53,7 @@ from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LakeError
 from binlake.faults import fault
-from binlake.lake import pins
+from binlake.lake import merged_tables, pins
 from binlake.lake.pins import PinnedVersions
 from binlake.lease.lease import Lease
 from binlake.maintain.needs import Table, needs_of
@@ -144,6 +144,9 @@ def maintain(
     began, began_us = time.monotonic(), now_us()
     lost_tables.refuse(metadata, "maintain")
     asking = SessionAsked(session)
+    if config.tables.merge_tables:  # they name the newest files of their shards, before older ones go
+        with held_between_batches(metadata, patience) as held:
+            merged_tables.refresh(config, held, report)
     work = TablesUpkeep(config, asking, metadata, report, patience)
     done = work.tables(tables)
     feed_watermarks.forget_dead_tails(metadata)  # staging is kept for them otherwise

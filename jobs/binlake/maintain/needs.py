@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from arro3.core import Table as Arrow
+
 from binlake.config import MaintainConfig, PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges, layout
+from binlake.delta.composed_table import CONVERTED
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import LOG_CLEANUP
 from binlake.delta.layout import Rewrite
@@ -25,13 +28,15 @@ process itself, which knows until then where each row went."""
 @dataclass(frozen=True)
 class Table:
     """A table as it was looked at. version: up to it nobody else changed the rows. left: why it isn't touched.
-    is_beside: a mode keeps it beside the mirror of the life that it is given."""
+    is_beside: it is no mirror: a mode keeps it beside that of the life that it is given, or it is_merged, and shows the
+    mirrors of several lives."""
 
     life: Life
     log: LakeLog
     version: int = -1
     left: str = ""
     is_beside: bool = False
+    is_merged: bool = False
 
     @property
     def name(self) -> TableName:
@@ -58,6 +63,8 @@ class Needs:
 
 def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions) -> Needs:
     """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
+    if table.is_merged:
+        return _needs_merged(config, table, looked, pinned)
     promised, log, schema = config.maintain, table.log.opened(), table.life.schema
     files = layout.data_files(log, table.log.path, schema)
     needs = Needs(
@@ -81,6 +88,20 @@ def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: Pinned
         rewrites=tuple(layout.rewrites(files, target=promised.file_bytes, overlap=overlap)),
         properties=_properties(log.metadata().configuration, promised),
     )
+
+
+def _needs_merged(config: PipelineConfig, table: Table, looked: float, pinned: PinnedVersions) -> Needs:
+    """Return what a table needs whose data files are those of mirrors, but for some that are written for it."""
+    promised, log = config.maintain, table.log.opened()
+    sizes = Arrow.from_arrow(log.get_add_actions()).column("size_bytes").to_pylist()
+    unneeded = leftovers.unneeded(
+        table.log,
+        looked - promised.history_hours * HOUR_SECONDS,
+        pinned.of_table(table.log.path),
+        each_since(config, table, looked, pinned, promised.history_hours),
+        below=CONVERTED,
+    )
+    return Needs(len(sizes), sum(sizes), int(log.version()), (), {}, unneeded)
 
 
 def each_since(

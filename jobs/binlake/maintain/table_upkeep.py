@@ -17,9 +17,11 @@ from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
 from binlake.delta.delta_log import LakeLog, NewestBatch
 from binlake.delta.layout import Rewrite
+from binlake.delta.log_files import LogFiles
 from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import pins
+from binlake.lake.merged_tables import merged_names
 from binlake.lake.pins import PinnedVersions
 from binlake.lease import lease
 from binlake.lease.lease import Lease
@@ -126,9 +128,9 @@ class TablesUpkeep:
         self._sizes = {
             table.name: NotedSize(upkeep.bytes_after, upkeep.files_after)
             for table, upkeep in zip(tables, done, strict=True)
-            if upkeep.delta_version is not None
+            if upkeep.delta_version is not None and not table.is_merged  # its files are those of others
         }
-        self._lake = None if patterns else {table.name for table in tables}
+        self._lake = None if patterns else {table.name for table in tables if not table.is_merged}
         return done
 
     def note_sizes(self, held: Lease) -> None:
@@ -159,6 +161,7 @@ class TablesUpkeep:
             seen = pool.map(lambda life: self._seen_first(life, busy), lives)
             looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
         looked += [beside for name in _names(lives) for beside in self._beside(name)]
+        looked += [self._merged(held, name) for name in merged_names(self._config, _names(lives))]
         self._know(held, [table for table in looked if not table.left])
         return looked
 
@@ -170,6 +173,14 @@ class TablesUpkeep:
             self._report.say(f"{life.name}: {error}")
             self.failed.append(error)
             return Table(life, LakeLog.of(self._config, life.name, life.id), left=error.message)
+
+    def _merged(self, held: Lease, name: TableName) -> Table:
+        """Look at a table that shows others, whose files may go in this run: note from which version on it stays."""
+        log, nowhere = LakeLog(self._config.table_path(name), ""), Position("", "", 0, 0)
+        before = self._looked - self._config.maintain.history_hours * HOUR_SECONDS
+        table_versions.note_readable_since(held.metadata, name, max(0, LogFiles.of(log.path).stood_at(before)))
+        life = Life("", name, TableSchema(()), nowhere, nowhere)
+        return Table(life, log, log.version(), is_beside=True, is_merged=True)
 
     def _beside(self, name: TableName) -> list[Table]:
         """Look at the tables beside a mirror; where a log can't be read they fail the run once the others are done."""
@@ -211,7 +222,7 @@ class TablesUpkeep:
             for row in WatermarkRow.read(held.metadata)
             if row.table_id in newest
         ]
-        table_versions.note_beside(held.metadata, rows, self._config.is_read, began_us=began_us)
+        table_versions.note_beside(held.metadata, rows, self._config.is_listed, began_us=began_us)
         watermarks.write(held.metadata, rows)
 
     def _kept(self, table: Table) -> TableUpkeep:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
+from binlake.config.mirrored_tables import TablesConfig
 from binlake.delta.delta_log import NewestBatch
 from binlake.errors import StagingError, TableError
 from binlake.lease.lease import Lease, OpenBatch, RecordedState
@@ -18,7 +19,7 @@ from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.planner import cascading, epochs
 from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.manifest import Manifest
-from binlake.planner.outcome import outcome_of
+from binlake.planner.outcome import BesideOutcome, outcome_of
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, WAITS, BatchInputs
@@ -68,11 +69,33 @@ def merge_batch(
         raise
     note_schemas(metadata, staged, steps)
     beside = outcomes_beside(config, steps, partial(table_versions.newest_id, metadata))
+    beside += _merged_tables(held, config, staged, steps, outcomes, before, report)
     outcome = outcome_of(steps, outcomes, lives, beside)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)
     return merged, outcomes, manifest
+
+
+def _merged_tables(
+    held: Lease,
+    config: PipelineConfig,
+    staged: OpenBatch,
+    steps: BatchSteps,
+    outcomes: Sequence[TableOutcome],
+    before: TablesConfig | None,
+    report: Report,
+) -> list[BesideOutcome]:
+    """Show the mirrors' rows in the tables that merge them; return what became of these."""
+    had = (before and before.merge_tables) or any(table.life.schema.shard for table in steps.tables)
+    if not config.tables.merge_tables and not had:
+        return []
+    from binlake.lake.merged_tables import outcomes_merged
+
+    stop = staged.range.stop
+    lives = {table.life.id: table.life for table in steps.tables} | {each.life.id: each.life for each in outcomes}
+    note = {"source": config.source.name, "batch": staged.batch, "position": stop.short}
+    return outcomes_merged(config, lives.values(), stop, note, before, held, report)
 
 
 def _applied(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, TableError, TablesCopied
+from binlake.lake import merged_tables
 from binlake.lease import lease
 from binlake.lease.lease import Lease
 from binlake.position import Position
@@ -90,6 +92,9 @@ def snapshot_behind(
     following = {str(life.name) for life in watermarks.read_lives(metadata) if life.status == "following"}
     recorded = recorded.copied_since(following)
     if position is None or carry_to is None:
+        if config.tables.merge_tables:
+            with suppress(LeaseHeld), lease.held(metadata) as held:
+                merged_tables.refresh(config, held, report)
         return recorded
     try:
         with lease.held(metadata) as held:

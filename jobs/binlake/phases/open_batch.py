@@ -108,7 +108,7 @@ def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> 
         if config.goes_when_dropped(name) or ddl_history.was_tools(metadata, name, flavour)
     ]
     pins.remove_dropped(config, metadata, dropped)
-    report = record_batch(held, metadata, merged, run, config.is_read)
+    report = record_batch(held, metadata, merged, run, config.is_listed)
     fault("recorded")
     if recorded_state := held.control().recorded_state:
         leftovers.remove_recorded(config, recorded_state)

@@ -15,6 +15,7 @@ from binlake.binlog.transport import Transport
 from binlake.config import FollowConfig, PipelineConfig
 from binlake.errors import BinlogError, NoSnapshotYet, PositionLost
 from binlake.faults import fault
+from binlake.lake import merged_tables
 from binlake.lease.lease import Lease, OpenBatch
 from binlake.phases import missed_changes
 from binlake.phases.begun_before import begun_before
@@ -26,7 +27,7 @@ from binlake.records import awaited_tables, leftovers, life_settings, lost_table
 from binlake.records.failures import noted
 from binlake.records.intervals import MergedBy, merged_by
 from binlake.records.record import LookKind, changed_by_yaml, missing_run, note_log, note_open, standing_still
-from binlake.report import counted
+from binlake.report import Report, counted
 from binlake.schema.cascades import Cascade
 from binlake.source.ahead import log_seen
 from binlake.source.lineage import check_position, has_read_between, range_elsewhere
@@ -99,6 +100,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
             _note_log(held, log, batch_range, control.batch)
     if batch_range.empty:
         missed_changes.end(held.metadata, recorded_state.position, missed)
+        merged_tables.refresh(config, held, Report(quiet=True))
         by = merged_by(held.metadata, limit.until) if limit.until else None
         outcome = _nothing_new(held.metadata, control.batch, batch_range.stop, tables)
         return replace(

@@ -343,7 +343,7 @@ class _Replay:
             else recorded_state.position
         )
         row = watermarks.watermark_row(life, batch=self.batch, position=position, delta_version=target.version())
-        watermarks.write_beside(metadata, [row], self._selection.config.is_read, began_us=began_us)
+        watermarks.write_beside(metadata, [row], self._selection.config.is_listed, began_us=began_us)
         files.remove_folder(built.path)
         return replace(built, path=target.path)
 

@@ -84,7 +84,7 @@ def _take_turn(
         if life is None:
             return ""
         held.read_under("")
-        watermarks.follow_again(metadata, life.id, config.is_read, began_us=began_us)
+        watermarks.follow_again(metadata, life.id, config.is_listed, began_us=began_us)
     return f"{name} follows again, at {position.short}"
 
 

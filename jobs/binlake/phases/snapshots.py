@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from binlake.config import PipelineConfig
 from binlake.errors import SparkNeeded, TableError
 from binlake.faults import fault
+from binlake.lake import merged_tables
 from binlake.lease import copier, lease
 from binlake.lease.copier import Copier
 from binlake.lease.lease import Lease, OpenBatch
@@ -190,6 +191,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         held.check()  # while this process slept, others may have copied its tables again
         if lacks_version is not None:
             _record_version(task, held, lacks_version, lower_case_names=source.lower_case_names)
+        merged_tables.refresh(config, held, report)
     return results, [*failures.values(), *failed]
 
 
@@ -284,6 +286,6 @@ def copy_keys(
         spark = asking("rows of a key range are put in place by Delta's own writer")
         result = key_range.put(spark, config, copied, life, held.control().batch)
         result = replace(result, why_spark=asking.why)
-        watermarks.at_version(metadata, life.id, result.delta_version, config.is_read, began_us=began_us)
+        watermarks.at_version(metadata, life.id, result.delta_version, config.is_listed, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]

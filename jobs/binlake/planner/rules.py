@@ -25,6 +25,7 @@ from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
 ROWS_REMEDY = f"correct the table's condition in rows: {CONDITION_REMEDY}"
+SOURCE_COLUMN_REMEDY = "give merge_tables another source_column, and snapshot the shards again"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
 
 
@@ -103,6 +104,8 @@ class Rules:
             return Standstill(why, HISTORY_REMEDY)
         if own_columns(schema) and (why := no_own_columns(schema, self.policy(name), self.invalid)):
             return Standstill(why, OWN_COLUMNS_REMEDY)
+        if schema.shard and (why := no_source_column(schema, self.invalid)):
+            return Standstill(why, SOURCE_COLUMN_REMEDY)
         if schema.without_rows and self.policy(name).on_unlogged_cascade == "derive":
             why = "mutations are derived from the rows of a mirror (on_unlogged_cascade: derive), and it has none"
             return Standstill(why, NO_ROWS_REMEDY)
@@ -175,6 +178,7 @@ class Rules:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
         same_rows = same_rows and now.where == schema.where
+        same_rows = same_rows and now.shard == schema.shard
         same_columns = now.excluded == schema.excluded and now.masks == schema.masks
         if same_columns and same_rows and now.without_rows == schema.without_rows:
             return ""  # the common case, made cheap for thousands of tables
@@ -206,6 +210,10 @@ class Rules:
         if now.where != schema.where:
             have = f"the rows with {now.where}" if now.where else "all rows"
             reasons.append(f"the lake is to have {have} (rows), and it was snapshotted with other rows")
+        if now.shard != schema.shard:
+            reasons.append(
+                f"merge_tables makes it {_place(now.shard)}, and it was snapshotted as {_place(schema.shard)}"
+            )
         if now.row_metadata != schema.row_metadata:
             reasons.append("tables.modes asks for other row_metadata than it was snapshotted with")
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
@@ -244,6 +252,21 @@ def no_row_filter(schema: TableSchema, policy: Policy) -> str:
     if policy.on_unlogged_cascade == "derive":
         return "mutations that are derived from a parent's (on_unlogged_cascade: derive) would pass by it"
     return refusal(schema.where, schema)
+
+
+def no_source_column(schema: TableSchema, invalid: InvalidValues) -> str:
+    """Return why a table of this shape can't be a shard, whose rows have a source column in the lake; empty where it
+    can."""
+    _, column, _ = schema.shard
+    columns = [*(each.name for each in lake_columns(schema, invalid)), *(each.name for each in schema.kept)]
+    columns += [each.name for each in own_columns(schema)]
+    if taken := [name for name in columns if name.lower() == column.lower()]:
+        return f"its column {taken[0]!r} has the name of the source_column of merge_tables"
+    return ""
+
+
+def _place(shard: tuple[str, ...]) -> str:
+    return "a part of {} with {} = {!r}".format(*shard) if shard else "a table by itself"
 
 
 def _column_names(columns: Iterable[Column]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_SECONDS
@@ -72,7 +72,8 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
     Such a folder has no commit, and only files of attempts, all written before a time (seconds since 1970). tables:
     their folders stay, whatever is in them. Symbolic links aren't followed.
     """
-    kept = {config.table_path(name) for name in tables}
+    merged = [config.table_path(entry.name) for entry in config.tables.merge_tables]
+    kept = {*merged, *(config.table_path(name) for name in tables)}
     folders = [
         f"{root}/{database}/{table}"
         for root in (config.root, config.ghosts)
@@ -80,6 +81,7 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
         if not database.startswith("_")
         for table in files.own_subfolders(f"{root}/{database}")
     ]
+    folders += [f"{path}/{shard}" for path in merged for shard in files.own_subfolders(path) if shard[0] != "_"]
     unborn = [folder for folder in folders if folder not in kept and _is_unborn(folder, before)]
     for folder in unborn:
         files.remove_folder(folder)
@@ -87,7 +89,8 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
 
 
 def _is_unborn(folder: str, before: float) -> bool:
-    if files.list_files(f"{folder}/_delta_log"):
+    below = ("", *(f"/{shard}" for shard in files.own_subfolders(folder)))  # tables of shards may be in it
+    if any(files.list_files(f"{folder}{inner}/_delta_log") for inner in below):
         return False
     inside = files.list_files(folder)
     return bool(inside) and all(file.modified < before and is_of_an_attempt(file.name) for file in inside)
@@ -116,16 +119,23 @@ class EachSince:
 
 
 def unneeded(
-    log: LakeLog, before: float, pinned: Collection[int] = (), each_since: EachSince | None = None
+    log: LakeLog,
+    before: float,
+    pinned: Collection[int] = (),
+    each_since: EachSince | None = None,
+    below: str = "",
 ) -> Unneeded:
     """Return files written before a time (seconds since 1970) that are neither in the newest version nor in any since
-    then. pinned: Delta versions that are kept. each_since: not each version since the time stays, but these.
+    then. pinned: Delta versions that are kept. each_since: not each version since the time stays, but these. below: a
+    folder in that of the table, whose files alone are looked at.
 
     Delta's VACUUM finds them by the tombstones in its log's checkpoints; here the commits since the time are read.
     Where one of them is missing, or a kept version isn't whole, nothing is unneeded.
     """
     each = each_since or EachSince(before)
-    old = [file for file in files.list_files(log.path) if file.modified < each.time and _is_data(file.name)]
+    there = files.list_files(f"{log.path}/{below}" if below else log.path)
+    there = [replace(file, name=f"{below}/{file.name}") for file in there] if below else there
+    old = [file for file in there if file.modified < each.time and _is_data(file.name)]
     if not old:
         return Unneeded()
     used = {_base(uri) for uri in log.opened().file_uris()}

@@ -89,7 +89,7 @@ def _wanted(
     """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
     none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
-    for table, path in _readable(config, metadata):
+    for table, path in (*_readable(config, metadata), *_merged(config)):
         entry = _registration(config, catalog, table, path)
         by_name[str(entry)].append(entry)
     twins = tuple((name, tuple(entry.table for entry in same)) for name, same in by_name.items() if len(same) > 1)
@@ -110,6 +110,13 @@ def _readable(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[Tabl
         for mode in config.beside(name):
             if opened_tables.is_table(path := config.beside_path(name, mode)):
                 yield TableName(name.database, beside_table(name.table, mode)), path
+
+
+def _merged(config: PipelineConfig) -> Iterator[tuple[TableName, str]]:
+    """Yield names and folders of the tables that show several mirrors."""
+    for entry in config.tables.merge_tables:
+        if opened_tables.is_table(path := config.table_path(entry.name)):
+            yield entry.name, path
 
 
 def _registration(config: PipelineConfig, catalog: CatalogConfig, name: TableName, path: str) -> Registration:

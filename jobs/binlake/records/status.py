@@ -20,6 +20,7 @@ from binlake.planner.steps import LEFT_OUT
 from binlake.records import decisions, feed_watermarks, lost_tables, verified, waiting_changes, watermarks
 from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
+from binlake.records.merged_shapes import MergedStatus, merged_shapes
 from binlake.records.snapshot_ids import OF_KEYS
 from binlake.records.verified import VerifiedTables
 from binlake.schema.table import TableName
@@ -100,6 +101,8 @@ class SourceStatus:
     """Schema changes at which tables wait for an answer, see WaitingChange.to_json."""
     nothing_new_us: int | None = None
     """When a sync found nothing new last; None if none did."""
+    merged: tuple[MergedStatus, ...] = ()
+    """Tables that show several of the server's."""
 
     @property
     def abandoned(self) -> str:
@@ -131,6 +134,7 @@ class SourceStatus:
             "lost": list(self.lost),
             "waiting": list(self.waiting),
             "nothing_new_us": self.nothing_new_us,
+            "merged": [asdict(table) for table in self.merged],
         }
 
 
@@ -184,6 +188,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         carried_us=_carried(metadata, control.recorded_state, follower) if control.recorded_state else None,
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
+        merged=merged_shapes(config, metadata),
         failed=failed,
         follower=follower,
         beside=tuple(_problems_beside(config, noted)),

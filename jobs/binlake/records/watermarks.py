@@ -294,7 +294,8 @@ def started(
     names = {life.name for life in lives}
     earlier = [row for row in WatermarkRow.read(metadata) if row.name in names]
     first, began_us = batch + 1 if first is None else first, began_us or now_us()
-    read = [life for life in lives if not life.schema.without_rows and life.status == "following"]
+    listed = [life for life in lives if not (life.schema.without_rows or life.schema.shard)]
+    read = [life for life in listed if life.status == "following"]
     here = [life for life in read if life.high.is_at(version_at)]
     names_here = {life.name for life in here}
     ended_here = [row for row in earlier if row.name in names_here]

@@ -124,7 +124,7 @@ class Index:
     by_hash: bool = False
 
 
-_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows", "where")
+_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows", "where", "shard")
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ class TableSchema:
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
     where: the condition of the rows that the mirror has, see row_condition.py; empty for all rows. It isn't compared,
         either.
+    shard: the table that shows it with others, the column that tells them apart, and this table's value there; empty
+        for a table by itself. It isn't compared, either.
     comment: the table's; see Column.
     """
 
@@ -169,6 +171,7 @@ class TableSchema:
     without_rows: bool = field(default=False, compare=False)
     comment: str = field(default="", compare=False)
     where: str = field(default="", compare=False)
+    shard: tuple[str, ...] = field(default=(), compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields, without what was worked out of them."""

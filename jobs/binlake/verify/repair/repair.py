@@ -254,7 +254,7 @@ class Repairs:
         except _REFUSALS as error:
             return _refused(error, counts, snapshot_command(life.name))
         with self._writing:
-            watermarks.at_version(self._held.metadata, life.id, version, self._config.is_read, began_us=began_us)
+            watermarks.at_version(self._held.metadata, life.id, version, self._config.is_listed, began_us=began_us)
         return TableRepair("repaired", counts, version)
 
     def note_lost(self, name: TableName, version: int) -> None:
@@ -265,7 +265,7 @@ class Repairs:
         with self._writing:
             began_us = now_us()
             table_versions.note_lost(metadata, life.id, version)
-            watermarks.at_version(metadata, life.id, version, self._config.is_read, began_us=began_us)
+            watermarks.at_version(metadata, life.id, version, self._config.is_listed, began_us=began_us)
 
     def without_unreadable(self, path: str, life: Life) -> LakeRows | None:
         """Return a table's rows without the files that can't be read; None where that isn't what ails it, and in a dry
@@ -366,7 +366,7 @@ class Repairs:
         version = self._committed(lake, life, own, actions, correction.notes)
         fault("rows committed")
         with self._writing:
-            watermarks.at_version(self._held.metadata, life.id, version, self._config.is_read, began_us=began_us)
+            watermarks.at_version(self._held.metadata, life.id, version, self._config.is_listed, began_us=began_us)
             beside.end(version, correction.repaired, began_us)
         return version
 

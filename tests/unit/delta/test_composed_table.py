@@ -1,0 +1,196 @@
+"""A table that is composed of others: rows of the parts in, rows of the composed table out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from pyroaring import BitMap64
+
+from binlake.delta import composed_table, log_files, plain_tables
+from binlake.delta.composed_layout import wider
+from binlake.delta.composed_table import Composed, TablePart, compose, shown_versions
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.delta.plain_tables import OwnCommit
+
+Row = dict[str, Any]
+
+
+class Company:
+    """Tables a, b … and the table that shows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "orders")
+
+    def part(self, name: str, **more: bool) -> TablePart:
+        return TablePart(name, f"tenant={name}", name, **more)
+
+    def create(self, name: str, columns: dict[str, str], *rows: Row) -> None:
+        kinds = {"INT": pa.int32(), "BIGINT": pa.int64(), "STRING": pa.string(), "DECIMAL(20,0)": pa.decimal128(20, 0)}
+        data = pa.Table.from_pylist([*rows], pa.schema([(key, kinds[kind]) for key, kind in columns.items()]))
+        own = OwnCommit("WRITE", 1, {}, {}, {})
+        plain_tables.create(self.log(name), DeltaSchema((*columns.items(),), name), own, data)
+
+    def log(self, name: str) -> LakeLog:
+        return LakeLog(f"{self.path}/tenant={name}", name)
+
+    def append(self, name: str, *rows: Row) -> None:
+        there = DeltaTable(self.log(name).path)
+        schema = pa.schema(there.schema().to_arrow())
+        write_deltalake(there, pa.Table.from_pylist([*rows], schema), mode="append")
+
+    def hide(self, name: str, *rows: int) -> None:
+        """Hide rows of the only data file."""
+        log = self.log(name)
+        paths = pa.table(log.opened().get_add_actions())["path"].to_pylist()
+        (add,) = plain_tables.actions_of(log.opened(), log.path, paths)
+        actions = [plain_tables.removed(add), *plain_tables.marked(log.path, [(add, BitMap64(rows))])]
+        plain_tables.commit(log, log.opened(), OwnCommit("DELETE", 2, {}, {}, {}), actions)
+
+    def shown(self, *parts: str | TablePart) -> Composed:
+        asked = [self.part(part) if isinstance(part, str) else part for part in parts]
+        composed = compose(self.path, "tenant", asked, {"binlake": {}})
+        assert composed is not None
+        return composed
+
+    def rows(self) -> list[Row]:
+        table = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT * FROM t").read_all()
+        rows: list[Row] = pa.table(table).to_pylist()
+        return sorted(rows, key=lambda row: (row["tenant"], row["id"]))
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Company:
+    return Company(tmp_path)
+
+
+def test_rows_of_the_parts_are_those_of_the_table(company: Company) -> None:
+    company.create("a", {"id": "INT", "v": "STRING"}, {"id": 1, "v": "x"}, {"id": 2, "v": "y"}, {"id": 3, "v": "z"})
+    company.create("b", {"id": "INT", "v": "STRING"})
+    company.hide("a", 1)
+    assert company.shown("a", "b").version == 0
+    company.append("b", {"id": 1, "v": "of b"})
+    assert company.shown("a", "b").version == 1
+    assert company.rows() == [
+        {"tenant": "a", "id": 1, "v": "x"},
+        {"tenant": "a", "id": 3, "v": "z"},
+        {"tenant": "b", "id": 1, "v": "of b"},
+    ]
+
+
+def test_a_repetition_commits_nothing(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    assert company.shown("a").changed
+    again = company.shown("a")
+    assert (again.changed, again.version) == (False, 0)
+
+
+def test_without_a_part_there_is_no_table(company: Company) -> None:
+    assert compose(company.path, "tenant", [company.part("a")], {}) is None
+
+
+def test_a_part_that_stands_still_is_shown_as_it_was(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    for name in ("a", "b"):
+        company.append(name, {"id": 2})
+    company.shown("a", company.part("b", follows=False))
+    assert [(row["tenant"], row["id"]) for row in company.rows()] == [("a", 1), ("a", 2), ("b", 1)]
+    company.shown("a", "b")
+    assert len(company.rows()) == 4
+
+
+def test_a_part_that_is_gone_has_no_row_and_none_of_its_versions_is_shown(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    first = company.shown("a", "b").version
+    later = company.shown("a", company.part("b", is_gone=True)).version
+    assert [row["tenant"] for row in company.rows()] == ["a"]
+    assert [len(shown_versions(company.path, version)) for version in (first, later)] == [2, 1]
+    company.shown("a", "b")  # a table of the name is created again
+    assert [row["tenant"] for row in company.rows()] == ["a", "b"]
+
+
+def test_a_column_that_a_part_lacks_is_null_and_goes_with_the_last_that_has_it(company: Company) -> None:
+    company.create("a", {"id": "INT", "v": "STRING"}, {"id": 1, "v": "x"})
+    company.create("b", {"id": "INT", "w": "STRING"}, {"id": 1, "w": "y"})
+    assert company.shown("a", "b").lacking == {"a": ["w"], "b": ["v"]}
+    assert company.rows() == [
+        {"tenant": "a", "id": 1, "v": "x", "w": None},
+        {"tenant": "b", "id": 1, "v": None, "w": "y"},
+    ]
+    company.shown("a", company.part("b", is_gone=True))
+    assert company.rows() == [{"tenant": "a", "id": 1, "v": "x"}]
+
+
+def test_numbers_of_several_sizes_have_the_type_that_holds_all(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1}, {"id": 2})
+    company.hide("a", 0)
+    company.create("b", {"id": "BIGINT"}, {"id": 1 << 40})
+    company.shown("a", "b")
+    assert company.rows() == [{"tenant": "a", "id": 2}, {"tenant": "b", "id": 1 << 40}]
+    company.create("c", {"id": "DECIMAL(20,0)"}, {"id": Decimal((1 << 64) - 1)})
+    company.shown("a", "b", "c")
+    assert [row["id"] for row in company.rows()] == [2, 1 << 40, (1 << 64) - 1]
+
+
+def test_types_that_do_not_go_together_leave_the_later_part_as_it_was(company: Company) -> None:
+    company.create("a", {"id": "INT", "v": "INT"}, {"id": 1, "v": 7})
+    company.shown("a")
+    company.create("b", {"id": "INT", "v": "STRING"}, {"id": 1, "v": "x"})
+    assert company.shown("a", "b").standing == {"b": "its column 'v' is string, and integer in others"}
+    assert company.rows() == [{"tenant": "a", "id": 1, "v": 7}]
+    company.shown("b", company.part("a", is_gone=True))
+    assert company.rows() == [{"tenant": "b", "id": 1, "v": "x"}]
+
+
+def test_who_comes_late_looks_again(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.shown("a")
+    company.append("a", {"id": 2})
+    commit = composed_table._commit
+    tries: list[int] = []
+
+    def late(*arguments: Any) -> None:
+        if not tries:
+            tries.append(1)
+            commit(*arguments)  # by another
+            raise CommitFailedError("it is there")
+        commit(*arguments)
+
+    monkeypatch.setattr(composed_table, "_commit", late)
+    assert not company.shown("a").changed
+    assert [row["id"] for row in company.rows()] == [1, 2]
+
+
+def test_many_commits_can_be_read_by_a_checkpoint(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 0})
+    for number in range(1, 13):
+        company.shown("a")
+        company.append("a", {"id": number})
+    company.shown("a", company.part("b", is_gone=True))
+    assert log_files.read_hint(company.path) is not None
+    assert len(company.rows()) == 13
+    company.shown(company.part("a", is_gone=True))
+    assert company.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("kinds", "holds_all"),
+    [
+        (("byte", "short"), "short"), (("integer", "long"), "long"), (("float", "double"), "double"),
+        (("long", "decimal(20,0)"), "decimal(20,0)"), (("decimal(5,2)", "decimal(6,1)"), "decimal(7,2)"),
+        (("integer", "decimal(5,2)"), "decimal(12,2)"), (("long", "decimal(38,20)"), None),
+        (("integer", "string"), None), (("integer", "double"), None), (("date", "timestamp_ntz"), None),
+    ],
+)  # fmt: skip
+def test_the_wider_of_two_types(kinds: Sequence[str], holds_all: str | None) -> None:
+    assert wider(*kinds) == wider(*reversed(kinds)) == holds_all
