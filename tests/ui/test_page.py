@@ -289,8 +289,8 @@ def test_what_loads_or_fails_is_told(served: Served, browser: Browser, past: Pas
 def test_a_schema_change_that_waits_is_shown_and_answered(page: Page, past: Past) -> None:
     past.let_wait(8)
     page.evaluate("dispatchEvent(new Event('changed'))")
-    expect(page.get_by_text("ALTER TABLE t ADD n INT")).to_be_visible()
-    expect(page.get_by_text("id int, n int")).to_be_visible()
+    expect(page.get_by_text("ALTER TABLE t ADD n INT").first).to_be_visible()
+    expect(page.get_by_text("id int, n int").first).to_be_visible()
     page.get_by_role("button", name="No shop.table_0008").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("it's private")
