@@ -20,7 +20,20 @@ MODULES = {
     for path in sorted(ENGINE.rglob("*.py"))
 }
 PURE = ("schema", "ddl", "kernels", "binlog", "binlog_writer", "planner")
-WITHOUT_JVM = ("config", "storage", "delta", "store", "lease", "records", "lake", "source", "staging", "feeds", "relay")
+WITHOUT_JVM = (
+    "config",
+    "storage",
+    "delta",
+    "iceberg",
+    "store",
+    "lease",
+    "records",
+    "lake",
+    "source",
+    "staging",
+    "feeds",
+    "relay",
+)
 STARTED = (
     "pipeline", "phases.bootstrap", "phases.catchup", "merge.merge", "merge.apply", "staging.stage", "job.script",
     "cli.command_line", "doctor.preflight", "maintain.maintain", "snapshot.snapshot",
@@ -28,9 +41,9 @@ STARTED = (
 """Modules that plan and tell."""
 SHARED_BY_ALL = 14
 ORDER = (
-    "kernels", "storage", "schema", "ddl", "config", "binlog", "binlog_writer", "planner", "source", "delta", "store",
-    "lease", "records", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain", "phases",
-    "pipeline", "doctor", "second_opinion", "feeds", "relay", "cli",
+    "kernels", "storage", "schema", "ddl", "config", "binlog", "binlog_writer", "planner", "source", "delta", "iceberg",
+    "store", "lease", "records", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain",
+    "phases", "pipeline", "doctor", "second_opinion", "feeds", "relay", "cli",
 )  # fmt: skip
 """The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""
 SPARK = {"pyspark", "py4j", "delta"}

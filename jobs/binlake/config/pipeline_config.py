@@ -19,7 +19,7 @@ from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
-from binlake.config.readers_config import CatalogConfig, PageConfig
+from binlake.config.readers_config import CatalogConfig, IcebergConfig, PageConfig
 from binlake.config.row_filters import RowFilter, condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
@@ -49,6 +49,7 @@ class PipelineConfig(Section):
     maintain: MaintainConfig = MaintainConfig()
     verify: VerifyConfig = VerifyConfig()
     catalog: CatalogConfig | None = None
+    iceberg: IcebergConfig | None = None
     airflow: AirflowConfig = AirflowConfig()
     page: PageConfig = PageConfig()
     invalid_dates: InvalidDates = "fail"

@@ -1,13 +1,14 @@
-"""What readers of the lake see: names in a catalog, and values on the page in Airflow."""
+"""What readers of the lake see: names in a catalog, Iceberg tables, and values on the page in Airflow."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from binlake import names
 from binlake.config.mirrored_tables import ColumnPattern, columns_withheld, refuse_patterns
-from binlake.config.section import Section
+from binlake.config.section import Section, TablePattern
 from binlake.config.yaml_file import CATALOG
 from binlake.schema.table import TableName
 
@@ -46,6 +47,22 @@ class CatalogConfig(Section):
     def identity(self) -> str:
         """The catalog's identity in metadata."""
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
+
+
+class IcebergConfig(Section):
+    """Which tables of the lake are Iceberg tables, too, of the same data files.
+
+    every: whether a batch publishes what it changed, or the upkeep does. version: of Iceberg's format. tables: patterns
+    of the lake's tables, also of those beside mirrors, such as ``shop.orders__history``.
+    """
+
+    every: Literal["batch", "upkeep"] = "batch"
+    version: Literal[3] = 3
+    tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
+
+    def includes(self, database: str, table: str) -> bool:
+        """Return whether a table of the lake is published."""
+        return names.matches_any(self.tables, database, table)
 
 
 class PageConfig(Section):

@@ -32,15 +32,7 @@ Descriptor = Mapping[str, Any]
 def read(table_path: str, vector: Descriptor) -> BitMap64:
     """Read the numbers of a file's deleted rows. Raises LakeError where the vector doesn't match its descriptor;
     OSError."""
-    kind, place, size = vector["storageType"], vector["pathOrInlineDv"], int(vector["sizeInBytes"])
-    if kind == "i":
-        data = _from_z85(place)[:size]
-    elif kind == "u":
-        prefix = place[:-_ID_CHARACTERS]
-        path = f"{table_path}/{prefix}{'/' if prefix else ''}{file_name(vector)}"
-        data = _framed(path, int(vector.get("offset") or 0), size)
-    else:
-        raise LakeError(f"{table_path}: a deletion vector is kept in a way that isn't known here: {kind}")
+    data = _data_of(table_path, vector)
     rows = BitMap64.deserialize(data[_HEAD.size :]) if _HEAD.unpack_from(data)[0] == _MAGIC else BitMap64()
     if len(rows) != int(vector["cardinality"]):
         raise LakeError(f"{table_path}: a deletion vector holds {len(rows)} rows, {vector['cardinality']} were noted")
@@ -62,6 +54,23 @@ def file_name(vector: Descriptor) -> str | None:
     if kind == "u":
         return f"deletion_vector_{uuid.UUID(bytes=_from_z85(place[-_ID_CHARACTERS:]))}.bin"
     return str(place).rpartition("/")[2] if kind == "p" else None
+
+
+def framed(table_path: str, vector: Descriptor) -> bytes:
+    """Return a vector as its file has it: the length, the data and their checksum. Raises what ``read`` does."""
+    data = _data_of(table_path, vector)
+    return _FRAME.pack(len(data)) + data + _FRAME.pack(zlib.crc32(data))
+
+
+def _data_of(table_path: str, vector: Descriptor) -> bytes:
+    kind, place, size = vector["storageType"], vector["pathOrInlineDv"], int(vector["sizeInBytes"])
+    if kind == "i":
+        return _from_z85(place)[:size]
+    if kind == "u":
+        prefix = place[:-_ID_CHARACTERS]
+        path = f"{table_path}/{prefix}{'/' if prefix else ''}{file_name(vector)}"
+        return _framed(path, int(vector.get("offset") or 0), size)
+    raise LakeError(f"{table_path}: a deletion vector is kept in a way that isn't known here: {kind}")
 
 
 def _framed(path: str, offset: int, size: int) -> bytes:

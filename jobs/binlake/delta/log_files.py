@@ -221,6 +221,18 @@ def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, Ad
     return {path: actions[path] for path in paths} if actions.keys() >= set(paths) else None
 
 
+def files_at(table_path: str, version: int) -> dict[str, Add]:
+    """Return the add actions of all data files that exist at a version, by path. Raises LakeError where the log doesn't
+    lead there, StagingError, OSError, ArrowException."""
+    log = LogFiles.of(table_path)
+    base = log.base(version)
+    if not log.has(base + 1, version):
+        raise LakeError(f"{table_path}: its log doesn't lead to version {version}")
+    names = [f"{table_path}/_delta_log/{name}" for name in log.checkpoints.get(base, ())]
+    replay = Replay({add.path: add for add in map(Add, _of_checkpoint(names, "add", _OF_A_FILE))})
+    return replay.take(_read_each(table_path, range(base + 1, version + 1))).files
+
+
 def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, Add]:
     names = [path.rpartition("/")[2] for path in paths]
     checkpoint, begins = checkpoint_before(table_path, version)

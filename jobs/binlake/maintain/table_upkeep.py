@@ -20,6 +20,7 @@ from binlake.delta.layout import Rewrite
 from binlake.delta.log_files import LogFiles
 from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
+from binlake.iceberg import upkeep as iceberg_upkeep
 from binlake.lake import pins
 from binlake.lake.merged_tables import merged_names
 from binlake.lake.pins import PinnedVersions
@@ -36,6 +37,7 @@ from binlake.maintain.needs import (
     thinned_before,
 )
 from binlake.maintain.upkeep_in_process import RewritingHere, fits
+from binlake.merge.published_tables import is_published, publish_table
 from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life
 from binlake.position import Position
@@ -255,6 +257,8 @@ class TablesUpkeep:
             needs = needs_of(
                 self._config, table, self._looked, self._pinned
             )  # of the same time: what was rewritten since isn't old
+        if is_published(self._config, table.name):
+            publish_table(self._config, table.name, self._report)
         done = self._shortened(table, self._vacuumed(table, needs, done))
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
 
@@ -331,6 +335,8 @@ class TablesUpkeep:
         gone = needs.unneeded
         if gone.files and (pinned := self._note_going(table, gone.readable_from)) != self._pinned:
             gone = needs_of(self._config, table, self._looked, pinned).unneeded
+        if is_published(self._config, table.name):
+            iceberg_upkeep.expire(table.log.path, [file.name for file in gone.files])
         leftovers.remove_data(table.log, gone.files)
         fault("vacuumed")
         return replace(

@@ -15,6 +15,7 @@ from binlake.errors import StagingError, TableError
 from binlake.lease.lease import Lease, OpenBatch, RecordedState
 from binlake.merge.beside import BatchTimes, BesideFailed, beginning, outcomes_beside, with_mirrors
 from binlake.merge.beside_standstills import without_failed, without_standing
+from binlake.merge.published_tables import publish_changed
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.planner import cascading, epochs
 from binlake.planner.answers import Answer, patterns_left_out
@@ -71,6 +72,7 @@ def merge_batch(
     beside = outcomes_beside(config, steps, partial(table_versions.newest_id, metadata))
     beside += _merged_tables(held, config, staged, steps, outcomes, before, report)
     outcome = outcome_of(steps, outcomes, lives, beside)
+    publish_changed(config, outcome, staged.batch, report)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)

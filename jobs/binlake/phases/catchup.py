@@ -20,6 +20,7 @@ from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import LakeError, PositionLost, TableError, UsageError, resnapshot_again
 from binlake.lease.lease import Lease, OpenBatch
 from binlake.merge.merge import apply_steps, declaring, inputs_of
+from binlake.merge.published_tables import publish_now
 from binlake.planner import epochs
 from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.rules import Rules
@@ -99,6 +100,7 @@ def catch_up(
             raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
         if not is_last and time.monotonic() >= until:
             return None
+    publish_now(config, [name], report)
     return life
 
 

@@ -15,6 +15,7 @@ from binlake.lake import merged_tables
 from binlake.lease import copier, lease
 from binlake.lease.copier import Copier
 from binlake.lease.lease import Lease, OpenBatch
+from binlake.merge.published_tables import publish_now
 from binlake.phases.bootstrap import (
     BeforeSnapshots,
     KeysAsked,
@@ -83,13 +84,13 @@ def snapshot_tables(
     config = config.leaving_out(control.columns_left_out)
     task = _Asked(config, origin, session, report, tables, unnamed, lock, run)
     if control.position is None:
-        return _raised(report, *_under_lease(task, None))
+        return _raised(task, *_under_lease(task, None))
     with copier.held(metadata) as copying:
         results, failed, names = _beside(task, copying)
         if names is None or names:
             more, failed_more = _under_lease(task, names)
             results, failed = [*results, *more], [*failed, *failed_more]
-    return _raised(report, results, failed)
+    return _raised(task, results, failed)
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,12 @@ class _Asked:
     run: str | None
 
 
-def _raised(report: Report, results: list[SnapshotResult], failed: list[TableError]) -> list[SnapshotResult]:
-    """Return the results. Raises the first error of a table; where that isn't all, all are said before."""
+def _raised(task: _Asked, results: list[SnapshotResult], failed: list[TableError]) -> list[SnapshotResult]:
+    """Publish what was copied, and return the results. Raises the first error of a table; where that isn't all, all are
+    said before."""
+    publish_now(task.config, [result.name for result in results], task.report)
     for error in failed if results or len(failed) > 1 else ():
-        report.say(str(error))
+        task.report.say(str(error))
     for error in failed:
         raise error
     return results
@@ -288,4 +291,5 @@ def copy_keys(
         result = replace(result, why_spark=asking.why)
         watermarks.at_version(metadata, life.id, result.delta_version, config.is_listed, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
+    publish_now(config, [name], report)
     return [result]

@@ -12,6 +12,7 @@ from binlake.config import PipelineConfig, VerifyWay
 from binlake.errors import NoSnapshotYet, UsageError
 from binlake.lease import lease
 from binlake.lease.lease import Lease
+from binlake.merge.published_tables import publish_now
 from binlake.phases import asked_tables
 from binlake.position import Position
 from binlake.report import Report
@@ -152,7 +153,9 @@ def repair(
         under_lease = partial(carry_to, held)
         repairs = Repairs(held, by_read, session, run, dry_run=asked.dry_run, keep_values=asked.keep_values)
         scope = VerifyScope(asked.tables, repairs=repairs, run=run, place=server.place(held, under_lease))
-        return compare(by_read, server.endpoint, session, held.metadata, under_lease, scope=scope, report=report)
+        done = compare(by_read, server.endpoint, session, held.metadata, under_lease, scope=scope, report=report)
+    publish_now(config, [table.name for table in done.tables], report)
+    return done
 
 
 def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> VerifyReport:

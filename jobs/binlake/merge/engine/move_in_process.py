@@ -65,7 +65,7 @@ def _take(
     if (log.transaction_version(table, FENCE) or -1) >= commit.version:
         raise log.overtaken()
     reshape_in_process.check(table)
-    actions, fields = reshape_in_process.replacing(table, fields)
+    actions, fields = reshape_in_process.replacing(table, log.path, fields)
     paths = pa.table(table.get_add_actions())["path"].to_pylist()
     gone = [plain_tables.removed(add) for add in plain_tables.actions_of(table, log.path, paths)]
     plain_tables.commit(log, table, own, [*actions, *gone, *_added(log, fields, rows)])

@@ -49,6 +49,7 @@ from binlake.delta.delta_schema import (
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_tables import StepCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
+from binlake.iceberg.table_metadata import published_ids
 from binlake.merge.filled_rows import filled, is_filled
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.schema.table import TableSchema
@@ -67,21 +68,27 @@ class _Columns:
     def are_mapped(self) -> bool:
         return self.settings.get(MAPPING_MODE, "none") != "none"
 
-    def mapped(self) -> _Columns:
-        """Turn column mapping by name on, in a table whose data files know nothing of it."""
+    def mapped(self, ids: Mapping[str, int]) -> _Columns:
+        """Turn column mapping by name on, in a table whose data files know nothing of it. ids: those by which the
+        table's columns are published; readers of Iceberg know them."""
+        numbers = dict(ids)
+        for field in self.fields:
+            numbers.setdefault(field["name"], max(numbers.values(), default=0) + 1)
         fields = [
-            {**field, "metadata": {**field["metadata"], FIELD_ID: number, PHYSICAL_NAME: field["name"]}}
-            for number, field in enumerate(self.fields, start=1)
+            {**field, "metadata": {**field["metadata"], FIELD_ID: numbers[name], PHYSICAL_NAME: name}}
+            for field in self.fields
+            for name in [field["name"]]
         ]
-        return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(len(fields))})
+        most = max(numbers.values(), default=0)
+        return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(most)})
 
-    def reshaped(self, columns: Sequence[ReshapedColumn], *, widen: bool) -> _Columns:
-        """Return the columns after the step. widen: whether data files keep the types until now. Raises KeyError where
-        an origin isn't there."""
+    def reshaped(self, columns: Sequence[ReshapedColumn], path: str, *, widen: bool) -> _Columns:
+        """Return the columns after the step. path: the table's. widen: whether data files keep the types until now.
+        Raises KeyError where an origin isn't there."""
         names = [column.name for column in columns]
         before = self
         if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
-            before = self.mapped()
+            before = self.mapped(published_ids(path))
         if widen:
             before = _Columns(before.fields, {**before.settings, WIDENS: "true"})
         after = [
@@ -90,11 +97,11 @@ class _Columns:
         ]
         return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
 
-    def anew(self, fields: _Fields) -> _Columns:
-        """Return columns that have nothing of those that were there, whatever their names."""
+    def anew(self, fields: _Fields, path: str) -> _Columns:
+        """Return columns that have nothing of those that were there, whatever their names. path: the table's."""
         before = self
         if not self.are_mapped and needs_column_mapping([field["name"] for field in fields]):
-            before = self.mapped()
+            before = self.mapped(published_ids(path))
         return before._numbered(fields) if before.are_mapped else _Columns(fields, before.settings)
 
     def _numbered(self, fields: _Fields) -> _Columns:
@@ -151,7 +158,8 @@ def reshaping(
     """Return the actions that make a table's columns ``columns``, and Delta's fields then. widen: whether data files
     keep the types until now. Raises LakeTableChanged."""
     try:
-        after = _Columns(plain_tables.fields_of(table), table.metadata().configuration).reshaped(columns, widen=widen)
+        before = _Columns(plain_tables.fields_of(table), table.metadata().configuration)
+        after = before.reshaped(columns, path, widen=widen)
     except KeyError as error:
         raise LakeTableChanged(
             f"{path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
@@ -159,10 +167,12 @@ def reshaping(
     return _actions(table, after), after.fields
 
 
-def replacing(table: DeltaTable, fields: list[dict[str, Any]]) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
+def replacing(
+    table: DeltaTable, path: str, fields: list[dict[str, Any]]
+) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
     """Return the actions that give a table other columns without a value, and Delta's fields then. fields: their names
     and types."""
-    after = _Columns(plain_tables.fields_of(table), table.metadata().configuration).anew(fields)
+    after = _Columns(plain_tables.fields_of(table), table.metadata().configuration).anew(fields, path)
     return _actions(table, after, description=""), after.fields
 
 

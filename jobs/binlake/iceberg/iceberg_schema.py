@@ -1,0 +1,165 @@
+"""The schema of a Delta table as Iceberg has it: types, ids of columns, and bounds of values.
+
+Readers find a column in a data file by its id where the file has ids, and else by the name mapping, whose names are
+those of the columns in data files. So an id belongs to one such name for ever: where Delta's column mapping is on, it
+is that of the mapping.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from typing import Any
+
+from binlake.delta.delta_schema import COMMENT, FIELD_ID, TYPE_CHANGES
+from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.errors import LakeError
+
+_TYPES = {
+    "byte": "int", "short": "int", "integer": "int", "long": "long", "float": "float", "double": "double",
+    "string": "string", "binary": "binary", "boolean": "boolean", "date": "date", "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_PROMOTIONS = {("int", "long"), ("float", "double")}
+_MILLISECOND_US = 999
+"""What an upper bound of times lacks at most, as Delta cuts it to milliseconds."""
+_EXACT = Context(prec=100)
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class IcebergColumn:
+    """A column. stored: its name in data files."""
+
+    id: int
+    name: str
+    stored: str
+    kind: str
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class IcebergSchema:
+    """A table's columns at a version."""
+
+    columns: tuple[IcebergColumn, ...]
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Return the columns as JSON has them."""
+        return [
+            {"id": column.id, "name": column.name, "required": False, "type": column.kind}
+            | ({"doc": column.comment} if column.comment else {})
+            for column in self.columns
+        ]
+
+    @property
+    def by_stored_name(self) -> dict[str, IcebergColumn]:
+        """Return the columns by their names in data files."""
+        return {column.stored: column for column in self.columns}
+
+
+def schema_of(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> IcebergSchema:
+    """Return the schema of Delta's fields. known: ids that were given, by the column's name in data files; where column
+    mapping is on, its ids count.
+
+    Raises LakeError for a type that isn't published.
+    """
+    most = max(known.values(), default=0)
+    columns: list[IcebergColumn] = []
+    for field in fields:
+        own = field["metadata"]
+        stored = own.get(PHYSICAL_NAME, field["name"])
+        number = own.get(FIELD_ID) or known.get(stored)
+        if number is None:
+            number = most = most + 1
+        columns.append(IcebergColumn(int(number), field["name"], stored, _kind(field), own.get(COMMENT, "")))
+    return IcebergSchema(tuple(columns))
+
+
+def _kind(field: Mapping[str, Any]) -> str:
+    kind = _iceberg_type(field["type"])
+    for change in field["metadata"].get(TYPE_CHANGES, ()):
+        before, after = _iceberg_type(change["fromType"]), _iceberg_type(change["toType"])
+        if before is None or after is None or not promotes(before, after):
+            kind = None
+    if kind is None:
+        raise LakeError(
+            f"column {field['name']!r} has a type that Iceberg can't be told of in this way: {field['type']}",
+            remedy="leave the table out of iceberg.tables, or exclude the column (VECTOR, or a widened DATE or INT)",
+        )
+    return kind
+
+
+def _iceberg_type(kind: Any) -> str | None:
+    if not isinstance(kind, str):
+        return None
+    if match := _DECIMAL.fullmatch(kind):
+        return f"decimal({match[1]}, {match[2]})"
+    return _TYPES.get(kind)
+
+
+def promotes(before: str, after: str) -> bool:
+    """Return whether Iceberg's readers read values of one type as another, or the types are one."""
+    if before == after or (before, after) in _PROMOTIONS:
+        return True
+    old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
+    return bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
+
+
+def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:
+    """Return what a manifest says of a data file's values. text: Delta's statistics, of which anything may be missing.
+
+    A missing bound lets readers look into the file.
+    """
+    told = json.loads(text or "{}", parse_float=Decimal)
+    rows, nulls = told.get("numRecords"), told.get("nullCount") or {}
+    low, high = told.get("minValues") or {}, told.get("maxValues") or {}
+    values, null_values, lower, upper = [], [], [], []
+    for column in sorted(schema.columns, key=lambda column: column.id):
+        if rows is not None and isinstance(count := nulls.get(column.stored), int):
+            values.append({"key": column.id, "value": rows})
+            null_values.append({"key": column.id, "value": count})
+        if (bound := _encoded(column.kind, low.get(column.stored), is_upper=False)) is not None:
+            lower.append({"key": column.id, "value": bound})
+        if (bound := _encoded(column.kind, high.get(column.stored), is_upper=True)) is not None:
+            upper.append({"key": column.id, "value": bound})
+    return {
+        "value_counts": values or None, "null_value_counts": null_values or None,
+        "lower_bounds": lower or None, "upper_bounds": upper or None,
+    }  # fmt: skip
+
+
+def _encoded(kind: str, bound: Any, *, is_upper: bool) -> bytes | None:
+    """Return a bound of Delta's statistics as Iceberg writes it; None where there is none, or it can't be written."""
+    if bound is None:
+        return None
+    try:
+        if kind in ("int", "long"):
+            return int(bound).to_bytes(4 if kind == "int" else 8, "little", signed=True)
+        if kind == "string" and isinstance(bound, str):
+            return bound.encode()
+        if kind == "date":
+            return (date.fromisoformat(bound) - _EPOCH.date()).days.to_bytes(4, "little", signed=True)
+        if kind in ("timestamp", "timestamptz"):
+            return struct.pack("<q", _microseconds(bound) + (_MILLISECOND_US if is_upper else 0))
+        if match := _DECIMAL.fullmatch(kind):
+            scaled = Decimal(bound).scaleb(int(match[2]), _EXACT)
+            whole = int(scaled.to_integral_value(ROUND_CEILING if is_upper else ROUND_FLOOR, _EXACT))
+            return whole.to_bytes((whole + (whole < 0)).bit_length() // 8 + 1, "big", signed=True)
+    except (ValueError, TypeError, OverflowError, InvalidOperation, struct.error):
+        pass
+    return None
+
+
+def _microseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,313 @@
+"""Publishing: the newest version of a Delta table becomes a snapshot of its Iceberg table, of the same data files.
+
+The snapshot's id is the version + 1, as some readers take 0 for none. What was published before is compared with the
+version that is there, file by file, whatever was committed in between: batches, DDL, upkeep, RESTORE. A process that
+published the table before looks at the files alone that the commits since have named.
+
+Each file is new and has a name of its own, except the metadata file, by which the snapshot appears. So a publication
+that is killed leaves files that nobody knows (``upkeep`` removes them), and the next one begins from what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from binlake.delta import deletion_vectors, log_files, opened_tables, plain_tables
+from binlake.delta.delta_actions import Add, FileAction, Replay
+from binlake.errors import LakeError, StagingError
+from binlake.iceberg import avro_files, iceberg_schema, manifests, published_table, puffin, table_metadata
+from binlake.iceberg.avro_files import Record
+from binlake.iceberg.iceberg_schema import IcebergSchema
+from binlake.iceberg.manifests import IcebergManifest, ManifestWriter, subject
+from binlake.iceberg.published_table import PublishedTable
+from binlake.iceberg.puffin import PuffinVector, key_of
+from binlake.iceberg.table_metadata import DELTA_COMMIT, DELTA_VERSION, FOLDER, address_of, path_at
+from binlake.storage import files
+
+_TRIES = 5
+"""How often another who publishes the table at the same time is waited for."""
+_MOST_MANIFESTS = 50
+"""Manifests of a table above which small ones are put together."""
+_FEWEST_ENTRIES = 250
+"""Files of a manifest, at most, in a table of few."""
+_SIDE_BY_SIDE = 8
+_FIELD_ID = b"PARQUET:field_id"
+_FILE_PATH = 2147483546
+"""The id that Iceberg's specification gives the column of addresses in files of deleted rows."""
+
+
+def publish(table_path: str, tag: str | None = None) -> int:
+    """Publish a Delta table's newest version, unless it is published; return the version. tag: a name that a new
+    snapshot gets.
+
+    Raises LakeError where it can't be published.
+    """
+    if not files.writes_if_absent(table_path):
+        raise LakeError(
+            f"{table_path} isn't published as Iceberg: two writers can't be kept apart in this store",
+            remedy="use a store with conditional writes, or leave iceberg away",
+        )
+    try:
+        for _ in range(_TRIES):
+            try:
+                return _published(table_path, tag)
+            except FileExistsError:
+                published_table.forget(table_path)
+    except (OSError, ValueError, KeyError, StagingError) as error:
+        published_table.forget(table_path)
+        raise LakeError(
+            f"{table_path} can't be published as Iceberg: {error}",
+            remedy=f"if it stays, remove {table_path}/_iceberg: it is written anew",
+        ) from error
+    raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
+
+
+def _published(table_path: str, tag: str | None) -> int:
+    table = opened_tables.newest(table_path)
+    version = table.version()
+    before = published_table.known(table_path)
+    fields = plain_tables.fields_of(table)
+    if before is not None and not _continues(before, table, fields, table_path):
+        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), before.metadata.number))
+    if before is None:
+        files.make_readers_folder(f"{table_path}/{FOLDER}")
+        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), 0))
+    if before.metadata.delta_version == version:
+        if before.stand is None and not before.metadata.is_named():
+            before.metadata.name_newest()  # who published it was killed before
+        return version
+    before = published_table.whole(before)
+    if table.metadata().partition_columns:
+        raise LakeError(f"{table_path} has partitions, which aren't published", remedy="leave it out of iceberg.tables")
+    schema = iceberg_schema.schema_of(fields, before.metadata.known_ids)
+    changes = _changes(before, table_path, version)
+    after = _Publication(before, schema, table_path, version).of(changes, tag)
+    published_table.keep(after, table_path, version)
+    return version
+
+
+def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mapping[str, Any]], table_path: str) -> bool:
+    """Return whether a table's newest version follows the one that is published, and each column of a data file has
+    the id and the type that it had. Otherwise readers of older snapshots would see other values: these go."""
+    metadata = before.metadata
+    published = metadata.delta_version
+    if metadata.delta_id != str(table.metadata().id) or published > table.version():
+        return False
+    if before.commit is None or before.commit != opened_tables.commit_file(table_path, published):
+        there = _hash_of_commit(table_path, published)
+        if there and there != metadata.delta_commit:
+            return False
+    known, types = metadata.known_ids, metadata.known_types
+    names = {number: stored for stored, number in known.items()}
+    for column in iceberg_schema.schema_of(fields, known).columns:
+        if known.get(column.stored, column.id) != column.id or names.get(column.id, column.stored) != column.stored:
+            return False
+        if not iceberg_schema.promotes(types.get(column.id, column.kind), column.kind):
+            return False
+    return True
+
+
+def _hash_of_commit(table_path: str, version: int) -> str:
+    """Return a hash of a commit's file; empty where it is gone, as old ones go."""
+    path = log_files.commit_path(table_path, version)
+    if version < 0 or not files.exists(path):
+        return ""
+    return hashlib.blake2b(files.read_text(path).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """The data files of a Delta version, by path, and the addresses of those that may differ from what is
+    published. are_known: whether the files that came are of the table's own writers, under the schema of before."""
+
+    files: Mapping[str, Add]
+    addresses: Collection[str]
+    are_known: bool
+
+
+def _changes(before: PublishedTable, table_path: str, version: int) -> _Changes:
+    """Return what changed since a table was published. Raises LakeError, OSError."""
+    if before.files is not None:
+        commits = log_files.commits_of_files(table_path, before.metadata.delta_version, version)
+        if commits is not None:
+            there = Replay(dict(before.files)).take_all(commits).files
+            named = {action.path for commit in commits for action in commit.actions if isinstance(action, FileAction)}
+            return _Changes(there, [_address(table_path, path) for path in named], are_known=True)
+    there = log_files.files_at(table_path, version)
+    addresses = {_address(table_path, path) for path in there} | before.data_files.keys()
+    return _Changes(there, addresses, are_known=False)
+
+
+def _address(table_path: str, path: str) -> str:
+    """Return the address of a data file. path: as Delta's log encodes it."""
+    if "://" in path or path.startswith("/"):
+        raise LakeError(f"{table_path} has files elsewhere, which aren't published", remedy="snapshot it again")
+    return f"{address_of(table_path)}/{unquote(path)}"
+
+
+class _Publication:
+    """One snapshot that is made."""
+
+    def __init__(self, before: PublishedTable, schema: IcebergSchema, table_path: str, version: int) -> None:
+        self._before, self._schema, self._path, self._version = before, schema, table_path, version
+        self._metadata, self._json_schema = before.metadata.having(schema)
+        self._id = version + 1
+        self._number = self._metadata.sequence_number + 1
+        self._folder = self._metadata.folder
+        self._writer = ManifestWriter(
+            self._folder, f"{address_of(table_path)}/{FOLDER}", self._json_schema, self._id, self._number
+        )
+
+    def of(self, changes: _Changes, tag: str | None) -> PublishedTable:
+        """Write the snapshot, and return the table as it is published then."""
+        there = {_address(self._path, path): add for path, add in changes.files.items()}
+        listed, keys = self._before.data_files, self._before.vector_keys()
+        gone = frozenset(address for address in changes.addresses if address in listed and address not in there)
+        come = [address for address in there if address not in listed]
+        restated = self._restated(there, listed, changes)
+        marked = {address for address in changes.addresses if keys.get(address, "") != key_of(there.get(address))}
+        kept = [*self._rewritten("data", gone, restated), *self._rewritten("deletes", frozenset(marked), {})]
+        size = max(_FEWEST_ENTRIES, len(there) // (_MOST_MANIFESTS - 10))
+        kept = self._merged(kept, size)
+        added = [self._data_file(there[address], address, changes) for address in come]
+        kept += [self._writer.added("data", added[at : at + size]) for at in range(0, len(added), size)]
+        marks = self._marks([(address, there[address]) for address in sorted(marked) if key_of(there.get(address))])
+        kept += [self._writer.added("deletes", marks[at : at + size]) for at in range(0, len(marks), size)]
+        is_append = not (gone or restated or marked)
+        return self._committed(kept, changes, "append" if is_append else "overwrite", tag)
+
+    def _restated(self, there: Mapping[str, Add], listed: Mapping[str, Record], changes: _Changes) -> dict[str, Record]:
+        """Return the statistics that data files have by now where they had others."""
+        restated = {}
+        for address in changes.addresses:
+            if address in listed and address in there:
+                now = iceberg_schema.statistics(there[address].stats, self._schema)
+                if any(listed[address][name] != value for name, value in now.items()):
+                    restated[address] = now
+        return restated
+
+    def _rewritten(
+        self, content: manifests.Content, gone: frozenset[str], restated: Mapping[str, Record]
+    ) -> list[IcebergManifest]:
+        """Return the manifests that are there, without what is gone; those that list none of it stay as they are."""
+        kept = []
+        for manifest in self._before.manifests:
+            if manifest.content != content or not manifest.entries:
+                continue
+            touched = any(subject(entry) in gone or subject(entry) in restated for entry in manifest.entries)
+            kept.append(self._writer.again(manifest, gone, restated) if touched else manifest)
+        return kept
+
+    def _merged(self, kept: list[IcebergManifest], size: int) -> list[IcebergManifest]:
+        """Return the manifests, where there are many small ones put together. size: entries of one, at most."""
+        if len(kept) < _MOST_MANIFESTS:
+            return kept
+        small = [
+            manifest
+            for manifest in kept
+            if len(manifest.entries) < size // 2 and manifest.record["added_snapshot_id"] != self._id
+        ]
+        merged = [manifest for manifest in kept if manifest not in small]
+        for content in ("data", "deletes"):
+            of_content = [manifest for manifest in small if manifest.content == content]
+            merged += self._writer.together(content, of_content, size)
+        return merged
+
+    def _data_file(self, add: Add, address: str, changes: _Changes) -> Record:
+        """Return what a manifest says of a data file."""
+        rows = add.rows
+        if rows is None or not changes.are_known:
+            with files.opened(path_at(address)) as source:
+                footer = pq.read_metadata(source)
+            self._check_ids(footer, address)
+            rows = footer.num_rows
+        return {
+            "content": 0, "file_path": address, "file_format": "PARQUET", "partition": {}, "record_count": rows,
+            "file_size_in_bytes": add.size, **iceberg_schema.statistics(add.stats, self._schema),
+            "first_row_id": None, "referenced_data_file": None, "content_offset": None, "content_size_in_bytes": None,
+        }  # fmt: skip
+
+    def _check_ids(self, footer: pq.FileMetaData, address: str) -> None:
+        """Raise LakeError where a data file has ids of columns that aren't those of the table: readers would take one
+        column for another."""
+        ids = {
+            field.name: int(field.metadata[_FIELD_ID])
+            for field in footer.schema.to_arrow_schema()
+            if field.metadata and _FIELD_ID in field.metadata
+        }
+        known = self._metadata.known_ids
+        names = {number: stored for stored, number in known.items()}
+        wrong = [name for name, number in ids.items() if known.get(name, number) != number
+                 or names.get(number, name) != name]  # fmt: skip
+        stored = set(footer.schema.to_arrow_schema().names) & {column.stored for column in self._schema.columns}
+        if wrong or (ids and not stored <= ids.keys()):
+            raise LakeError(
+                f"{address} has other ids of columns than the table",
+                remedy="snapshot the table again, or leave it out of iceberg.tables",
+            )
+
+    def _marks(self, marked: Sequence[tuple[str, Add]]) -> list[Record]:
+        """Copy deletion vectors into Puffin files, and return what manifests say of them. marked: data files, by their
+        addresses."""
+
+        def mark(address: str, add: Add) -> Record:
+            assert add.vector is not None
+            return self._mark(address, add, puffin.write(self._folder, address, add, self._framed(add)))
+
+        if len(marked) == 1:
+            return [mark(*marked[0])]
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="puffin") as pool:
+            return list(pool.map(lambda each: mark(*each), marked))
+
+    def _framed(self, add: Add) -> bytes:
+        assert add.vector is not None
+        return deletion_vectors.framed(self._path, add.vector)
+
+    def _mark(self, about: str, add: Add, written: PuffinVector) -> Record:
+        """Return what a manifest says of a deletion vector. about: the address of its data file.
+
+        Vectors needn't have the bounds of their data files' addresses, but by them pyiceberg 0.12 finds the data file.
+        """
+        bound = [{"key": _FILE_PATH, "value": about.encode()}]
+        return {
+            "content": 1, "file_path": f"{address_of(self._folder)}/{written.name}", "file_format": "PUFFIN",
+            "partition": {}, "record_count": add.hidden, "file_size_in_bytes": written.size, "value_counts": None,
+            "null_value_counts": None, "lower_bounds": bound, "upper_bounds": bound, "first_row_id": None,
+            "referenced_data_file": about, "content_offset": written.offset,
+            "content_size_in_bytes": written.vector_size,
+        }  # fmt: skip
+
+    def _committed(
+        self,
+        kept: Iterable[IcebergManifest],
+        changes: _Changes,
+        operation: str,
+        tag: str | None,
+    ) -> PublishedTable:
+        """Write the list of manifests and the metadata."""
+        metadata, next_row, listed, records = self._metadata, self._metadata.next_row, [], []
+        for manifest in kept:
+            later, next_row = manifests.numbered(manifest, next_row)
+            records.append(later.record)
+            listed.append(later)
+        name = f"{uuid.uuid4()}-manifests.avro"
+        parent = {"parent-snapshot-id": metadata.current["snapshot-id"]} if metadata.current else {}
+        facts = {DELTA_VERSION: str(self._version), DELTA_COMMIT: _hash_of_commit(self._path, self._version)}
+        snapshot = {
+            "snapshot-id": self._id, **parent, "sequence-number": self._number, "timestamp-ms": metadata.timestamp(),
+            "manifest-list": f"{address_of(self._path)}/{FOLDER}/{name}",
+            "summary": {"operation": operation, **facts}, "schema-id": self._json_schema["schema-id"],
+            "first-row-id": metadata.next_row, "added-rows": next_row - metadata.next_row,
+        }  # fmt: skip
+        avro_files.write_manifests(f"{self._folder}/{name}", records, snapshot)
+        written = metadata.behind(snapshot, next_row, tag).written()
+        return PublishedTable(written, tuple(each for each in listed if each.entries), changes.files)

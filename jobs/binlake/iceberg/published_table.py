@@ -1,0 +1,88 @@
+"""The state of a published table: its metadata, and the manifests of its newest snapshot, read or remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.caches import Cache
+from binlake.delta import opened_tables
+from binlake.delta.delta_actions import Add
+from binlake.delta.opened_tables import CommitFile
+from binlake.iceberg import avro_files, manifests, puffin, table_metadata
+from binlake.iceberg.avro_files import Record
+from binlake.iceberg.manifests import IcebergManifest, subject
+from binlake.iceberg.table_metadata import TableMetadata, path_at
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table as it is published.
+
+    manifests: see ``whole``. files: the Delta table's data files at the published version, by path; None where they
+    weren't read. commit: the file of that version's commit. stand: the file of the metadata; None where only these were
+    read.
+    """
+
+    metadata: TableMetadata
+    manifests: tuple[IcebergManifest, ...] = ()
+    files: Mapping[str, Add] | None = None
+    commit: CommitFile | None = None
+    stand: Any = None
+
+    @property
+    def data_files(self) -> dict[str, Record]:
+        """Return what manifests say of each data file, by its address."""
+        return self._of("data")
+
+    @property
+    def marks(self) -> dict[str, Record]:
+        """Return what manifests say of each deletion vector that counts, by the address of its data file."""
+        return self._of("deletes")
+
+    def _of(self, content: str) -> dict[str, Record]:
+        of_content = (manifest for manifest in self.manifests if manifest.content == content)
+        return {subject(entry): entry["data_file"] for manifest in of_content for entry in manifest.entries}
+
+    def vector_keys(self) -> dict[str, str]:
+        """Return the identity of Delta's vector for each data file that has one, by its address."""
+        return {about: puffin.key_in(mark["file_path"]) for about, mark in self.marks.items()}
+
+
+def _entries_of(published: PublishedTable) -> int:
+    return 1 + sum(len(manifest.entries) for manifest in published.manifests)
+
+
+_published: Cache[str, PublishedTable] = Cache("files of Iceberg tables", _entries_of)
+
+
+def known(table_path: str) -> PublishedTable | None:
+    """Return a table as it is published, perhaps its metadata alone; None where it never was. Raises OSError,
+    ValueError."""
+    there = _published.get(table_path)
+    if there and there.stand == there.metadata.file and there.metadata.is_newest():
+        return there
+    metadata = table_metadata.newest(table_path)
+    return PublishedTable(metadata) if metadata else None
+
+
+def whole(published: PublishedTable) -> PublishedTable:
+    """Return a table with what belongs to its newest snapshot, which is read where it isn't known. Raises OSError,
+    ValueError."""
+    metadata = published.metadata
+    if published.stand is not None or metadata.current is None:
+        return published
+    records = avro_files.read(path_at(metadata.current["manifest-list"]))
+    return PublishedTable(metadata, tuple(manifests.read(path_at, records)))
+
+
+def keep(published: PublishedTable, table_path: str, version: int) -> None:
+    """Remember a table as it was just published. version: the Delta table's."""
+    commit, stand = opened_tables.commit_file(table_path, version), published.metadata.file
+    _published.put(table_path, PublishedTable(published.metadata, published.manifests, published.files, commit, stand))
+
+
+def forget(table_path: str) -> None:
+    """Forget a table, of which metadata may have changed."""
+    _published.drop([table_path])

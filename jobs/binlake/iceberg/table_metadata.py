@@ -1,0 +1,260 @@
+"""The metadata file of an Iceberg table, of format version 3: ``_iceberg/metadata/v{number}.metadata.json``.
+
+One number is one commit: its file is written where none is. ``version-hint.text`` names the newest for readers; whoever
+was killed before it was written left a newer file than it names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binlake.errors import StagingError
+from binlake.iceberg.iceberg_schema import IcebergSchema
+from binlake.storage import files
+
+FOLDER = "_iceberg/metadata"
+"""Below a table's folder. Delta's readers and its vacuum leave out folders whose names begin with ``_``."""
+_HINT = "version-hint.text"
+_METADATA = re.compile(r"v(\d+)\.metadata\.json")
+MAIN = "main"
+BATCH_TAG = "batch-"
+"""How the names of tags begin that a batch left; other tags are pins."""
+KEPT = 100
+"""How many of the newest snapshots a table has, besides pinned ones, and how many metadata files."""
+_DELTA_ID, _NAMES = "binlake.delta-table-id", "schema.name-mapping.default"
+DELTA_VERSION, DELTA_COMMIT = "delta-version", "delta-commit"
+"""Facts about a snapshot: which version of the Delta table it is, and a hash of that version's commit."""
+
+
+def address_of(path: str) -> str:
+    """Return a path as Iceberg writes it."""
+    return path if "://" in path else f"file://{path}"
+
+
+def path_at(address: str) -> str:
+    """Return the path at an address."""
+    return address.removeprefix("file://")
+
+
+@dataclass(frozen=True)
+class TableMetadata:
+    """A table's metadata. number: of its file. content: as JSON has it."""
+
+    table_path: str
+    number: int
+    content: Mapping[str, Any]
+
+    @property
+    def folder(self) -> str:
+        """Return the path of the folder of Iceberg's files."""
+        return f"{self.table_path}/{FOLDER}"
+
+    @property
+    def snapshots(self) -> Sequence[Mapping[str, Any]]:
+        """Return the snapshots, oldest first."""
+        snapshots: Sequence[Mapping[str, Any]] = self.content["snapshots"]
+        return snapshots
+
+    @property
+    def current(self) -> Mapping[str, Any] | None:
+        """Return the newest snapshot."""
+        return self.snapshot(self.content.get("current-snapshot-id", -1))
+
+    def snapshot(self, number: int) -> Mapping[str, Any] | None:
+        """Return a snapshot by its id."""
+        return next((each for each in self.snapshots if each["snapshot-id"] == number), None)
+
+    @property
+    def delta_version(self) -> int:
+        """Return the Delta version that is published; -1 without one."""
+        return int(self.current["summary"][DELTA_VERSION]) if self.current else -1
+
+    @property
+    def delta_commit(self) -> str:
+        """Return the hash of the commit that is published; empty where it isn't known."""
+        return str(self.current["summary"].get(DELTA_COMMIT, "")) if self.current else ""
+
+    @property
+    def delta_id(self) -> str:
+        """Return the id of the Delta table."""
+        return str(self.content["properties"].get(_DELTA_ID, ""))
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Return the ids of tagged snapshots by the tags' names."""
+        return {name: ref["snapshot-id"] for name, ref in self.content["refs"].items() if name != MAIN}
+
+    @property
+    def known_ids(self) -> dict[str, int]:
+        """Return the ids that columns have or had, by their names in data files."""
+        mapping = json.loads(self.content["properties"].get(_NAMES, "[]"))
+        return {name: entry["field-id"] for entry in mapping for name in entry["names"]}
+
+    @property
+    def known_types(self) -> dict[int, str]:
+        """Return the newest type of each column that is or was there, by its id."""
+        return {field["id"]: field["type"] for schema in self.content["schemas"] for field in schema["fields"]}
+
+    @property
+    def next_row(self) -> int:
+        """Return the id of the next row."""
+        return int(self.content["next-row-id"])
+
+    @property
+    def sequence_number(self) -> int:
+        """Return the newest snapshot's sequence number."""
+        return int(self.content["last-sequence-number"])
+
+    def having(self, schema: IcebergSchema) -> tuple[TableMetadata, dict[str, Any]]:
+        """Return the metadata with a schema as the current one, and the schema as JSON has it."""
+        schemas: list[dict[str, Any]] = list(self.content["schemas"])
+        of_table = next((each for each in schemas if each["fields"] == schema.fields), None)
+        if of_table is None:
+            number = max((each["schema-id"] for each in schemas), default=-1) + 1
+            of_table = {"type": "struct", "schema-id": number, "fields": schema.fields}
+        # The current one is the last, so that the newest type of a column is found.
+        schemas = [each for each in schemas if each["schema-id"] != of_table["schema-id"]] + [of_table]
+        ids = self.known_ids | {column.stored: column.id for column in schema.columns}
+        mapping = [{"field-id": number, "names": [name]} for name, number in ids.items()]
+        content = {
+            **self.content, "schemas": schemas, "current-schema-id": of_table["schema-id"],
+            "last-column-id": max(ids.values(), default=0),
+            "properties": {**self.content["properties"], _NAMES: json.dumps(mapping, ensure_ascii=False)},
+        }  # fmt: skip
+        return replace(self, content=content), of_table
+
+    def behind(self, snapshot: Mapping[str, Any], next_row: int, tag: str | None) -> TableMetadata:
+        """Return the metadata with another snapshot, which is the newest; old ones go."""
+        number = snapshot["snapshot-id"]
+        refs = {**self.content["refs"], MAIN: {"snapshot-id": number, "type": "branch"}}
+        if tag:
+            refs[tag] = {"snapshot-id": number, "type": "tag"}
+        entry = {"snapshot-id": number, "timestamp-ms": snapshot["timestamp-ms"]}
+        content = {
+            **self.content, "refs": refs, "current-snapshot-id": number, "next-row-id": next_row,
+            "last-sequence-number": snapshot["sequence-number"], "last-updated-ms": snapshot["timestamp-ms"],
+            "snapshots": [*self.snapshots, snapshot], "snapshot-log": [*self.content["snapshot-log"], entry],
+        }  # fmt: skip
+        later = replace(self, content=content)
+        recent = {each["snapshot-id"] for each in later.snapshots[-KEPT:]}
+        return later.without({each["snapshot-id"] for each in later.snapshots} - recent - later._pinned)
+
+    @property
+    def _pinned(self) -> set[int]:
+        return {number for name, number in self.tags.items() if not name.startswith(BATCH_TAG)}
+
+    def without(self, gone: set[int]) -> TableMetadata:
+        """Return the metadata without some snapshots, and without what only they need."""
+        if not gone:
+            return self
+        kept = [each for each in self.snapshots if each["snapshot-id"] not in gone]
+        schemas = {each["schema-id"] for each in kept} | {self.content["current-schema-id"]}
+        content = {
+            **self.content, "snapshots": kept,
+            "snapshot-log": [each for each in self.content["snapshot-log"] if each["snapshot-id"] not in gone],
+            "refs": {name: ref for name, ref in self.content["refs"].items() if ref["snapshot-id"] not in gone},
+            "schemas": [each for each in self.content["schemas"] if each["schema-id"] in schemas],
+        }  # fmt: skip
+        return replace(self, content=content)
+
+    def tagged(self, tags: Mapping[str, int]) -> TableMetadata:
+        """Return the metadata with these tags besides those that it has, and those of snapshots that aren't there left
+        out."""
+        there = {each["snapshot-id"] for each in self.snapshots}
+        new = {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if number in there}
+        return replace(self, content={**self.content, "refs": {**self.content["refs"], **new}})
+
+    def timestamp(self) -> int:
+        """Return the time now in milliseconds, which is never before the last change."""
+        return max(time.time_ns() // 1_000_000, int(self.content["last-updated-ms"]))
+
+    def written(self) -> TableMetadata:
+        """Write the metadata under the next number, and return them. Raises FileExistsError where another wrote that;
+        OSError."""
+        later = replace(self, number=self.number + 1)
+        files.write_if_absent(later._path, json.dumps(later.content, ensure_ascii=False))
+        later.name_newest()
+        if later.number > KEPT:
+            files.remove_file(f"{self.folder}/v{later.number - KEPT}.metadata.json")
+        return later
+
+    @property
+    def _path(self) -> str:
+        return f"{self.folder}/v{self.number}.metadata.json"
+
+    @property
+    def file(self) -> Any:
+        """Return the facts about the file by which it is told from another of its name; None where it isn't there."""
+        return files.stat(self._path)
+
+    def is_own(self, name: str) -> bool:
+        """Return whether a file of the folder is one of the newest metadata files, or names the newest."""
+        match = _METADATA.fullmatch(name)
+        return name == _HINT or bool(match and int(match[1]) > self.number - KEPT)
+
+    def is_newest(self) -> bool:
+        """Return whether no later metadata file is there."""
+        return not files.exists(replace(self, number=self.number + 1)._path)
+
+    def name_newest(self) -> None:
+        """Write which number is the newest, for readers. Raises OSError."""
+        files.replace_bytes(f"{self.folder}/{_HINT}", str(self.number).encode())
+
+    def is_named(self) -> bool:
+        """Return whether readers are told of this number."""
+        return _hinted(self.folder) == self.number
+
+
+def begun(table_path: str, delta_id: str, number: int) -> TableMetadata:
+    """Return the metadata of a table without snapshots. number: of the newest metadata file in its folder."""
+    content = {
+        "format-version": 3, "table-uuid": str(uuid.uuid4()), "location": address_of(table_path),
+        "last-sequence-number": 0, "last-updated-ms": time.time_ns() // 1_000_000, "last-column-id": 0,
+        "current-schema-id": 0, "schemas": [], "default-spec-id": 0, "last-partition-id": 999,
+        "partition-specs": [{"spec-id": 0, "fields": []}], "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}], "refs": {}, "snapshots": [], "snapshot-log": [],
+        "metadata-log": [], "next-row-id": 0,
+        "properties": {
+            # Data files are Delta's: Iceberg's own upkeep must not delete them.
+            "gc.enabled": "false", "write.metadata.path": f"{address_of(table_path)}/{FOLDER}", _DELTA_ID: delta_id,
+        },
+    }  # fmt: skip
+    return TableMetadata(table_path, number, content)
+
+
+def newest(table_path: str) -> TableMetadata | None:
+    """Read a table's newest metadata; None where it was never published. Raises OSError, ValueError."""
+    folder = f"{table_path}/{FOLDER}"
+    number = _hinted(folder)
+    if number is None or not files.exists(f"{folder}/v{number}.metadata.json"):
+        names = (file.name for file in files.list_files(folder))
+        number = max((int(match[1]) for name in names if (match := _METADATA.fullmatch(name))), default=None)
+        if number is None:
+            return None
+    while files.exists(f"{folder}/v{number + 1}.metadata.json"):
+        number += 1
+    return TableMetadata(table_path, number, json.loads(files.read_text(f"{folder}/v{number}.metadata.json")))
+
+
+def published_ids(table_path: str) -> dict[str, int]:
+    """Return the ids by which a table's columns are published, by their names in data files; none where it isn't
+    published, or its metadata can't be read: then it is published anew."""
+    try:
+        metadata = newest(table_path)
+    except (OSError, ValueError, KeyError, StagingError):
+        return {}
+    return metadata.known_ids if metadata else {}
+
+
+def _hinted(folder: str) -> int | None:
+    path = f"{folder}/{_HINT}"
+    if not files.exists(path):
+        return None
+    text = files.read_text(path).strip()
+    return int(text) if text.isdecimal() else None
