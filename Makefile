@@ -76,6 +76,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/random_shapes.py mysql 20000
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	$(PYTHON) tests/soak/strangers_statements.py 100000
+	$(PYTHON) tests/soak/random_iceberg.py --changes 20000
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)

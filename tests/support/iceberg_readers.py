@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from binlake.delta import opened_tables
 from binlake.iceberg import table_metadata
+from binlake.iceberg.comparison import differences
 from binlake.names import ansi_string
 
 Rows = list[dict[str, Any]]
@@ -79,6 +80,10 @@ def by_delta(path: str, version: int | None = None) -> Rows:
 def assert_same(path: str) -> None:
     """Each reader of Iceberg sees the newest version as Delta's readers do."""
     version = opened_tables.opened(path).version()
+    metadata = table_metadata.newest(path)
+    assert metadata is not None
+    assert metadata.delta_version == version
+    assert differences(path) == []
     wanted = by_delta(path)
     for name, read in READERS.items():
         assert read(path, version + 1) == wanted, f"{name} at version {version}"

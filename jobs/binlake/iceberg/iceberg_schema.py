@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from binlake.delta.delta_schema import COMMENT, FIELD_ID, TYPE_CHANGES
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.errors import LakeError
@@ -30,6 +32,7 @@ _PROMOTIONS = {("int", "long"), ("float", "double")}
 _MILLISECOND_US = 999
 """What an upper bound of times lacks at most, as Delta cuts it to milliseconds."""
 _EXACT = Context(prec=100)
+_FIELD_ID = b"PARQUET:field_id"
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -111,6 +114,21 @@ def promotes(before: str, after: str) -> bool:
         return True
     old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
     return bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
+
+
+def wrong_ids(footer: pq.FileMetaData, known: Mapping[str, int]) -> list[str]:
+    """Return the columns of a data file whose ids aren't those of the table; of a file with ids, those too that have
+    none. known: ids by the columns' names in data files."""
+    names = {number: stored for stored, number in known.items()}
+    columns = list(footer.schema.to_arrow_schema())
+    ids = {
+        column.name: int(column.metadata[_FIELD_ID])
+        for column in columns
+        if column.metadata and _FIELD_ID in column.metadata
+    }
+    wrong = [name for name, number in ids.items() if known.get(name, number) != number or
+             names.get(number, name) != name]  # fmt: skip
+    return wrong + [column.name for column in columns if ids and column.name in known and column.name not in ids]
 
 
 def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -40,7 +39,6 @@ _MOST_MANIFESTS = 50
 _FEWEST_ENTRIES = 250
 """Files of a manifest, at most, in a table of few."""
 _SIDE_BY_SIDE = 8
-_FIELD_ID = b"PARQUET:field_id"
 _FILE_PATH = 2147483546
 """The id that Iceberg's specification gives the column of addresses in files of deleted rows."""
 
@@ -141,17 +139,10 @@ def _changes(before: PublishedTable, table_path: str, version: int) -> _Changes:
         if commits is not None:
             there = Replay(dict(before.files)).take_all(commits).files
             named = {action.path for commit in commits for action in commit.actions if isinstance(action, FileAction)}
-            return _Changes(there, [_address(table_path, path) for path in named], are_known=True)
+            return _Changes(there, [published_table.address(table_path, path) for path in named], are_known=True)
     there = log_files.files_at(table_path, version)
-    addresses = {_address(table_path, path) for path in there} | before.data_files.keys()
+    addresses = {published_table.address(table_path, path) for path in there} | before.data_files.keys()
     return _Changes(there, addresses, are_known=False)
-
-
-def _address(table_path: str, path: str) -> str:
-    """Return the address of a data file. path: as Delta's log encodes it."""
-    if "://" in path or path.startswith("/"):
-        raise LakeError(f"{table_path} has files elsewhere, which aren't published", remedy="snapshot it again")
-    return f"{address_of(table_path)}/{unquote(path)}"
 
 
 class _Publication:
@@ -169,7 +160,7 @@ class _Publication:
 
     def of(self, changes: _Changes, tag: str | None) -> PublishedTable:
         """Write the snapshot, and return the table as it is published then."""
-        there = {_address(self._path, path): add for path, add in changes.files.items()}
+        there = {published_table.address(self._path, path): add for path, add in changes.files.items()}
         listed, keys = self._before.data_files, self._before.vector_keys()
         gone = frozenset(address for address in changes.addresses if address in listed and address not in there)
         come = [address for address in there if address not in listed]
@@ -237,19 +228,9 @@ class _Publication:
         }  # fmt: skip
 
     def _check_ids(self, footer: pq.FileMetaData, address: str) -> None:
-        """Raise LakeError where a data file has ids of columns that aren't those of the table: readers would take one
-        column for another."""
-        ids = {
-            field.name: int(field.metadata[_FIELD_ID])
-            for field in footer.schema.to_arrow_schema()
-            if field.metadata and _FIELD_ID in field.metadata
-        }
-        known = self._metadata.known_ids
-        names = {number: stored for stored, number in known.items()}
-        wrong = [name for name, number in ids.items() if known.get(name, number) != number
-                 or names.get(number, name) != name]  # fmt: skip
-        stored = set(footer.schema.to_arrow_schema().names) & {column.stored for column in self._schema.columns}
-        if wrong or (ids and not stored <= ids.keys()):
+        """Raise LakeError where a data file has other ids of columns than the table: readers would take one column for
+        another."""
+        if iceberg_schema.wrong_ids(footer, self._metadata.known_ids):
             raise LakeError(
                 f"{address} has other ids of columns than the table",
                 remedy="snapshot the table again, or leave it out of iceberg.tables",

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from binlake.caches import Cache
 from binlake.delta import opened_tables
 from binlake.delta.delta_actions import Add
 from binlake.delta.opened_tables import CommitFile
+from binlake.errors import LakeError
 from binlake.iceberg import avro_files, manifests, puffin, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.manifests import IcebergManifest, subject
-from binlake.iceberg.table_metadata import TableMetadata, path_at
+from binlake.iceberg.table_metadata import TableMetadata, address_of, path_at
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class PublishedTable:
         return self._of("data")
 
     @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Return the columns of the newest snapshot, as JSON has them."""
+        current = self.metadata.content["current-schema-id"]
+        schemas = self.metadata.content["schemas"]
+        return next((schema["fields"] for schema in schemas if schema["schema-id"] == current), [])
+
+    @property
     def marks(self) -> dict[str, Record]:
         """Return what manifests say of each deletion vector that counts, by the address of its data file."""
         return self._of("deletes")
@@ -55,6 +64,13 @@ def _entries_of(published: PublishedTable) -> int:
 
 
 _published: Cache[str, PublishedTable] = Cache("files of Iceberg tables", _entries_of)
+
+
+def address(table_path: str, path: str) -> str:
+    """Return the address of a data file. path: as Delta's log encodes it. Raises LakeError for one elsewhere."""
+    if "://" in path or path.startswith("/"):
+        raise LakeError(f"{table_path} has files elsewhere, which aren't published", remedy="snapshot it again")
+    return f"{address_of(table_path)}/{unquote(path)}"
 
 
 def known(table_path: str) -> PublishedTable | None:

@@ -51,6 +51,8 @@ def _expire(metadata: TableMetadata, gone: Collection[str]) -> None:
     going = {number for number, addresses in needed.items() if number != current and not addresses.isdisjoint(gone)}
     if going:
         metadata = metadata.without(going).written()
+    elif not metadata.is_named():
+        metadata.name_newest()
     kept = frozenset[str]().union(*(addresses for number, addresses in needed.items() if number not in going))
     before = time.time() - _UNKNOWN_SECONDS
     address = address_of(metadata.folder)

@@ -1,0 +1,130 @@
+"""A publication that is killed at any of its writes is seen by nobody, and the next one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlake.iceberg import published_table, table_metadata, upkeep
+from binlake.iceberg.comparison import differences
+from binlake.iceberg.publication import publish
+from binlake.storage import files
+from iceberg_readers import assert_same
+from plain_table import PlainTable
+
+WRITES = ("write_bytes", "write_if_absent", "replace_bytes", "remove_file", "make_readers_folder")
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+class Killing:
+    """Ends the process at one of its writes, before it or behind it. at: the write's number, from 1."""
+
+    def __init__(self, at: int, *, behind: bool) -> None:
+        self.at, self.behind, self.writes = at, behind, 0
+
+    def instead_of(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            self.writes += 1
+            if self.writes == self.at and not self.behind:
+                raise Killed
+            done = write(*arguments)
+            if self.writes == self.at:
+                raise Killed
+            return done
+
+        return counted
+
+
+def killed_at_each(table: PlainTable, change: Callable[[], None], work: Callable[[], object]) -> Iterator[int]:
+    """Change the table and kill the work on it at its next write, again and again; yield before it is repeated."""
+    at, behind = 1, False
+    while True:
+        change()
+        killing = Killing(at, behind=behind)
+        with pytest.MonkeyPatch.context() as patched:
+            for name in WRITES:
+                patched.setattr(files, name, killing.instead_of(getattr(files, name)))
+            try:
+                work()
+            except Killed:
+                pass
+            else:
+                return
+        published_table.forget(table.path)
+        yield at
+        at, behind = at + behind, not behind
+
+
+def test_killed_at_any_write_the_next_publication_goes_on(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "STRING")])
+    number = 0
+
+    def change() -> None:
+        nonlocal number
+        table.append([{"id": each, "v": str(each)} for each in range(number, number + 4)])
+        if number:
+            table.hide({add["path"]: [number % 3] for add in table.files[-3:-1]})
+        number += 4
+
+    kills = 0
+    for _ in killed_at_each(table, change, lambda: publish(table.path)):
+        kills += 1
+        there = table_metadata.newest(table.path)
+        before = {each["snapshot-id"] for each in there.snapshots} if there else set()
+        publish(table.path)
+        now = table_metadata.newest(table.path)
+        assert now is not None
+        assert {each["snapshot-id"] for each in now.snapshots} == before | {table.version + 1}
+        assert differences(table.path) == []
+    assert kills > 12
+    assert_same(table.path)
+
+
+def test_killed_at_any_write_the_upkeep_goes_on(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT")])
+    table.append([{"id": 0}])
+    for _ in killed_at_each(table, lambda: replaced(table), lambda: expired(table)):
+        expired(table)
+        metadata = table_metadata.newest(table.path)
+        assert metadata is not None
+        assert [each["snapshot-id"] for each in metadata.snapshots] == [table.version + 1]
+        assert_same(table.path)
+
+
+def replaced(table: PlainTable) -> None:
+    publish(table.path)
+    table.replace(table.files, [{"id": table.version}])
+    publish(table.path)
+
+
+def expired(table: PlainTable) -> None:
+    there = {add["path"] for add in table.files}
+    upkeep.expire(table.path, [file.name for file in Path(table.path).glob("*.parquet") if file.name not in there])
+
+
+def test_of_two_who_publish_at_once_one_goes_on_behind_the_other(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT")])
+    table.append([{"id": 0}])
+    publish(table.path)
+    table.append([{"id": 1}])
+    write = files.write_if_absent
+
+    def another_first(path: str, text: str) -> None:
+        patched.undo()
+        table.append([{"id": 2}])
+        publish(table.path)
+        write(path, text)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "write_if_absent", another_first)
+        publish(table.path)
+    metadata = table_metadata.newest(table.path)
+    assert metadata is not None
+    assert [each["snapshot-id"] for each in metadata.snapshots] == [2, 4]
+    assert_same(table.path)
