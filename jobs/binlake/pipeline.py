@@ -130,7 +130,7 @@ def follow(
     """Sync as changes come, and work beside that, until the end is asked for. settings: gives the YAML as it is now."""
 
     def carry(held: Lease, config: PipelineConfig, log: Origin | Log, between: Callable[[], None]) -> RunReport:
-        return _carry(held, config, log, session, Report(quiet=True), Limit.of_follower(config), None, between)
+        return _carry(held, config, log, session, report.of_warnings(), Limit.of_follower(config), None, between)
 
     return Following(settings, origin, session, report, pace, ending, carry, beside).run()
 

@@ -99,6 +99,10 @@ class Report:
         """Print a line that somebody should look at, where lines have levels."""
         self.say(text)
 
+    def of_warnings(self) -> Report:
+        """Return a report that prints here what somebody should look at, and nothing else."""
+        return _Warnings(self)
+
     @contextmanager
     def progress(self, what: str) -> Iterator[ProgressCallback]:
         """Return a callback for the progress of ``what``. At the end 100 % is shown, unless an error is raised."""
@@ -129,6 +133,17 @@ class Report:
             finally:
                 with self._lock:
                     self._bars = None
+
+
+class _Warnings(Report):
+    """Prints warnings alone, by another report."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(quiet=True)
+        self._report = report
+
+    def warn(self, text: str) -> None:
+        self._report.warn(text)
 
 
 class _Lines:

@@ -40,7 +40,7 @@ class RandomTable:
         self.next += count
         return [
             {
-                name: number if name == "id" else None if self.drawn.random() < 0.2 else _VALUES[kind](number % 97)
+                name: None if name != "id" and self.drawn.random() < 0.2 else _VALUES[kind](number % 97)
                 for name, kind in self.table.columns
             }
             for number in range(self.next - count, self.next)

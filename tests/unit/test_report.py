@@ -133,3 +133,11 @@ def test_a_log_does_not_say_100_percent_twice_nor_of_what_failed() -> None:
 )
 def test_what_a_batch_did(rows: list[int], words: str) -> None:
     assert report.rows_of_tables(rows) == words
+
+
+def test_a_report_of_warnings_prints_nothing_else() -> None:
+    stream = io.StringIO()
+    warnings = Report(stream).of_warnings()
+    warnings.say("batch 7: 3 mutations staged")
+    warnings.warn("shop.orders can't be published")
+    assert stream.getvalue() == "shop.orders can't be published\n"

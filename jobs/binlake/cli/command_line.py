@@ -177,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--changed", action="store_true", help="compare what may have changed since, and a share of the rest"
     )
+    what.add_argument("--iceberg", action="store_true", help="compare tables with what is published of them as Iceberg")
     what.add_argument("--lake", action="store_true", help="check the lake's files alone, by what was verified before")
     what.add_argument(
         "--self-test", action="store_true", help="plant faults in copies of the lake's rows, and find each"

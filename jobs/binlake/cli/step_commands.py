@@ -113,9 +113,10 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.phases.verification import VerifyRequest
 
-    if arguments.by is not None and (arguments.lake or arguments.self_test):
+    without_server = arguments.lake or arguments.self_test or arguments.iceberg
+    if arguments.by is not None and without_server:
         raise UsageError("--by chooses how the server is compared with, and it isn't asked", remedy="leave --by out")
-    if arguments.duration is not None and (arguments.lake or arguments.self_test):
+    if arguments.duration is not None and without_server:
         raise UsageError("--for limits the comparison with the server alone", remedy="leave it out")
     if arguments.self_test:
         tested = pipeline.self_test(config, tables=arguments.tables)
@@ -124,6 +125,16 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         else:
             print(tested.to_text())
         tested.refuse_missed()
+        return
+    if arguments.iceberg:
+        from binlake.phases.published_check import check_published
+
+        checked = check_published(config, pipeline.metadata_of(config), arguments.tables)
+        if arguments.json:
+            printing.as_json(checked.to_json())
+        else:
+            print(checked.to_text())
+        checked.refuse_unequal()
         return
     report = report_of(arguments)
     result: VerifyReport

@@ -35,7 +35,7 @@ def publish_now(config: PipelineConfig, names: Iterable[TableName], report: Repo
     """Publish mirrors, and the tables beside them, that were changed beside the log. Where the upkeep publishes
     tables, it is left to it."""
     if config.iceberg is not None and config.iceberg.every == "batch":
-        _publish(config, _with_beside(config, names), report, None)
+        _publish(config, with_beside(config, names), report, None)
 
 
 def is_published(config: PipelineConfig, name: TableName) -> bool:
@@ -51,7 +51,8 @@ def path_of(config: PipelineConfig, name: TableName) -> str:
     return config.table_path(name)
 
 
-def _with_beside(config: PipelineConfig, names: Iterable[TableName]) -> Iterator[TableName]:
+def with_beside(config: PipelineConfig, names: Iterable[TableName]) -> Iterator[TableName]:
+    """Yield mirrors that are read, and the tables beside mirrors. names: of mirrors."""
     for name in names:
         if config.is_read(name):
             yield name

@@ -236,6 +236,7 @@ def test_an_empty_range_of_keys_copies_no_whole_table(
     [
         ("snapshot --keys 1..2 --begin", "--begin begins a lake again"),
         ("verify --lake --by hash", "--by chooses how the server is compared with"),
+        ("verify --iceberg --by read", "--by chooses how the server is compared with"),
         ("verify --self-test --by read", "--by chooses how the server is compared with"),
     ],
 )

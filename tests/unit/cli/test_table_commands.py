@@ -93,7 +93,7 @@ def test_a_file_of_metrics_appears_complete(
     assert "can't write" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("way", ["--lake", "--self-test"])
+@pytest.mark.parametrize("way", ["--lake", "--self-test", "--iceberg"])
 def test_a_check_of_a_table_that_is_not_there(run: Run, capsys: pytest.CaptureFixture[str], way: str) -> None:
     """The others alone would be found right."""
     assert run("verify", way, "--tables", "shop.orders", "shop.ordrs") == 2
