@@ -163,12 +163,14 @@ class TableMetadata:
         }  # fmt: skip
         return replace(self, content=content)
 
-    def tagged(self, tags: Mapping[str, int]) -> TableMetadata:
-        """Return the metadata with these tags besides those that it has, and those of snapshots that aren't there left
-        out."""
+    def pinned(self, pins: Mapping[str, int]) -> TableMetadata:
+        """Return the metadata with these pins as tags, and no others. pins: Delta versions by their names; those that
+        are no snapshot are left out."""
         there = {each["snapshot-id"] for each in self.snapshots}
-        new = {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if number in there}
-        return replace(self, content={**self.content, "refs": {**self.content["refs"], **new}})
+        names = {name: {"snapshot-id": version + 1, "type": "tag"} for name, version in pins.items()}
+        refs = {name: ref for name, ref in self.content["refs"].items() if name == MAIN or name.startswith(BATCH_TAG)}
+        refs |= {name: tag for name, tag in names.items() if tag["snapshot-id"] in there}
+        return self if refs == self.content["refs"] else replace(self, content={**self.content, "refs": refs})
 
     def timestamp(self) -> int:
         """Return the time now in milliseconds, which is never before the last change."""

@@ -18,9 +18,9 @@ _UNKNOWN_SECONDS = 6 * 3600
 _TRIES = 5
 
 
-def expire(table_path: str, gone: Collection[str]) -> None:
+def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int]) -> None:
     """Let snapshots go that need a file which is about to be removed, and remove what none of the others needs of
-    Iceberg's metadata. gone: paths below the table's folder.
+    Iceberg's metadata. gone: paths below the table's folder. pins: Delta versions by their names, which become tags.
 
     The newest snapshot stays: it needs what Delta's newest version does. Raises LakeError.
     """
@@ -30,7 +30,7 @@ def expire(table_path: str, gone: Collection[str]) -> None:
             if metadata is None:
                 return
             try:
-                _expire(metadata, {f"{address_of(table_path)}/{name}" for name in gone})
+                _expire(metadata, {f"{address_of(table_path)}/{name}" for name in gone}, pins)
                 return
             except FileExistsError:
                 continue
@@ -44,13 +44,14 @@ def expire(table_path: str, gone: Collection[str]) -> None:
     raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
 
 
-def _expire(metadata: TableMetadata, gone: Collection[str]) -> None:
+def _expire(metadata: TableMetadata, gone: Collection[str], pins: Mapping[str, int]) -> None:
     known: dict[str, frozenset[str]] = {}
     needed = {each["snapshot-id"]: _needed(each, known) for each in metadata.snapshots}
     current = metadata.current["snapshot-id"] if metadata.current else None
     going = {number for number, addresses in needed.items() if number != current and not addresses.isdisjoint(gone)}
-    if going:
-        metadata = metadata.without(going).written()
+    later = metadata.without(going).pinned(pins)
+    if later is not metadata:
+        metadata = later.written()
     elif not metadata.is_named():
         metadata.name_newest()
     kept = frozenset[str]().union(*(addresses for number, addresses in needed.items() if number not in going))

@@ -93,23 +93,26 @@ def unpin(metadata: Metadata, name: str, reason: Reason | None = None) -> int:
 class PinnedVersions:
     """The Delta versions that are kept, by the table's path. pins: those by which some are. ended: of a lake whose
     batches are thinned, those that known batches read, and until when, in seconds since 1970. shown: of shards, those
-    that the merged table shows now, and by the versions that are promised."""
+    that the merged table shows now, and by the versions that are promised. named: those that are kept by the names of
+    their pins."""
 
     pins: tuple[PinRow, ...]
     by_path: Mapping[str, frozenset[int]]
     ended: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     shown: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    named: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: PipelineConfig, metadata: Metadata) -> PinnedVersions:
         """Read them. Raises LakeError."""
         pins = read(metadata)
-        batches = {pin.batch for pin in pins}
+        batches = {pin.batch: pin.name for pin in pins}
         versions = [version for version in lake_versions(metadata) if version.batch in batches] if pins else []
-        by_path: dict[str, set[int]] = {}
+        named: dict[str, dict[str, int]] = {}
         for version in versions:
             for table in version.listed:
-                by_path.setdefault(config.table_path(table.name), set()).add(table.delta_version)
+                named.setdefault(config.table_path(table.name), {})[batches[version.batch]] = table.delta_version
+        by_path = {path: set(kept.values()) for path, kept in named.items()}
         before = time.time() - config.maintain.history_hours * HOUR_SECONDS
         shown = merged_tables.versions_of_shards(config, by_path, before)
         for path, numbers in merged_tables.versions_of_shards(config, by_path).items():
@@ -121,7 +124,7 @@ class PinnedVersions:
         by_path_frozen, shown_frozen = (
             {path: frozenset(numbers) for path, numbers in versions.items()} for versions in (by_path, shown)
         )
-        return cls(tuple(pins), by_path_frozen, ended, shown_frozen)
+        return cls(tuple(pins), by_path_frozen, ended, shown_frozen, named)
 
     def of_table(self, path: str) -> frozenset[int]:
         """Return the Delta versions that are kept of the table at a path."""

@@ -336,7 +336,8 @@ class TablesUpkeep:
         if gone.files and (pinned := self._note_going(table, gone.readable_from)) != self._pinned:
             gone = needs_of(self._config, table, self._looked, pinned).unneeded
         if is_published(self._config, table.name):
-            iceberg_upkeep.expire(table.log.path, [file.name for file in gone.files])
+            pins = self._pinned.named.get(table.log.path, {})
+            iceberg_upkeep.expire(table.log.path, [file.name for file in gone.files], pins)
         leftovers.remove_data(table.log, gone.files)
         fault("vacuumed")
         return replace(

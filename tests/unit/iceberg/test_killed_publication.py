@@ -105,7 +105,7 @@ def replaced(table: PlainTable) -> None:
 
 def expired(table: PlainTable) -> None:
     there = {add["path"] for add in table.files}
-    upkeep.expire(table.path, [file.name for file in Path(table.path).glob("*.parquet") if file.name not in there])
+    upkeep.expire(table.path, [file.name for file in Path(table.path).glob("*.parquet") if file.name not in there], {})
 
 
 def test_of_two_who_publish_at_once_one_goes_on_behind_the_other(tmp_path: Path) -> None:
