@@ -56,6 +56,8 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("server_id: 4001", "server_id: 4001\n  server_id: 4002", 5, "server_id", "is written twice, first in line 4"),
     ("server_id: 4001", "server_id: 4001\n  password: p4ss", 5, "source.password", "there is no key 'password'"),
     ("schedule:", "lake: {path: /elsewhere}\nschedule:", 9, "lake", "is written twice, first in line 7"),
+    ("schedule:", "iceberg: {version: 2}\nschedule:", 9, "iceberg.version", "found 2; wanted 3"),
+    ("schedule:", "iceberg: {every: 5m}\nschedule:", 9, "iceberg.every", "found '5m'; wanted batch or upkeep"),
     ('  include: ["shop.*"]', "  {}", 5, "tables.include", 'this key is missing; write include: ["shop.*"]'),
     ('["shop.*"]', '["shop"]', 6, "tables.include.0", "'shop' has no dot; write database.table, such as shop.*"),
     ('["shop.*"]', "[]", 6, "tables.include", "found an empty list; wanted at least one"),
