@@ -1,0 +1,106 @@
+"""Tables are published with their batches or by the upkeep, as the YAML asks, and compared by a command."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from binlake import config
+from binlake.cli import command_line
+from binlake.config import PipelineConfig
+from binlake.iceberg import table_metadata
+from binlake.maintain.maintain import maintain
+from binlake.merge.published_tables import path_of, publish_changed, publish_now
+from binlake.planner.outcome import BatchOutcome, LifeOutcome
+from binlake.position import Position
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.spark.starting import no_session
+from binlake.store.metadata import metadata_of
+from iceberg_readers import assert_same
+from recorded_lake import record_lake
+
+ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+AT = Position("server", "binlog.000001", 1000, 1)
+
+
+def lake_of(folder: Path, iceberg: str) -> PipelineConfig:
+    """A lake of two tables, of which a batch changed one."""
+    yaml = folder / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: nowhere, server_id: 4001}\n"
+        f"tables: {{include: ['shop.*']}}\nlake: {{path: {folder}/lake}}\n{iceberg}"
+    )
+    record_lake(folder / "lake" / "shop", {"shop.orders": ROWS, "shop.items": ROWS}, {"shop.orders": ROWS})
+    return config.load(yaml)
+
+
+def changed(*names: TableName) -> BatchOutcome:
+    lives = (
+        LifeOutcome(f"life of {name}", name, AT, AT, "following", None, "", True, delta_version=1) for name in names
+    )
+    return BatchOutcome(tuple(lives))
+
+
+def published(settings: PipelineConfig, name: TableName) -> table_metadata.TableMetadata | None:
+    return table_metadata.newest(path_of(settings, name))
+
+
+def test_a_batch_publishes_what_it_changed(tmp_path: Path) -> None:
+    settings = lake_of(tmp_path, "iceberg: {tables: ['*.orders', '*.elsewhere']}")
+    publish_changed(settings, changed(ORDERS, ITEMS), 1, Report(quiet=True))
+    metadata = published(settings, ORDERS)
+    assert metadata is not None
+    assert metadata.tags == {"batch-1": 2}
+    assert_same(path_of(settings, ORDERS))
+    assert published(settings, ITEMS) is None
+    publish_changed(settings, changed(ORDERS), 2, Report(quiet=True))
+    assert (published(settings, ORDERS) or metadata).number == metadata.number, "nothing came"
+
+
+@pytest.mark.parametrize("iceberg", ["", "iceberg: {every: upkeep}"])
+def test_a_batch_publishes_nothing_that_isnt_asked_for(tmp_path: Path, iceberg: str) -> None:
+    settings = lake_of(tmp_path, iceberg)
+    publish_changed(settings, changed(ORDERS, ITEMS), 1, Report(quiet=True))
+    publish_now(settings, [ORDERS, ITEMS], Report(quiet=True))
+    assert not list(tmp_path.rglob("_iceberg"))
+
+
+def test_the_upkeep_publishes_all_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = lake_of(tmp_path, "iceberg: {every: upkeep}")
+    check = ["verify", "--iceberg", "--config", str(tmp_path / "shop.yaml")]
+    assert command_line.run(check) == 1
+    assert "it was never published" in capsys.readouterr().out
+    maintain(settings, no_session, metadata_of(settings), Report(quiet=True))
+    for name in (ORDERS, ITEMS):
+        assert_same(path_of(settings, name))
+    write_deltalake(path_of(settings, ITEMS), ROWS, mode="append")
+    assert command_line.run(check) == 0
+    said = capsys.readouterr().out
+    assert "equal     shop.items: Delta version 0, the table is at 1" in said
+    assert "equal     shop.orders: Delta version 1\n" in said
+    assert command_line.run([*check, "--json", "--tables", "shop.orders"]) == 0
+
+
+def test_a_table_that_cant_be_published_is_said_once_and_holds_nothing_back(tmp_path: Path) -> None:
+    settings = lake_of(tmp_path, "iceberg: {}")
+    shutil.rmtree(path_of(settings, ORDERS))
+    vectors = pa.table({"id": [1], "v": pa.array([[1.0]], pa.list_(pa.float32()))})
+    write_deltalake(path_of(settings, ORDERS), vectors)
+    said = io.StringIO()
+    for batch in (1, 2):
+        publish_changed(settings, changed(ORDERS, ITEMS), batch, Report(said))
+    assert said.getvalue().count("column 'v' has a type that Iceberg can't be told of") == 1
+    assert published(settings, ITEMS) is not None
+
+
+def test_nothing_is_compared_where_nothing_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake_of(tmp_path, "")
+    assert command_line.run(["verify", "--iceberg", "--config", str(tmp_path / "shop.yaml")]) == 2
+    assert "none of these tables is published" in capsys.readouterr().err
