@@ -35,7 +35,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "tables to be lent": CacheBound(256, "tables"),
     "logs of tables": CacheBound(256, "tables"),
     "checkpoints by deltalake": CacheBound(10_000, "tables"),
-    "files of Iceberg tables": CacheBound(50_000, "data files"),
+    "files of Iceberg tables": CacheBound(5_000, "data files and vectors"),  # some 10 kB each
     "tables that weren't published": CacheBound(256, "tables"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
     "data files of metadata": CacheBound(256, "tables"),

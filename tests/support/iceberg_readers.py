@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from binlake.delta import opened_tables
 from binlake.iceberg import table_metadata
-from binlake.iceberg.comparison import differences
+from binlake.iceberg.snapshot_differences import differences
 from binlake.names import ansi_string
 
 Rows = list[dict[str, Any]]

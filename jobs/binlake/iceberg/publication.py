@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from binlake.delta import deletion_vectors, log_files, opened_tables, plain_tables
 from binlake.delta.delta_actions import Add, FileAction, Replay
-from binlake.errors import LakeError, StagingError
+from binlake.errors import LakeError
 from binlake.iceberg import avro_files, iceberg_schema, manifests, published_table, puffin, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.iceberg_schema import IcebergSchema
@@ -61,12 +61,11 @@ def publish(table_path: str, tag: str | None = None) -> int:
                 return _published(table_path, tag)
             except FileExistsError:
                 published_table.forget(table_path)
-    except (OSError, ValueError, KeyError, StagingError) as error:
+    except LakeError:
+        raise
+    except Exception as error:  # damaged files of Avro raise whatever comes
         published_table.forget(table_path)
-        raise LakeError(
-            f"{table_path} can't be published as Iceberg: {error}",
-            remedy=f"if it stays, remove {table_path}/_iceberg: it is written anew",
-        ) from error
+        raise published_table.failed(f"{table_path} can't be published as Iceberg", table_path, error) from error
     raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from deltalake.exceptions import DeltaError
+
 from binlake.caches import Cache
 from binlake.delta import opened_tables
 from binlake.delta.delta_actions import Add
 from binlake.delta.opened_tables import CommitFile
-from binlake.errors import LakeError
+from binlake.errors import LakeError, StagingError
 from binlake.iceberg import avro_files, manifests, puffin, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.manifests import IcebergManifest, subject
@@ -94,9 +96,17 @@ def whole(published: PublishedTable) -> PublishedTable:
 
 
 def keep(published: PublishedTable, table_path: str, version: int) -> None:
-    """Remember a table as it was just published. version: the Delta table's."""
+    """Remember a table as it was just published, unless it is too large. version: the Delta table's."""
     commit, stand = opened_tables.commit_file(table_path, version), published.metadata.file
-    _published.put(table_path, PublishedTable(published.metadata, published.manifests, published.files, commit, stand))
+    known = PublishedTable(published.metadata, published.manifests, published.files, commit, stand)
+    if _published.most is not None and _entries_of(known) < _published.most:  # else others would go for it in vain
+        _published.put(table_path, known)
+
+
+def failed(what: str, table_path: str, error: Exception) -> LakeError:
+    """Return the error of something that failed. No value of a row is in it: bounds are, in what Avro's writer says."""
+    cause = str(error) if isinstance(error, OSError | DeltaError | StagingError) else type(error).__name__
+    return LakeError(f"{what}: {cause}", remedy=f"if it stays, remove {table_path}/_iceberg: it is written anew")
 
 
 def forget(table_path: str) -> None:

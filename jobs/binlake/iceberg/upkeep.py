@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from binlake.errors import LakeError, StagingError
+from binlake.errors import LakeError
 from binlake.iceberg import avro_files, published_table, table_metadata
 from binlake.iceberg.table_metadata import FOLDER, TableMetadata, address_of, path_at
 from binlake.storage import files
@@ -36,11 +36,11 @@ def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int]) -> N
                 continue
             finally:
                 published_table.forget(table_path)
-    except (OSError, ValueError, KeyError, StagingError) as error:
-        raise LakeError(
-            f"old Iceberg snapshots of {table_path} can't be removed: {error}",
-            remedy=f"if it stays, remove {table_path}/_iceberg: it is written anew",
-        ) from error
+    except LakeError:
+        raise
+    except Exception as error:  # damaged files of Avro raise whatever comes
+        what = f"old Iceberg snapshots of {table_path} can't be removed"
+        raise published_table.failed(what, table_path, error) from error
     raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
 
 

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.errors import BinlakeError, CheckFailed, UsageError
-from binlake.iceberg import comparison, table_metadata
+from binlake.iceberg import snapshot_differences, table_metadata
 from binlake.merge.published_tables import is_published, path_of, with_beside
 from binlake.records import watermarks
 from binlake.schema.table import TableName
@@ -80,7 +80,7 @@ def _checked(config: PipelineConfig, name: TableName) -> PublishedCheck:
     try:
         metadata = table_metadata.newest(path)
         published = metadata.delta_version if metadata else None
-        return PublishedCheck(name, published, newest, tuple(comparison.differences(path)))
+        return PublishedCheck(name, published, newest, tuple(snapshot_differences.differences(path)))
     except (BinlakeError, DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         return PublishedCheck(name, None, newest, (f"it can't be read: {text}",))

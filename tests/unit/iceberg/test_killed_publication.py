@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from binlake.errors import LakeError
 from binlake.iceberg import published_table, table_metadata, upkeep
-from binlake.iceberg.comparison import differences
 from binlake.iceberg.publication import publish
+from binlake.iceberg.snapshot_differences import differences
 from binlake.storage import files
 from iceberg_readers import assert_same
 from plain_table import PlainTable
@@ -127,4 +129,23 @@ def test_of_two_who_publish_at_once_one_goes_on_behind_the_other(tmp_path: Path)
     metadata = table_metadata.newest(table.path)
     assert metadata is not None
     assert [each["snapshot-id"] for each in metadata.snapshots] == [2, 4]
+    assert_same(table.path)
+
+
+def test_a_damaged_file_is_said_with_its_remedy_and_without_a_value(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT")])
+    table.append([{"id": 7777777}])
+    publish(table.path)
+    for file in Path(table.path, "_iceberg/metadata").glob("*.avro"):
+        file.write_bytes(file.read_bytes()[:-9])
+    published_table.forget(table.path)
+    table.append([{"id": 1}])
+    with pytest.raises(LakeError, match="can't be published as Iceberg") as caught:
+        publish(table.path)
+    assert "7777777" not in str(caught.value)
+    assert "remove" in caught.value.remedy
+    with pytest.raises(LakeError, match="can't be removed"):
+        upkeep.expire(table.path, [], {})
+    shutil.rmtree(Path(table.path, "_iceberg"))
+    publish(table.path)
     assert_same(table.path)

@@ -11,8 +11,8 @@ import pytest
 
 from binlake.delta import deletion_vectors
 from binlake.iceberg import avro_files, iceberg_schema, published_table, puffin, table_metadata
-from binlake.iceberg.comparison import differences
 from binlake.iceberg.publication import publish
+from binlake.iceberg.snapshot_differences import differences
 from binlake.iceberg.table_metadata import TableMetadata
 from plain_table import PlainTable
 
