@@ -12,6 +12,7 @@ from begun_alone import begin_alone
 from binlake.delta import layout
 from binlake.iceberg import table_metadata
 from binlake.lease import lease
+from binlake.maintain import table_upkeep
 from binlake.maintain.maintain import maintain
 from binlake.report import Report
 from binlake.spark.starting import no_session
@@ -69,6 +70,7 @@ def test_batches_are_snapshots(server: Server, database: str, lake: Path, monkey
     for file in Path(mirror.path("t")).rglob("*"):
         if file.is_file():
             os.utime(file, (time.time() - 9000, time.time() - 9000))
+    monkeypatch.setattr(table_upkeep, "SIDE_BY_SIDE", 1)  # who asks for Spark imports it, in one thread at a time
     maintain(mirror.config, no_session, mirror.metadata, Report(quiet=True))
     assert_published(mirror, "t", "t__history", "t__log", "u")
     assert len(newest(mirror, "t").snapshots) < before, "files of the others went"
