@@ -115,5 +115,6 @@ def test_a_folder_in_a_connection_s_place_is_not_taken(folder: Path, lake: str, 
 
 
 def test_keys_that_are_fixed() -> None:
-    assert unfixable_sections() == {"airflow", "catalog", "feeds", "page", "spark"}
+    of_what_is_read = {"columns", "rows", "merge_tables", "on_schema_change"}
+    assert unfixable_sections() == {"airflow", "catalog", "feeds", "iceberg", "page", "spark", *of_what_is_read}
     assert [is_fixable(key) for key in (("lake", "path"), ("lake", "connection"), ("shedule",))] == [True, False, True]

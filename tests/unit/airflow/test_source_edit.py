@@ -238,7 +238,8 @@ def test_changed_keys_are_leaves(before: str, after: str, changed: list[str]) ->
 
 def test_a_key_that_is_new_to_the_yaml_isnt_settable_until_it_is_listed() -> None:
     refused = {name for name in config.PipelineConfig.model_fields if not is_settable((name,))}
-    assert refused == {"source", "lake", "spark", "catalog", "airflow", "page", "feeds"}
+    of_what_is_read = {"columns", "rows", "merge_tables", "on_schema_change"}
+    assert refused == {"source", "lake", "spark", "catalog", "airflow", "page", "feeds", "iceberg", *of_what_is_read}
     assert not is_settable(("verify", "connection"))
     assert lets_more_out({"tables": {"exclude": ["a.b"]}}, {"tables": None}) == [("tables", "exclude")]
 

@@ -26,6 +26,7 @@ HASHED = {"columns": "shop.*.email", "hash": {"key": "pii_key", "length": 32}}
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hash_connections, "_known", {})
+    monkeypatch.setattr(passwords, "look_up", passwords.from_environment)  # Airflow's, where its provider was imported
     monkeypatch.setenv("AIRFLOW_CONN_PII_KEY", json.dumps({"password": "one"}))
 
 
