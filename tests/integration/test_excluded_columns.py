@@ -60,6 +60,28 @@ def test_an_excluded_column_stays_on_the_server(excluding: Mirror) -> None:
     assert not found_in(Path(mirror.folder), SECRET)
 
 
+def test_an_excluded_column_stays_on_the_server_under_another_name(excluding: Mirror) -> None:
+    mirror = excluding
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, secret VARCHAR(30), v INT)", f"INSERT INTO t VALUES (1, '{SECRET}', 1)"
+    )
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE t RENAME COLUMN secret TO plain", f"UPDATE t SET v = 2, plain = 'other {SECRET}'")
+    mirror.sync()
+    table = mirror.watermark("t")
+    assert table["status"] == "stopped"
+    assert "'secret', which the YAML masks or excludes, is called plain now" in table["reason"]
+    assert "tables.exclude_columns in the YAML" in table["remedy"]
+    assert columns(mirror, "t") == ["id", "v"]
+    assert not found_in(Path(mirror.folder), SECRET)
+    mirror.options["tables"]["exclude_columns"].append(f"{mirror.database}.t.plain")
+    mirror.snapshot(f"{mirror.database}.t")
+    mirror.execute(f"UPDATE t SET v = 3, plain = 'next {SECRET}'")
+    mirror.sync()
+    assert mirror.verify().equal
+    assert not found_in(Path(mirror.folder), SECRET)
+
+
 def found_in(folder: Path, text: str) -> list[Path]:
     """Files in which a text stands as it is; those of the metadata tables are compressed."""
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]

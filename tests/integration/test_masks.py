@@ -166,7 +166,10 @@ def test_a_masked_column_stops_its_table_where_it_gets_a_name_that_no_entry_mask
     )
     sync_alone(mirror)
     assert mirror.watermark("people")["status"] == "stopped"
-    assert "the masked column 'token' is called tok now" in mirror.watermark("people")["reason"]
+    assert (
+        "the column 'token', which the YAML masks or excludes, is called tok now"
+        in mirror.watermark("people")["reason"]
+    )
     mirror.execute(
         "UPDATE people SET tok = 'tok-zq05-tok', token = 'tok-zq06-tok'", "INSERT INTO accounts VALUES ('b', 5)"
     )

@@ -10,7 +10,9 @@ from binlake.schema.mask import Mask
 from binlake.schema.masking import refusal
 from binlake.schema.table import INTEGERS, TEXTS, Column, TableSchema
 
-UNCOVERED_REMEDY = "add an entry with its new name to columns in the YAML, then run binlake snapshot --tables TABLE"
+UNCOVERED_REMEDY = (
+    "add its new name to columns or tables.exclude_columns in the YAML, then run binlake snapshot --tables TABLE"
+)
 
 
 def with_masks(schema: TableSchema, masks: Mapping[str, Mask]) -> TableSchema:
@@ -54,16 +56,18 @@ def _names(expressions: Expressions, column: Column, names: set[str]) -> bool:
     return any(other is not None and other.name.lower() in names for other in named)
 
 
-def uncovered(masked: Collection[str], origins: Sequence[str | None], after: TableSchema, now: Collection[str]) -> str:
-    """Return why a statement would show what a mask hides; empty if it doesn't.
+def uncovered(
+    withheld: Collection[str], origins: Sequence[str | None], after: TableSchema, now: Collection[str]
+) -> str:
+    """Return why a statement would show what a mask or an exclusion hides; empty if it doesn't.
 
-    masked: names of the columns that were masked before it, in lower case. origins: the names that the columns of
-    ``after`` had. now: names of the columns that are masked or excluded since.
+    withheld: names of the columns that were masked or excluded before it, in lower case. origins: the names that the
+    columns of ``after`` had. now: as withheld, behind the statement.
     """
     for origin, column in zip(origins, after.columns, strict=True):
-        if origin and origin.lower() in masked and column.name.lower() not in now:
+        if origin and origin.lower() in withheld and column.name.lower() not in now:
             renamed = f"is called {column.name} now" if column.name != origin else "is in a table of another name now"
-            return f"the masked column {origin!r} {renamed}, and no entry of columns masks it there"
+            return f"the column {origin!r}, which the YAML masks or excludes, {renamed}, where the YAML does neither"
     return ""
 
 

@@ -178,8 +178,8 @@ class WithheldColumns:
             self._refuse(old, new, shape, tuple(column.name for column in shape.columns))
 
     def _refuse(self, old: TableName, new: TableName, after: TableSchema, origins: Sequence[str | None]) -> None:
-        """Refuse a table of which a masked column isn't masked any more under its name, or its table's."""
-        if why := uncovered(self._masks(old).keys(), origins, after, self._config.withheld(new)):
+        """Refuse a table of which a masked or excluded column isn't that any more under its name, or its table's."""
+        if why := uncovered(self._config.withheld(old), origins, after, self._config.withheld(new)):
             self._refused[new] = why
 
 

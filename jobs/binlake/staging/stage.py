@@ -61,8 +61,10 @@ def is_short(plan: OpenBatch) -> bool:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """The input for reading one slice, besides the reader's connection. masked: None where the YAML masks no column.
-    keys: of its hashes, by connection."""
+    """The input for reading one slice, besides the reader's connection.
+
+    masked: None where the YAML masks and excludes no column. keys: of its hashes, by connection.
+    """
 
     part: Slice
     number: int
@@ -159,13 +161,13 @@ def stage_batch(
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
     skip: offsets of a slice's events that somebody decided to step over. ghosts: the ghost tables that are followed.
-    shapes: returns the shapes that tables have before the batch; asked where columns are masked, and a table with masks
-    of which none is known stops.
+    shapes: returns the shapes that tables have before the batch; asked where columns are masked or excluded. A table
+    with masks of which none is known stops.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
     masked, keys = None, hash_keys(config.columns)
-    if masks_any(config.columns):
+    if masks_any(config.columns) or config.tables.exclude_columns:
         masked = MaskedTables(shapes(), plan.range.stop.flavour, plan.lower_case_names)
     tasks = [
         SliceTask(part, number, folder, config, skip(part), ghosts.before, masked, keys)
