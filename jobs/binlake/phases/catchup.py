@@ -243,9 +243,7 @@ class _Missed:
             _refuse_cascades(cascades or (), life.name)
             transports = readers(log, config.source)
             lower_case_names = log.lower_case_names
-        manifest = stage_batch(
-            self.session, config, transports, plan, self.report, self.skips, shapes=lambda: {life.name: life.schema}
-        )
+        manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips, lives=lambda: [life])
         self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
         inputs = replace(
@@ -260,6 +258,7 @@ class _Missed:
             can_snapshot=inputs.rules.can_snapshot,
             invalid=config.invalid,
             schema_changes=config.schema_changes,
+            withheld=config.withheld,
         )
         steps = epochs.split(manifest, replace(inputs, rules=rules, prepared=self.prepared))
         table = next(table for table in steps.tables if table.life.id == life.id)

@@ -430,7 +430,7 @@ class _Replay:
                 plan,
                 self._report,
                 skip,
-                shapes=lambda: {life.name: life.schema},
+                lives=lambda: [life],
             )
         return plan, manifest
 

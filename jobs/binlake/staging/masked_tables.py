@@ -1,14 +1,15 @@
 """What is withheld of the tables in a slice of the log: their masks, and the columns that would show what masks hide.
 
-A table map names columns and nothing more, so that the shapes that metadata have decide, and what the slice's own
-statements make of them. A table whose columns aren't known that way stops before a row of it is written: a statement in
-another slice may have given a masked column another name.
+A table map names columns and nothing more, so that the shapes that metadata have decide, and what statements make of
+them: those of the slice, and where columns are masked also those of the slices before it. A table whose columns aren't
+known that way stops before a row of it is written: a statement may have given a withheld column another name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from binlake.binlog.border import Statement, Withheld
 from binlake.binlog.tablemap import Undecodable
@@ -17,8 +18,10 @@ from binlake.config.column_policies import masks_of
 from binlake.ddl import statements
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, snapshot_again
+from binlake.lease.lease import OpenBatch
+from binlake.planner.steps import Life
 from binlake.planner.tool_tables import names_before
-from binlake.position import Flavour
+from binlake.position import Flavour, file_number
 from binlake.records import ddl_history, watermarks
 from binlake.schema import datatypes
 from binlake.schema.hidden import is_hidden_hash
@@ -31,19 +34,44 @@ from binlake.store.metadata import Metadata
 
 @dataclass(frozen=True)
 class MaskedTables:
-    """The shapes that tables have before a batch, by name. flavour, lower_case_names: of its server."""
+    """The shapes that tables have before a slice of a batch, by name.
+
+    flavour, lower_case_names: of its server. begins: places of the log where tables were snapshotted that are ahead of
+    the batch's start; statements before aren't applied to their shapes. refused: why tables aren't read any more.
+    former: names that tables had in earlier slices.
+    """
 
     shapes: Mapping[TableName, TableSchema] = field(default_factory=dict)
     flavour: Flavour = "mysql"
     lower_case_names: bool = False
+    begins: Mapping[TableName, tuple[int, int]] = field(default_factory=dict)
+    refused: Mapping[TableName, str] = field(default_factory=dict)
+    former: frozenset[TableName] = frozenset()
+
+    @classmethod
+    def of(cls, lives: Iterable[Life], plan: OpenBatch) -> Self:
+        """Return what is known before a batch. lives: with the shapes that their tables have at the server."""
+        lives, start = list(lives), plan.range.start
+        ahead = (life for life in lives if life.low.server == start.server and life.low.order > start.order)
+        begins = {life.name: life.low.order for life in ahead}
+        shapes = {life.name: life.schema for life in lives}
+        return cls(shapes, plan.range.stop.flavour, plan.lower_case_names, begins)
+
+    def after(self, config: PipelineConfig, statements: Iterable[Statement]) -> MaskedTables:
+        """Return what is known behind a slice with these statements."""
+        columns = WithheldColumns(config, self)
+        for statement in statements:
+            columns.follow(statement)
+        return columns.tables
 
 
-def known_shapes(metadata: Metadata) -> dict[TableName, TableSchema]:
-    """Return the shapes in metadata: of tables that stopped, those that the server's have since, if they are known."""
+def known_lives(metadata: Metadata) -> list[Life]:
+    """Return the lives in metadata, those of tables that don't follow with the shapes that the server's have since;
+    without those of which that isn't known."""
     lives = [life for life in watermarks.read_lives(metadata) if life.status != "dropped"]
     others = ddl_history.shapes_at_server(metadata, {life.id for life in lives if life.status != "following"})
-    shapes = {life.name: others.get(life.id, life.schema) for life in lives}
-    return {name: shape for name, shape in shapes.items() if shape is not None}
+    shapes = ((life, others.get(life.id, life.schema)) for life in lives)
+    return [replace(life, schema=shape) for life, shape in shapes if shape is not None]
 
 
 class WithheldColumns:
@@ -53,7 +81,7 @@ class WithheldColumns:
         self._config = config
         self._tables = tables
         self._shapes = {name: self._without_kept(shape) for name, shape in tables.shapes.items()}
-        self._refused: dict[TableName, str] = {}
+        self._refused = dict(tables.refused)
         self._temporary = TemporaryTables(tables.flavour)
 
     @staticmethod
@@ -64,8 +92,14 @@ class WithheldColumns:
         """Yield what is read of the slice, and follow its statements."""
         for item in items:
             if isinstance(item, Statement):
-                self._follow(item)
+                self.follow(item)
             yield item
+
+    @property
+    def tables(self) -> MaskedTables:
+        """Return what is known at this place, for the slice behind it."""
+        former = self._tables.former.union(self._tables.shapes)
+        return replace(self._tables, shapes=self._shapes, refused=self._refused, former=former)
 
     def __call__(self, name: TableName, columns: tuple[Column, ...]) -> Withheld:
         """Return what is withheld of a table's rows. Raises Undecodable, and ConfigurationError for a missing key."""
@@ -75,6 +109,8 @@ class WithheldColumns:
             raise Undecodable(why, UNCOVERED_REMEDY)
         shape = self._shapes.get(name)
         if not masks and (shape is not None or not self._masked_elsewhere(columns)):
+            if shape is not None and _may_be_renamed(shape, excluded, columns):
+                raise _unknown(name, "its columns")
             return Withheld(excluded)
         if shape is None:
             raise _unknown(name, "its columns")
@@ -86,7 +122,8 @@ class WithheldColumns:
     def _masked_elsewhere(self, columns: tuple[Column, ...]) -> bool:
         """Return whether a table that isn't known may be one with masks that got another name."""
         names = {column.name.lower() for column in columns}
-        return any(not names.isdisjoint(self._masks(name)) for name in self._tables.shapes)
+        tables = self._tables.former.union(self._tables.shapes)
+        return any(not names.isdisjoint(self._masks(name)) for name in tables)
 
     def _withheld(self, name: TableName, shape: TableSchema, columns: tuple[Column, ...]) -> Withheld:
         try:
@@ -102,7 +139,8 @@ class WithheldColumns:
         return Withheld(wanted.excluded, masks)
 
     # statements ----------------------------------------------------------------------------------------------------
-    def _follow(self, statement: Statement) -> None:
+    def follow(self, statement: Statement) -> None:
+        """Apply a statement to the shapes."""
         parsed = statements.parse(
             statement.text,
             database=statement.database,
@@ -116,22 +154,27 @@ class WithheldColumns:
             parsed = parsed.failed()
         needs_session = statement.needs_session and (not statement.has_xid or parsed.kind == "CREATE TABLE")
         parsed = self._temporary.hidden(parsed, statement.thread, needs_session=needs_session)
+        place = file_number(statement.file), statement.offset
+        later = {name for name, begins in self._tables.begins.items() if place < begins}
         if parsed.is_cut or (parsed.may_concern_any and parsed.kind != "DML"):
-            self._shapes.clear()
+            self._shapes = {name: shape for name, shape in self._shapes.items() if name in later}
         for change in parsed.changes:
-            self._change(change, statement)
+            self._change(change, statement, later)
 
-    def _change(self, change: statements.Change, statement: Statement) -> None:
+    def _change(self, change: statements.Change, statement: Statement, later: Collection[TableName]) -> None:
+        """Apply a change. later: names of tables that were snapshotted behind it."""
         match change:
             case statements.RenameTables(pairs):
-                self._rename(pairs)
+                self._rename(pairs, later)
             case statements.DropDatabase(database):
-                for name in [name for name in self._shapes if name.database == database]:
+                for name in [name for name in self._shapes if name.database == database and name not in later]:
                     self._forget(name)
+            case _ if change.name in later:
+                return
             case statements.DropTable(name):
                 self._forget(name)
             case statements.CreateTable() | statements.CreateLike():
-                self._create(change, statement)
+                self._create(change, statement, later)
             case statements.AlterTable(name) if name in self._shapes:
                 self._alter(name, change)
             case statements.Unfollowed(name):
@@ -141,13 +184,18 @@ class WithheldColumns:
         self._shapes.pop(name, None)
         self._refused.pop(name, None)
 
-    def _create(self, change: statements.CreateTable | statements.CreateLike, statement: Statement) -> None:
+    def _create(
+        self,
+        change: statements.CreateTable | statements.CreateLike,
+        statement: Statement,
+        later: Collection[TableName],
+    ) -> None:
         if change.if_not_exists and not statement.has_xid and change.name in self._shapes:
             return
         self._forget(change.name)
         if isinstance(change, statements.CreateTable):
             self._shapes[change.name] = change.schema
-        elif (like := self._shapes.get(change.like)) is not None:
+        elif change.like not in later and (like := self._shapes.get(change.like)) is not None:
             self._shapes[change.name] = like
             if why := self._refused.get(change.like):
                 self._refused[change.name] = why
@@ -163,14 +211,17 @@ class WithheldColumns:
         self._shapes[name] = evolution.after
         self._refuse(name, name, evolution.after, evolution.origins)
 
-    def _rename(self, pairs: tuple[tuple[TableName, TableName], ...]) -> None:
+    def _rename(self, pairs: tuple[tuple[TableName, TableName], ...], later: Collection[TableName]) -> None:
         """Give tables their new names, all at once, so that swaps and chains come out right."""
         shapes, refused = dict(self._shapes), dict(self._refused)
         for old, _ in pairs:
-            self._forget(old)
+            if old not in later:
+                self._forget(old)
         for new, old in names_before(pairs).items():
+            if new in later:
+                continue
             self._forget(new)
-            if (shape := shapes.get(old)) is None:
+            if old in later or (shape := shapes.get(old)) is None:
                 continue
             self._shapes[new] = shape
             if why := refused.get(old):
@@ -183,6 +234,15 @@ class WithheldColumns:
             self._refused[new] = why
 
 
+def _may_be_renamed(shape: TableSchema, excluded: Collection[str], columns: Sequence[Column]) -> bool:
+    """Return whether a column that isn't known may be an excluded one, which isn't there under its name."""
+    names = {column.name.lower() for column in columns if column.name not in shape.hidden}
+    known = {column.name.lower() for column in shape.columns}
+    return any(name in excluded for name in known - names) and any(
+        not is_hidden_hash(name, shape) for name in names - known
+    )
+
+
 def _is_known(shape: TableSchema, column: Column) -> bool:
     if not shape.has(column.name):
         return False
@@ -192,5 +252,6 @@ def _is_known(shape: TableSchema, column: Column) -> bool:
 
 def _unknown(name: TableName, what: str) -> Undecodable:
     return Undecodable(
-        f"{what} can't be told from masked ones at this place of the log, so that no row is read", snapshot_again(name)
+        f"{what} can't be told from masked or excluded ones at this place of the log, so that no row is read",
+        snapshot_again(name),
     )

@@ -27,11 +27,11 @@ from binlake.kernels.cores import available_cores
 from binlake.kernels.memory import pool
 from binlake.lease.lease import OpenBatch
 from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
+from binlake.planner.steps import Life
 from binlake.position import Slice, file_number
 from binlake.records.step_progress import shown_progress
 from binlake.report import Report
 from binlake.schema.hash_key import HashKey
-from binlake.schema.table import TableName, TableSchema
 from binlake.staging.filtered_rows import RowFilters
 from binlake.staging.ghost_tables import NO_GHOSTS, GhostsWanted, GhostTables, differs
 from binlake.staging.masked_tables import MaskedTables, WithheldColumns
@@ -155,26 +155,26 @@ def stage_batch(
     skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
     ghosts: GhostTables = NO_GHOSTS,
     *,
-    shapes: Callable[[], Mapping[TableName, TableSchema]] = dict,
+    lives: Callable[[], Iterable[Life]] = tuple,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
     skip: offsets of a slice's events that somebody decided to step over. ghosts: the ghost tables that are followed.
-    shapes: returns the shapes that tables have before the batch; asked where columns are masked or excluded. A table
-    with masks of which none is known stops.
+    lives: returns the lives with the shapes that their tables have before the batch; asked where columns are masked or
+    excluded. A table with masks of which none is known stops.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
     masked, keys = None, hash_keys(config.columns)
     if masks_any(config.columns) or config.tables.exclude_columns:
-        masked = MaskedTables(shapes(), plan.range.stop.flavour, plan.lower_case_names)
+        masked = MaskedTables.of(lives(), plan)
     tasks = [
         SliceTask(part, number, folder, config, skip(part), ghosts.before, masked, keys)
         for number, part in enumerate(plan.range.slices)
     ]
     try:
-        slices = _staged(config, session, tasks, transports, plan, report)
+        tasks, slices = _first_staged(config, session, tasks, transports, plan, report)
         spans = ghosts.spans(slices, plan.range.stop.flavour, lower_case_names=plan.lower_case_names)
         if again := [replace(tasks[part.slice], ghosts=spans) for part in slices if differs(part, spans)]:
             for task in again:
@@ -208,6 +208,31 @@ def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
     for attempt in files.subfolders(folder):
         if int(attempt.partition("-")[0]) * 1_000_000 < before_us:
             files.remove_folder(f"{folder}/{attempt}")
+
+
+def _first_staged(
+    config: PipelineConfig,
+    session: SessionFactory,
+    tasks: list[SliceTask],
+    transports: Sequence[Transport],
+    plan: OpenBatch,
+    report: Report,
+) -> tuple[list[SliceTask], list[StagedSlice]]:
+    """Stage all slices. Returns them, and their tasks.
+
+    Where columns are masked, slices are staged one after the other: the statements in one decide what is masked in the
+    next.
+    """
+    if not masks_any(config.columns):
+        return tasks, _staged(config, session, tasks, transports, plan, report)
+    done: list[SliceTask] = []
+    slices: list[StagedSlice] = []
+    masked = tasks[0].masked if tasks else None
+    for task in tasks:
+        done.append(replace(task, masked=masked))
+        slices += _staged(config, session, done[-1:], transports, plan, report)
+        masked = masked and masked.after(config, slices[-1].statements)
+    return done, slices
 
 
 def _staged(

@@ -17,8 +17,8 @@ ID = Column("id", "int", nullable=False)
 EMAIL, NAME = (Column(name, "varchar", length=20, charset="utf8mb4") for name in ("email", "name"))
 
 
-def withheld(*more: dict[str, Any], shapes: dict[TableName, TableSchema] | None = None) -> WithheldColumns:
-    config = PipelineConfig.model_validate(
+def config_with(*more: dict[str, Any]) -> PipelineConfig:
+    return PipelineConfig.model_validate(
         {
             "source": {"name": "tests", "connection": "tests", "server_id": 1},
             "tables": {"include": ["shop.*"]},
@@ -26,17 +26,33 @@ def withheld(*more: dict[str, Any], shapes: dict[TableName, TableSchema] | None 
             "columns": [{"columns": "shop.users.email", "null": True}, *more],
         }
     )
+
+
+def withheld(
+    *more: dict[str, Any], shapes: dict[TableName, TableSchema] | None = None, snapshotted_at: int = 0
+) -> WithheldColumns:
     users = TableSchema((ID, EMAIL, NAME), ("id",), "primary")
-    return WithheldColumns(config, MaskedTables({USERS: users} if shapes is None else shapes))
+    tables = MaskedTables({USERS: users} if shapes is None else shapes, begins={USERS: (1, snapshotted_at)})
+    return WithheldColumns(config_with(*more), tables)
 
 
-def after(tracker: WithheldColumns, *statements: str) -> WithheldColumns:
-    items = [
+def written(*statements: str) -> list[Statement]:
+    return [
         Statement("binlog.000001", 100 + number, number, 0, None, "shop", 0, text, has_xid=True)
         for number, text in enumerate(statements)
     ]
+
+
+def after(tracker: WithheldColumns, *statements: str) -> WithheldColumns:
+    items = written(*statements)
     assert list(tracker.passing(items)) == items
     return tracker
+
+
+def followed(tracker: WithheldColumns, *statements: str) -> WithheldColumns:
+    """Return what is withheld in the next slice."""
+    config = config_with()
+    return WithheldColumns(config, tracker.tables.after(config, written(*statements)))
 
 
 def test_columns_are_masked_by_name() -> None:
@@ -89,3 +105,56 @@ def test_a_swap_by_a_tool_goes_on() -> None:
     )
     assert tracker(USERS, (ID, EMAIL, NAME, Column("age", "int"))).masks.keys() == {"email"}
     assert tracker(TableName("shop", "_users_del"), (ID, EMAIL, NAME)).masks.keys() == {"email"}
+
+
+def test_statements_before_a_tables_snapshot_arent_applied_to_its_shape() -> None:
+    before = "ALTER TABLE users ADD name TEXT", "RENAME TABLE users TO x, y TO users", "DROP TABLE users"
+    tracker = after(withheld(snapshotted_at=104), *before, "ALTER TABL", "ALTER TABLE users ADD age INT")
+    assert tracker(USERS, (ID, EMAIL, NAME, Column("age", "int"))).masks.keys() == {"email"}
+    with pytest.raises(Undecodable):
+        tracker(TableName("shop", "x"), (ID, EMAIL, NAME))
+
+
+def test_a_slice_begins_with_what_the_ones_before_made_of_tables() -> None:
+    tracker = followed(withheld(), "ALTER TABLE users ADD age INT", "CREATE TABLE people (id INT, email INT)")
+    assert tracker(USERS, (ID, EMAIL, NAME, Column("age", "int"))).masks.keys() == {"email"}
+    assert not tracker(TableName("shop", "people"), (ID, Column("email", "int"))).masks
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("ALTER TABLE users RENAME COLUMN email TO name, RENAME COLUMN name TO email", "users"),
+        ("RENAME TABLE users TO people", "people"),
+        ("DROP TABLE `users", "people"),
+    ],
+    ids=["columns swapped", "table renamed", "not understood"],
+)
+def test_what_stops_a_table_in_one_slice_does_so_in_the_next(statement: str, name: str) -> None:
+    with pytest.raises(Undecodable):
+        followed(withheld(), statement)(TableName("shop", name), (ID, EMAIL, NAME))
+
+
+@pytest.mark.parametrize(
+    ("columns", "stops"),
+    [(("id", "code", "name"), True), (("id", "name"), False), (("id", "pin", "name", "code"), False)],
+    ids=["renamed", "dropped", "another column"],
+)
+def test_a_column_that_may_be_an_excluded_one_under_another_name_stops_its_table(
+    columns: tuple[str, ...], stops: bool
+) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "tests", "connection": "tests", "server_id": 1},
+            "tables": {"include": ["shop.*"], "exclude_columns": ["shop.users.pin"]},
+            "lake": {"path": "/lake"},
+        }
+    )
+    shape = TableSchema(tuple(Column(name, "int") for name in ("id", "pin", "name")), ("id",), "primary")
+    tracker = WithheldColumns(config, MaskedTables({USERS: shape}))
+    read = tuple(Column(name, "int") for name in columns)
+    if not stops:
+        assert tracker(USERS, read).excluded == {"pin"}
+        return
+    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+        tracker(USERS, read)

@@ -1,0 +1,125 @@
+"""Columns that the YAML excludes or masks, in tables that go through what they missed: statements in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import binlog, config, pipeline
+from binlake.binlog_writer.written_log import WrittenLog, WrittenTable
+from binlake.config import PipelineConfig
+from binlake.errors import TableError
+from binlake.phases import resume
+from binlake.records import decisions
+from binlake.records.decisions import Reason
+from binlake.report import Report
+from binlake.schema.table import Column, TableName
+from binlake.source.folder import Folder
+from no_session import NoSession
+
+WHY = Reason("ada", "later")
+T = TableName("shop", "t")
+
+
+@dataclass
+class Shop:
+    """A source whose log is a folder: t has a column that is withheld, and a row."""
+
+    folder: Path
+    log: WrittenLog
+    withheld: str
+
+    @property
+    def config(self) -> PipelineConfig:
+        yaml = self.folder / "shop.yaml"
+        yaml.write_text(
+            f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
+            f"tables: {{include: ['shop.*']}}\nlake: {{path: ./lake}}\n{self.withheld}\n"
+        )
+        return config.load(yaml)
+
+    def does(self, *changes: str | tuple[str, ...]) -> None:
+        """Write a statement, or the columns of t and the values of a row that comes."""
+        for change in changes:
+            if isinstance(change, str):
+                self.log.statement(change, database="shop")
+                continue
+            names, *values = change[0].split(), *change[1:]
+            made = WrittenTable(T, tuple(Column(name, "int") for name in names), ("id",))
+            with self.log.transaction() as transaction:
+                transaction.insert(made, [dict(zip(names, map(int, values), strict=True))])
+
+    def sync(self) -> None:
+        pipeline.sync(self.config, Folder(self.folder / "log"), NoSession(), Report(quiet=True))
+
+    def missing(self, *changes: str | tuple[str, ...]) -> None:
+        """Write changes that t misses, as it is paused."""
+        decisions.pause(self.config, T, WHY)
+        self.does(*changes)
+        self.sync()
+
+    def resume(self) -> None:
+        resume.resume(self.config, Folder(self.folder / "log"), NoSession(), Report(quiet=True), T, WHY)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        lake = DeltaTable(self.config.table_path(T))
+        read = pa.table(QueryBuilder().register("t", lake).execute("SELECT * FROM t ORDER BY id").read_all())
+        return [tuple(read.column_names), *(tuple(row.values()) for row in read.to_pylist())]
+
+
+@pytest.fixture
+def file_mb() -> float:
+    return 256
+
+
+@pytest.fixture
+def shop(tmp_path: Path, file_mb: float) -> Iterator[Callable[[str], Shop]]:
+    with binlog.write(tmp_path / "log", flavour="mysql", file_mb=file_mb) as log:
+
+        def make(withheld: str) -> Shop:
+            made = Shop(tmp_path, log, withheld)
+            made.does("CREATE TABLE t (id INT PRIMARY KEY, pin INT)", ("id pin", "1", "99"))
+            pipeline.bootstrap(made.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+            made.sync()
+            return made
+
+        yield make
+
+
+EXCLUDED, MASKED = "columns: [{columns: shop.t.pin, exclude: true}]", "columns: [{columns: shop.t.pin, null: true}]"
+
+
+def test_a_masked_table_catches_up_through_another_change(shop: Callable[[str], Shop]) -> None:
+    made = shop(MASKED)
+    made.missing("ALTER TABLE t ADD n INT", ("id pin n", "2", "98", "5"))
+    made.resume()
+    assert made.rows() == [("id", "pin", "n"), (1, None, None), (2, None, 5)]
+
+
+@pytest.mark.parametrize("withheld", [EXCLUDED, MASKED], ids=["excluded", "masked"])
+def test_a_withheld_column_that_gets_another_name_stops_a_table_that_catches_up(
+    shop: Callable[[str], Shop], withheld: str
+) -> None:
+    made = shop(withheld)
+    before = made.rows()
+    made.missing("ALTER TABLE t RENAME COLUMN pin TO code")
+    made.does(("id code", "2", "98"))
+    made.sync()
+    with pytest.raises(TableError, match="the column 'pin', which the YAML masks or excludes, is called code now"):
+        made.resume()
+    assert made.rows() == before
+
+
+@pytest.mark.parametrize("file_mb", [0.0001], ids=["a file for each transaction"])
+def test_a_masked_table_follows_statements_of_other_files_of_a_batch(shop: Callable[[str], Shop]) -> None:
+    made = shop(MASKED)
+    made.does("ALTER TABLE t ADD n INT", ("id pin n", "2", "98", "5"))
+    made.does("ALTER TABLE t RENAME COLUMN n TO m", ("id pin m", "3", "97", "6"))
+    made.sync()
+    assert made.rows() == [("id", "pin", "m"), (1, None, None), (2, None, 5), (3, None, 6)]
