@@ -57,7 +57,9 @@ QUESTIONS = {
     "What can be set?": (
         Topic("yaml", "dags/pipelines/README.md", "a source's YAML: what is mirrored, and where to"),
         Topic("settings", "dags/pipelines/SETTINGS.md", "a source's YAML: how its steps work, policies, Airflow"),
-        Topic("policies", "dags/pipelines/POLICIES.md", "a source's YAML: masks, row filters, changes that wait for a yes"),
+        Topic(
+            "policies", "dags/pipelines/POLICIES.md", "a source's YAML: masks, row filters, changes that wait for a yes"
+        ),
         Topic("stores", "jobs/binlake/storage/README.md", "a lake in a folder, on S3, Azure or HDFS"),
         Topic("clusters", "jobs/binlake/spark/README.md", "Spark's settings, and executors on other hosts"),
     ),
