@@ -166,7 +166,12 @@ def _dbt_table(known: Dictionary, table: DictionaryTable) -> dict[str, Any]:
     }
     keys = known.keys_of(table.name)
     columns = [_dbt_column(table, column, keys) for column in table.columns]
-    return {"name": table.name.table, "description": table.comment, "config": {"meta": meta}, "columns": columns}
+    return {
+        "name": table.name.table,
+        "description": _inert(table.comment),
+        "config": {"meta": meta},
+        "columns": columns,
+    }
 
 
 def _dbt_column(table: DictionaryTable, column: DictionaryColumn, keys: Sequence[ForeignKey]) -> dict[str, Any]:
@@ -181,11 +186,16 @@ def _dbt_column(table: DictionaryTable, column: DictionaryColumn, keys: Sequence
             tests.append({"relationships": {"arguments": {"to": to, "field": key.referenced[0]}}})
     described: dict[str, Any] = {
         "name": column.name,
-        "description": column.comment,
+        "description": _inert(column.comment),
         "data_type": column.lake_type,
-        "config": {"meta": {"server_type": column.server_type}},
+        "config": {"meta": {"server_type": _inert(column.server_type)}},
     }
     return described | ({"data_tests": tests} if tests else {})
+
+
+def _inert(text: str) -> str:
+    """Return a text of the server's in which dbt finds nothing to run, as it would in ``{{ env_var(…) }}``."""
+    return re.sub(r"\{(?=[{%#])", "{ ", text)
 
 
 def _jinja(text: str) -> str:
@@ -290,9 +300,7 @@ def _as_json(known: Dictionary) -> str:
             "comment": table.comment,
             "key": list(table.key),
             "key_kind": table.key_kind,
-            **(
-                vars(extent) if (extent := known.extents.get(table.name)) else dict.fromkeys(("rows", "bytes", "files"))
-            ),
+            **(vars(extent) if (extent := known.extents.get(table.name)) else _NO_EXTENT),
             "verified_batch": table.verified_batch,
             "verified_at": table.verified.isoformat() if table.verified else None,
             "columns": [vars(column) for column in table.columns],

@@ -27,7 +27,7 @@ Written = Callable[..., str]
 def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dictionary")
     note = pa.field("note", pa.string(), metadata={"comment": "what they | said"})
-    customer = pa.field("customer", pa.int64())
+    customer = pa.field("customer", pa.int64(), metadata={"comment": "{{ env_var('HOME') }} {%"})
     orders = pa.table([[1, 2], [7, 7], ["a", None]], pa.schema([pa.field("id", pa.int64()), customer, note]))
     root = folder / "lake" / "shop"
     record_lake(root, {"shop.orders": orders, "shop.customers": pa.table({"id": [7]})}, {"shop.orders": orders})
@@ -82,6 +82,11 @@ def test_dbt_has_sources_with_tests_and_freshness(written: Written, configured: 
     (chosen,) = yaml.safe_load(written("--format", "dbt", "--batch", "1"))["sources"]
     assert chosen["tables"][1]["config"]["meta"]["external_location"].endswith("/shop/orders', version => 1)")
     assert customers["name"] == "customers"
+
+
+def test_dbt_runs_nothing_that_a_comment_of_the_server_has(written: Written) -> None:
+    (source,) = yaml.safe_load(written("--format", "dbt"))["sources"]
+    assert source["tables"][1]["columns"][1]["description"] == "{ { env_var('HOME') }} { %"
 
 
 def test_a_data_contract_names_keys(written: Written) -> None:
