@@ -136,9 +136,9 @@ def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:
 
     A missing bound lets readers look into the file.
     """
-    told = json.loads(text or "{}", parse_float=Decimal)
-    rows, nulls = told.get("numRecords"), told.get("nullCount") or {}
-    low, high = told.get("minValues") or {}, told.get("maxValues") or {}
+    stated = json.loads(text or "{}", parse_float=Decimal)
+    rows, nulls = stated.get("numRecords"), stated.get("nullCount") or {}
+    low, high = stated.get("minValues") or {}, stated.get("maxValues") or {}
     values, null_values, lower, upper = [], [], [], []
     for column in sorted(schema.columns, key=lambda column: column.id):
         if rows is not None and isinstance(count := nulls.get(column.stored), int):

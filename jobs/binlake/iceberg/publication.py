@@ -14,7 +14,7 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -45,8 +45,8 @@ _FILE_PATH = 2147483546
 
 
 def publish(table_path: str, tag: str | None = None) -> int:
-    """Publish a Delta table's newest version, unless it is published; return the version. tag: a name that a new
-    snapshot gets.
+    """Publish a Delta table's newest version, unless it is published; return the version. tag: a name that the
+    snapshot gets, unless it is known as a batch's.
 
     Raises LakeError where it can't be published.
     """
@@ -72,6 +72,8 @@ def publish(table_path: str, tag: str | None = None) -> int:
 def _published(table_path: str, tag: str | None) -> int:
     table = opened_tables.newest(table_path)
     version = table.version()
+    if table.metadata().partition_columns:
+        raise LakeError(f"{table_path} has partitions, which aren't published", remedy="leave it out of iceberg.tables")
     before = published_table.known(table_path)
     fields = plain_tables.fields_of(table)
     if before is not None and not _continues(before, table, fields, table_path):
@@ -80,17 +82,24 @@ def _published(table_path: str, tag: str | None) -> int:
         files.make_readers_folder(f"{table_path}/{FOLDER}")
         before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), 0))
     if before.metadata.delta_version == version:
-        if before.stand is None and not before.metadata.is_named():
-            before.metadata.name_newest()  # who published it was killed before
+        _finish(before, table_path, tag)
         return version
     before = published_table.whole(before)
-    if table.metadata().partition_columns:
-        raise LakeError(f"{table_path} has partitions, which aren't published", remedy="leave it out of iceberg.tables")
     schema = iceberg_schema.schema_of(fields, before.metadata.known_ids)
     changes = _changes(before, table_path, version)
     after = _Publication(before, schema, table_path, version).of(changes, tag)
     published_table.keep(after, table_path, version)
     return version
+
+
+def _finish(before: PublishedTable, table_path: str, tag: str | None) -> None:
+    """Do what a snapshot that is published lacks: the upkeep publishes without a tag, and others were killed."""
+    if tag and not before.metadata.is_of_a_batch:
+        later = replace(before, metadata=before.metadata.tagged(tag).written())
+        if before.stand is not None:
+            published_table.keep(later, table_path, later.metadata.delta_version)
+    elif before.stand is None and not before.metadata.is_named():
+        before.metadata.name_newest()
 
 
 def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mapping[str, Any]], table_path: str) -> bool:

@@ -91,6 +91,12 @@ class TableMetadata:
         return {name: ref["snapshot-id"] for name, ref in self.content["refs"].items() if name != MAIN}
 
     @property
+    def is_of_a_batch(self) -> bool:
+        """Return whether the newest snapshot has the tag of a batch."""
+        newest = self.content.get("current-snapshot-id")
+        return any(number == newest for name, number in self.tags.items() if name.startswith(BATCH_TAG))
+
+    @property
     def known_ids(self) -> dict[str, int]:
         """Return the ids that columns have or had, by their names in data files."""
         mapping = json.loads(self.content["properties"].get(_NAMES, "[]"))
@@ -133,8 +139,6 @@ class TableMetadata:
         """Return the metadata with another snapshot, which is the newest; old ones go."""
         number = snapshot["snapshot-id"]
         refs = {**self.content["refs"], MAIN: {"snapshot-id": number, "type": "branch"}}
-        if tag:
-            refs[tag] = {"snapshot-id": number, "type": "tag"}
         entry = {"snapshot-id": number, "timestamp-ms": snapshot["timestamp-ms"]}
         content = {
             **self.content, "refs": refs, "current-snapshot-id": number, "next-row-id": next_row,
@@ -142,6 +146,7 @@ class TableMetadata:
             "snapshots": [*self.snapshots, snapshot], "snapshot-log": [*self.content["snapshot-log"], entry],
         }  # fmt: skip
         later = replace(self, content=content)
+        later = later.tagged(tag) if tag else later
         recent = {each["snapshot-id"] for each in later.snapshots[-KEPT:]}
         return later.without({each["snapshot-id"] for each in later.snapshots} - recent - later._pinned)
 
@@ -165,12 +170,17 @@ class TableMetadata:
 
     def pinned(self, pins: Mapping[str, int]) -> TableMetadata:
         """Return the metadata with these pins as tags, and no others. pins: Delta versions by their names; those that
-        are no snapshot are left out."""
+        are no snapshot are left out, and one that is called like the branch."""
         there = {each["snapshot-id"] for each in self.snapshots}
         names = {name: {"snapshot-id": version + 1, "type": "tag"} for name, version in pins.items()}
         refs = {name: ref for name, ref in self.content["refs"].items() if name == MAIN or name.startswith(BATCH_TAG)}
-        refs |= {name: tag for name, tag in names.items() if tag["snapshot-id"] in there}
+        refs |= {name: tag for name, tag in names.items() if tag["snapshot-id"] in there and name != MAIN}
         return self if refs == self.content["refs"] else replace(self, content={**self.content, "refs": refs})
+
+    def tagged(self, tag: str) -> TableMetadata:
+        """Return the metadata with a tag on the newest snapshot."""
+        refs = {**self.content["refs"], tag: {"snapshot-id": self.content["current-snapshot-id"], "type": "tag"}}
+        return replace(self, content={**self.content, "refs": refs})
 
     def timestamp(self) -> int:
         """Return the time now in milliseconds, which is never before the last change."""

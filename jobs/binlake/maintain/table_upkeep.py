@@ -20,7 +20,6 @@ from binlake.delta.layout import Rewrite
 from binlake.delta.log_files import LogFiles
 from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
-from binlake.iceberg import upkeep as iceberg_upkeep
 from binlake.lake import pins
 from binlake.lake.merged_tables import merged_names
 from binlake.lake.pins import PinnedVersions
@@ -336,8 +335,10 @@ class TablesUpkeep:
         if gone.files and (pinned := self._note_going(table, gone.readable_from)) != self._pinned:
             gone = needs_of(self._config, table, self._looked, pinned).unneeded
         if is_published(self._config, table.name):
-            pins = self._pinned.named.get(table.log.path, {})
-            iceberg_upkeep.expire(table.log.path, [file.name for file in gone.files], pins)
+            from binlake.iceberg.upkeep import expire  # it imports fastavro
+
+            named = self._pinned.named.get(table.log.path, {})
+            expire(table.log.path, [file.name for file in gone.files], named)
         leftovers.remove_data(table.log, gone.files)
         fault("vacuumed")
         return replace(

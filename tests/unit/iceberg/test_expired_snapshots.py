@@ -75,3 +75,15 @@ def test_pins_are_tags_as_long_as_they_are_pinned(tmp_path: Path, monkeypatch: p
     assert metadata is not None
     assert metadata.tags == {"batch-2": pinned}
     assert_same(table.path)
+
+
+def test_a_pin_with_the_name_of_the_branch_is_no_tag(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT")])
+    for number in range(2):
+        table.append([{"id": number}])
+        publish(table.path)
+    upkeep.expire(table.path, [], {"main": table.version - 1})
+    metadata = table_metadata.newest(table.path)
+    assert metadata is not None
+    assert metadata.content["refs"] == {"main": {"snapshot-id": table.version + 1, "type": "branch"}}
+    assert_same(table.path)

@@ -114,6 +114,22 @@ def test_bounds_hide_no_row(tmp_path: Path) -> None:
         assert not read.scan(expressions.IsNull(f"c{number}")).to_arrow().num_rows
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_batch_has_its_tag_where_the_upkeep_was_quicker(table: PlainTable, known: bool) -> None:
+    table.append(rows([20]))
+    publish(table.path)
+    if not known:
+        published_table.forget(table.path)
+    publish(table.path, "batch-7")
+    number = newest(table).number
+    publish(table.path, "batch-7")
+    assert newest(table).number == number
+    table.append(rows([21]))
+    publish(table.path, "batch-8")
+    assert newest(table).tags == {"batch-7": table.version, "batch-8": table.version + 1}
+    assert_same(table.path)
+
+
 def test_nothing_is_written_where_nothing_came(table: PlainTable) -> None:
     before = sorted(Path(table.path, "_iceberg/metadata").iterdir())
     publish(table.path)
