@@ -38,6 +38,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "files of Iceberg tables": CacheBound(5_000, "data files and vectors"),  # some 10 kB each
     "tables that weren't published": CacheBound(256, "tables"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
+    "columns of data files": CacheBound(5_000, "data files"),
     "data files of metadata": CacheBound(256, "tables"),
     "answers of metadata": CacheBound(64, "answers"),
     "rows of metadata": CacheBound(2_000, "rows", oldest_first=True),

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from binlake.caches import Cache
 from binlake.delta import delta_commits, log_files, opened_tables, plain_files, plain_tables
 from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, refused, signature
 from binlake.delta.delta_actions import Add, DeltaAction
@@ -64,6 +65,7 @@ _NUMBERS: dict[str, pa.DataType] = {
     "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(), "double": pa.float64(),
 }  # fmt: skip
 """The types that hold values of other types, but for decimals."""
+_names: Cache[str, frozenset[str]] = Cache("columns of data files")
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,10 @@ class _Shown:
 
 def _added(path: str, version: int, paths: Sequence[str]) -> list[Add]:
     added = opened_tables.added(path, version, paths) if paths else {}
-    if added is None:
+    if added is None:  # an old version is behind the newest checkpoint
+        there = log_files.files_at(path, version)
+        added = {name: there[name] for name in paths if name in there}
+    if len(added) < len(paths):
         raise LakeError(f"{path}: its log is in a form that isn't read here", remedy="let nobody else write the table")
     return [*added.values()]
 
@@ -410,10 +415,9 @@ def _moved(vector: Mapping[str, Any], folder: str) -> dict[str, Any]:
 def _is_as_composed(shown: _Shown, columns: Sequence[ComposedColumn], add: Add) -> bool:
     """Return whether a data file can be read with the composed table's columns as with its own table's."""
     own = {field["name"].lower(): field for field in shown.fields}
-    names: set[str] | None = None
+    names: frozenset[str] | None = None
     if shown.may_have_former_columns:
-        with files.opened(f"{shown.path}/{add.path}") as source:
-            names = {name.lower() for name in pq.read_schema(source).names}
+        names = _names_in(f"{shown.path}/{add.path}")
     for column in columns:
         field = own.get(column.name.lower())
         physical = physical_of(field).lower() if field else None
@@ -426,6 +430,16 @@ def _is_as_composed(shown: _Shown, columns: Sequence[ComposedColumn], add: Add) 
         elif column.physical.lower() in names or (physical and physical in names):
             return False
     return True
+
+
+def _names_in(path: str) -> frozenset[str]:
+    """Return the names of a data file's columns in lower case. It never changes, and each commit asks for it again."""
+    names = _names.get(path)
+    if names is None:
+        with files.opened(path) as source:
+            names = frozenset(name.lower() for name in pq.read_schema(source).names)
+        _names.put(path, names)
+    return names
 
 
 def _convert(table: _Table, name: str, shown: _Shown, columns: Sequence[ComposedColumn], add: Add) -> tuple[int, str]:

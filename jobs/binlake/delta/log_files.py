@@ -248,10 +248,10 @@ def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, Ad
 
 
 def recorded(table_path: str, version: int) -> dict[str, int] | None:
-    """Return the recorded version of each application id at a version; None where the log is written in ways that this
-    reader doesn't know. Raises OSError, ArrowException."""
+    """Return the recorded version of each application id at a version, which may be an old one; None where the log is
+    written in ways that this reader doesn't know. Raises LakeError, OSError, ArrowException."""
     try:
-        checkpoint, begins = checkpoint_before(table_path, version)
+        checkpoint, begins = _listed_checkpoint(table_path, version)
         known = map(Recorded, _of_checkpoint(checkpoint, "txn", ("appId", "version")))
         replay = Replay(recorded={each.app: each for each in known})
         replay.take(_read_each(table_path, range(begins, version + 1)))

@@ -100,7 +100,8 @@ def versions_of_shards(
         asked = set(kept.get(path, ()))
         if before is not None:
             log = LogFiles.of(path)
-            asked |= {max(0, log.stood_at(before)), max(log.commits, default=0)}
+            first, newest = min(log.commits, default=0), max(log.commits, default=0)
+            asked |= {max(first, log.stood_at(before)), newest}  # a restored log's commits are all of now
         by_id: dict[str, set[int]] = {}
         for version in asked:
             for table_id, of_shard in composed_table.shown_versions(path, version).items():

@@ -183,6 +183,30 @@ def test_many_commits_can_be_read_by_a_checkpoint(company: Company) -> None:
     assert company.rows() == []
 
 
+def test_old_versions_are_known_behind_a_checkpoint(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 0})
+    versions = [company.shown("a").version]
+    for number in range(1, 13):
+        company.append("a", {"id": number})
+        versions.append(company.shown("a").version)
+    assert [list(shown_versions(company.path, version).values()) for version in versions] == [[v] for v in versions]
+
+
+def test_a_part_that_stands_still_gets_columns_though_its_table_went_on(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 0})
+    company.shown("a", "b")
+    company.append("b", {"id": 1})
+    DeltaTable(company.log("b").path).create_checkpoint()
+    company.create("c", {"id": "INT", "v": "INT"}, {"id": 1, "v": 7})
+    company.shown("a", company.part("b", follows=False), "c")
+    assert company.rows() == [
+        {"tenant": "a", "id": 0, "v": None},
+        {"tenant": "b", "id": 0, "v": None},
+        {"tenant": "c", "id": 1, "v": 7},
+    ]
+
+
 @pytest.mark.parametrize(
     ("kinds", "holds_all"),
     [
