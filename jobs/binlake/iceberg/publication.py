@@ -94,7 +94,7 @@ def _published(table_path: str, tag: str | None) -> int:
 
 def _finish(before: PublishedTable, table_path: str, tag: str | None) -> None:
     """Do what a snapshot that is published lacks: the upkeep publishes without a tag, and others were killed."""
-    if tag and not before.metadata.is_of_a_batch:
+    if tag and tag not in before.metadata.tags and not before.metadata.is_of_a_batch:
         later = replace(before, metadata=before.metadata.tagged(tag).written())
         if before.stand is not None:
             published_table.keep(later, table_path, later.metadata.delta_version)

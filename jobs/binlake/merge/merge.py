@@ -72,7 +72,7 @@ def merge_batch(
     beside = outcomes_beside(config, steps, partial(table_versions.newest_id, metadata))
     beside += _merged_tables(held, config, staged, steps, outcomes, before, report)
     outcome = outcome_of(steps, outcomes, lives, beside)
-    publish_changed(config, outcome, staged.batch, report)
+    publish_changed(config, outcome, staged.batch, report, held.check)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)

@@ -5,7 +5,7 @@ A table that can't be published holds nothing back: it is said, and its readers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from binlake.caches import Cache
@@ -21,10 +21,20 @@ SIDE_BY_SIDE = 4
 _said: Cache[str, str] = Cache("tables that weren't published")
 
 
-def publish_changed(config: PipelineConfig, outcome: BatchOutcome, batch: int, report: Report) -> None:
-    """Publish the tables that a batch changed, before its end is recorded: killed before that, it is done again."""
+def publish_changed(
+    config: PipelineConfig,
+    outcome: BatchOutcome,
+    batch: int,
+    report: Report,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Publish the tables that a batch changed, before its end is recorded: killed before that, it is done again.
+
+    check: raises where the run lost its lease: newer versions of the tables are other batches' by then.
+    """
     if config.iceberg is None or config.iceberg.every != "batch":
         return
+    check()
     lives = (life.name for life in outcome.lives if life.changed and life.status != "dropped")
     names = [name for name in lives if config.is_read(name)]
     names += [table.name for table in outcome.beside if table.delta_version is not None]

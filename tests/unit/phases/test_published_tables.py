@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 from binlake import config
 from binlake.cli import command_line
 from binlake.config import PipelineConfig
+from binlake.errors import LeaseHeld
 from binlake.iceberg import table_metadata
 from binlake.maintain.maintain import maintain
 from binlake.merge.published_tables import path_of, publish_changed, publish_now
@@ -62,6 +63,18 @@ def test_a_batch_publishes_what_it_changed(tmp_path: Path) -> None:
     assert published(settings, ITEMS) is None
     publish_changed(settings, changed(ORDERS), 2, Report(quiet=True))
     assert (published(settings, ORDERS) or metadata).number == metadata.number, "nothing came"
+
+
+def test_a_run_that_lost_its_lease_publishes_nothing(tmp_path: Path) -> None:
+    """What is there by now is another batch's."""
+    settings = lake_of(tmp_path, "iceberg: {}")
+
+    def lost() -> None:
+        raise LeaseHeld("another run works", remedy="nothing to do")
+
+    with pytest.raises(LeaseHeld):
+        publish_changed(settings, changed(ORDERS), 1, Report(quiet=True), lost)
+    assert published(settings, ORDERS) is None
 
 
 @pytest.mark.parametrize("iceberg", ["", "iceberg: {every: upkeep}"])
