@@ -10,7 +10,6 @@ that is killed leaves files that nobody knows (``upkeep`` removes them), and the
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -110,7 +109,7 @@ def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mappi
     if metadata.delta_id != str(table.metadata().id) or published > table.version():
         return False
     if before.commit is None or before.commit != opened_tables.commit_file(table_path, published):
-        there = _hash_of_commit(table_path, published)
+        there = published_table.hash_of_commit(table_path, published)
         if there and there != metadata.delta_commit:
             return False
     known, types = metadata.known_ids, metadata.known_types
@@ -121,14 +120,6 @@ def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mappi
         if not iceberg_schema.promotes(types.get(column.id, column.kind), column.kind):
             return False
     return True
-
-
-def _hash_of_commit(table_path: str, version: int) -> str:
-    """Return a hash of a commit's file; empty where it is gone, as old ones go."""
-    path = log_files.commit_path(table_path, version)
-    if version < 0 or not files.exists(path):
-        return ""
-    return hashlib.blake2b(files.read_text(path).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -291,7 +282,10 @@ class _Publication:
             listed.append(later)
         name = f"{uuid.uuid4()}-manifests.avro"
         parent = {"parent-snapshot-id": metadata.current["snapshot-id"]} if metadata.current else {}
-        facts = {DELTA_VERSION: str(self._version), DELTA_COMMIT: _hash_of_commit(self._path, self._version)}
+        facts = {
+            DELTA_VERSION: str(self._version),
+            DELTA_COMMIT: published_table.hash_of_commit(self._path, self._version),
+        }
         snapshot = {
             "snapshot-id": self._id, **parent, "sequence-number": self._number, "timestamp-ms": metadata.timestamp(),
             "manifest-list": f"{address_of(self._path)}/{FOLDER}/{name}",

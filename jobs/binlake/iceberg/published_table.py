@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 from deltalake.exceptions import DeltaError
 
 from binlake.caches import Cache
-from binlake.delta import opened_tables
+from binlake.delta import log_files, opened_tables
 from binlake.delta.delta_actions import Add
 from binlake.delta.opened_tables import CommitFile
 from binlake.errors import LakeError, StagingError
@@ -18,6 +19,7 @@ from binlake.iceberg import avro_files, manifests, puffin, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.manifests import IcebergManifest, subject
 from binlake.iceberg.table_metadata import TableMetadata, address_of, path_at
+from binlake.storage import files
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,14 @@ def keep(published: PublishedTable, table_path: str, version: int) -> None:
     known = PublishedTable(published.metadata, published.manifests, published.files, commit, stand)
     if _published.most is not None and _entries_of(known) < _published.most:  # else others would go for it in vain
         _published.put(table_path, known)
+
+
+def hash_of_commit(table_path: str, version: int) -> str:
+    """Return a hash of a commit's file; empty where it is gone, as old ones go."""
+    path = log_files.commit_path(table_path, version)
+    if version < 0 or not files.exists(path):
+        return ""
+    return hashlib.blake2b(files.read_text(path).encode(), digest_size=8).hexdigest()
 
 
 def failed(what: str, table_path: str, error: Exception) -> LakeError:

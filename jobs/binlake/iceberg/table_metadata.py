@@ -168,6 +168,22 @@ class TableMetadata:
         }  # fmt: skip
         return replace(self, content=content)
 
+    def as_of(self, number: int) -> TableMetadata | None:
+        """Return the metadata as they were when a snapshot was the newest, as far as it is kept; None where it isn't.
+        Readers that look for the newest snapshot, or for the newest schema, find its own."""
+        snapshot = self.snapshot(number)
+        if snapshot is None:
+            return None
+        later = self.snapshots[self.snapshots.index(snapshot) + 1 :]
+        main = {"snapshot-id": number, "type": "branch"}
+        content = {
+            **self.content, "refs": {**self.content["refs"], MAIN: main}, "current-snapshot-id": number,
+            "current-schema-id": snapshot["schema-id"], "last-sequence-number": snapshot["sequence-number"],
+            "last-updated-ms": snapshot["timestamp-ms"],
+            "next-row-id": snapshot["first-row-id"] + snapshot["added-rows"],
+        }  # fmt: skip
+        return replace(self, content=content).without({each["snapshot-id"] for each in later})
+
     def pinned(self, pins: Mapping[str, int]) -> TableMetadata:
         """Return the metadata with these pins as tags, and no others. pins: Delta versions by their names; those that
         are no snapshot are left out, and one that is called like the branch."""
@@ -190,20 +206,21 @@ class TableMetadata:
         """Write the metadata under the next number, and return them. Raises FileExistsError where another wrote that;
         OSError."""
         later = replace(self, number=self.number + 1)
-        files.write_if_absent(later._path, json.dumps(later.content, ensure_ascii=False))
+        files.write_if_absent(later.path, json.dumps(later.content, ensure_ascii=False))
         later.name_newest()
         if later.number > KEPT:
             files.remove_file(f"{self.folder}/v{later.number - KEPT}.metadata.json")
         return later
 
     @property
-    def _path(self) -> str:
+    def path(self) -> str:
+        """Return the path of the file."""
         return f"{self.folder}/v{self.number}.metadata.json"
 
     @property
     def file(self) -> Any:
         """Return the facts about the file by which it is told from another of its name; None where it isn't there."""
-        return files.stat(self._path)
+        return files.stat(self.path)
 
     def is_own(self, name: str) -> bool:
         """Return whether a file of the folder is one of the newest metadata files, or names the newest."""
@@ -212,7 +229,7 @@ class TableMetadata:
 
     def is_newest(self) -> bool:
         """Return whether no later metadata file is there."""
-        return not files.exists(replace(self, number=self.number + 1)._path)
+        return not files.exists(replace(self, number=self.number + 1).path)
 
     def name_newest(self) -> None:
         """Write which number is the newest, for readers. Raises OSError."""
