@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
@@ -15,24 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from binlake.errors import BinlakeError, FeedError, UsageError
 from binlake.relay.client_events import EventColumn, RelayEvent
 from binlake.relay.clients import Client
-from binlake.relay.connections import Connection
 from binlake.relay.core import MOST_EVENTS, Relay, summary
+from binlake.relay.http_frame import note_proof
 from binlake.relay.monitor_page import page
 from binlake.relay.packets import VERSION
 from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
 from binlake.schema.table import TableName
 
-MOST_BODY = 1 << 20
-"""The most bytes of a request."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 """The page runs no script, loads nothing, and can't be put into another page's frame."""
-
-CONNECTION, _PROVED = "connection", "proved"
-"""Names in a request's state: its connection, and whether it has shown a secret or a key."""
-
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[_Scope]]
-_Send = Callable[[_Scope], Awaitable[None]]
 
 
 class FilterBody(BaseModel):
@@ -108,49 +98,6 @@ class Events(BaseModel):
     remaining: int
 
 
-class BoundedRequests:
-    """An ASGI application whose requests have MOST_BODY bytes at most, and are complete before their connection ends.
-
-    A connection whose request showed a secret or a key is noted as proved.
-    """
-
-    def __init__(self, application: Any) -> None:
-        self._application = application
-
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Answer an HTTP request. Raises HTTPException 413 for a body of more than MOST_BODY bytes."""
-        if scope["type"] != "http":
-            await self._application(scope, receive, send)
-            return
-        state: dict[str, Any] = scope["state"]
-        connection: Connection = state[CONNECTION]
-        seen = 0
-
-        async def bounded() -> _Scope:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > MOST_BODY:
-                raise HTTPException(413, "the request is too large")
-            if not message.get("more_body", False):
-                connection.may_stay()
-            return message
-
-        if not _has_body(scope):
-            connection.may_stay()
-        try:
-            await self._application(scope, bounded, send)
-        finally:
-            if state.get(_PROVED) and not connection.is_proved:
-                connection.prove()
-            connection.must_end_soon()  # unless the next request is complete by then
-
-
-def _has_body(scope: _Scope) -> bool:
-    headers = dict(scope["headers"])
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-
-
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
@@ -161,14 +108,10 @@ def _relay(request: Request) -> Relay:
     return relay
 
 
-def _note_proof(request: Request) -> None:
-    setattr(request.state, _PROVED, True)
-
-
 def _registering(request: Request) -> None:
     if not hmac.compare_digest(_bearer(request).encode(), request.app.state.secret):
         raise HTTPException(401, "give the shared secret as Authorization: Bearer SECRET")
-    _note_proof(request)
+    note_proof(request)
 
 
 def _administering(request: Request) -> None:
@@ -176,7 +119,7 @@ def _administering(request: Request) -> None:
         raise HTTPException(403, "the relay was started without --admin-secret-file")
     if not hmac.compare_digest(_bearer(request).encode(), request.app.state.admin_secret):
         raise HTTPException(401, "give the administrator's secret as Authorization: Bearer SECRET")
-    _note_proof(request)
+    note_proof(request)
 
 
 def _watching(request: Request) -> None:
@@ -193,14 +136,14 @@ def _watching(request: Request) -> None:
         password = b""
     if request.app.state.admin_secret is None or not hmac.compare_digest(password, request.app.state.admin_secret):
         raise HTTPException(401, "give the administrator's secret as the password", {"WWW-Authenticate": "Basic"})
-    _note_proof(request)
+    note_proof(request)
 
 
 def _known(request: Request) -> Client:
     client = _relay(request).of_key(_bearer(request))
     if client is None:
         raise HTTPException(401, "give the key of the registration as Authorization: Bearer KEY; register again")
-    _note_proof(request)
+    note_proof(request)
     return client
 
 

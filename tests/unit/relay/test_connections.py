@@ -17,7 +17,7 @@ import pytest
 from binlake.errors import UsageError
 from binlake.relay import connections, tcp
 from binlake.relay.connections import Connections, Limits
-from binlake.relay.serve import LEAST_SECRET, read_secret
+from binlake.relay.http_frame import LEAST_SECRET, read_secret
 from own_relay import SECRET, served
 from relay_client import AUTHENTICATE, RelayClient, fnv1a, text
 
