@@ -35,19 +35,37 @@ def record_lake(
 
     The transactions of batch N committed by N o'clock on 1970-01-01, and its stop is binlog.000001:N000.
     """
-    metadata = Metadata(f"{root}/_binlake")
-    lives = [_life(name) for name in first]
+    recorded = RecordedLake(root)
     _write(root, first, "append")
-    with lease.held(metadata) as held:
-        versions = {life.id: 0 for life in lives}
-        watermarks.started(held.metadata, lives, batch=0, versions=versions, began_us=0)
-        held.stand(RecordedState(0, _at(100)))
-    for number, changed in enumerate(batches, 1):
-        outcomes = BatchOutcome(tuple(_outcome(name, version) for name, version in _write(root, changed, mode).items()))
+    recorded.begin(dict.fromkeys(first, 0))
+    for changed in batches:
+        recorded.record(_write(root, changed, mode))
+
+
+class RecordedLake:
+    """The metadata of a lake whose tables others write. root: the source's folder. batch: the newest."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.batch = root, 0
+        self._metadata = Metadata(f"{root}/_binlake")
+
+    def begin(self, versions: Mapping[str, int]) -> None:
+        """Record the snapshots of tables. versions: their Delta versions, by ``database.table``."""
+        lives = [_life(name) for name in versions]
+        with lease.held(self._metadata) as held:
+            at = {life.id: version for life, version in zip(lives, versions.values(), strict=True)}
+            watermarks.started(held.metadata, lives, batch=0, versions=at, began_us=0)
+            held.stand(RecordedState(0, _at(100)))
+
+    def record(self, versions: Mapping[str, int]) -> None:
+        """Record the next batch, which changed these tables. versions: as of ``begin``, after it."""
+        self.batch += 1
+        number = self.batch
+        outcomes = BatchOutcome(tuple(_outcome(name, version) for name, version in versions.items()))
         stretch = Range(_at(100 if number == 1 else (number - 1) * 1000), _at(number * 1000), ())
         at_us = number * HOUR_US
         plan = replace(OpenBatch(number, stretch, "merged", planned_us=at_us, committed_us=at_us), outcome=outcomes)
-        with lease.held(metadata) as held:
+        with lease.held(self._metadata) as held:
             held.open(plan)
             record.record_batch(held, held.metadata, plan)
 

@@ -33,6 +33,7 @@ WITHOUT_JVM = (
     "staging",
     "feeds",
     "relay",
+    "catalog",
 )
 STARTED = (
     "pipeline", "phases.bootstrap", "phases.catchup", "merge.merge", "merge.apply", "staging.stage", "job.script",
@@ -43,7 +44,7 @@ SHARED_BY_ALL = 14
 ORDER = (
     "kernels", "storage", "schema", "ddl", "config", "binlog", "binlog_writer", "planner", "source", "delta", "iceberg",
     "store", "lease", "records", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain",
-    "phases", "pipeline", "doctor", "second_opinion", "feeds", "relay", "cli",
+    "phases", "pipeline", "doctor", "second_opinion", "feeds", "relay", "catalog", "cli",
 )  # fmt: skip
 """The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""
 SPARK = {"pyspark", "py4j", "delta"}

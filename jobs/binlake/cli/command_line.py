@@ -251,6 +251,7 @@ def _parser() -> argparse.ArgumentParser:
             as_json=False,
         )
     )
+    _add_catalog(subparsers)
     _add_table(subparsers)
     feed_parsers.add_all(subparsers)
     _add_binlog(subparsers)
@@ -299,6 +300,17 @@ def _with_config(parser: argparse.ArgumentParser, command: Callable[..., None], 
     if not arguments.config:
         parser.error("the following arguments are required: --config")
     command(arguments, configuration.load(arguments.config))
+
+
+def _add_catalog(subparsers: Any) -> None:
+    help_ = "serve tables that are published as Iceberg: a REST catalog in which each batch is a warehouse"
+    catalog = subparsers.add_parser("catalog", help=help_, description=help_, parents=[parser_parts.common_options()])
+    catalog.add_argument("--config", required=True, nargs="+", metavar="FILE", help="the YAML of each source")
+    catalog.add_argument(
+        "--port", default=8181, type=argument_values.port, metavar="N", help="by default 8181; 0: a free one"
+    )
+    catalog.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
+    catalog.set_defaults(command=parser_parts.imported_when_run("binlake.catalog.catalog_server", "catalog"))
 
 
 def _add_table(subparsers: Any) -> None:

@@ -81,6 +81,7 @@ QUESTIONS = {
         Topic("versions", "jobs/binlake/lake/README.md", "all tables at one position: which can be read, and pins"),
         Topic("modes", "sql/MODES.md", "a table's log and history, deleted rows that stay, what wrote a row"),
         Topic("iceberg", "jobs/binlake/iceberg/README.md", "the same data files as Iceberg tables"),
+        Topic("catalog", "jobs/binlake/catalog/README.md", "an Iceberg REST catalog in which each batch is a database"),
         Topic("types", "jobs/binlake/schema/README.md", "types in the lake, changes of shape, limits"),
     ),
     "Who else gets the changes?": (

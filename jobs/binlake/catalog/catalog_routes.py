@@ -1,0 +1,154 @@
+"""The catalog's HTTP interface: what reads, of Apache Iceberg's REST catalog specification.
+
+What changes something is refused, and whatever is refused has the specification's form of an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from binlake.catalog.warehouses import NEWEST, NotInCatalog, Warehouse, Warehouses
+from binlake.errors import BinlakeError, UsageError
+from binlake.schema.table import TableName
+
+_READING = ("GET", "HEAD")
+_WRITING = ("POST", "PUT", "PATCH", "DELETE")
+_NAMESPACES = "/v1/{prefix}/namespaces"
+_TABLES = f"{_NAMESPACES}/{{namespace}}/tables"
+ENDPOINTS = [
+    f"GET {_NAMESPACES}", f"GET {_NAMESPACES}/{{namespace}}", f"HEAD {_NAMESPACES}/{{namespace}}", f"GET {_TABLES}",
+    f"GET {_TABLES}/{{table}}", f"HEAD {_TABLES}/{{table}}",
+]  # fmt: skip
+"""What clients may ask for; they leave alone what isn't here, as far as they know this list."""
+_READ_ONLY = "the catalog can only be read: binlake writes the tables"
+_log = logging.getLogger(__name__)
+
+
+def error_response(code: int, kind: str, message: str) -> JSONResponse:
+    """Return an error as the specification has it."""
+    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, code)
+
+
+def _words(error: BinlakeError) -> str:
+    return f"{error.message}: {error.remedy}" if error.remedy else error.message
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BinlakeError)
+    if isinstance(error, NotInCatalog):
+        return error_response(404, error.kind, _words(error))
+    if isinstance(error, UsageError):
+        # DuckDB says of 404 that the table doesn't exist, and repeats what is said with 400.
+        return error_response(400, "BadRequestException", _words(error))
+    return error_response(503, "ServiceUnavailableException", _words(error))
+
+
+def _http_refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(error.status_code, "BadRequestException", str(error.detail))
+
+
+def _unexpected(_: Request, error: Exception) -> Response:
+    _log.error("unexpected error", exc_info=error)
+    return error_response(500, "InternalServerError", f"unexpected {type(error).__name__}")
+
+
+def _parts_of(request: Request) -> list[str]:
+    """Return the parts of the request's path, each decoded by itself: a table's name may contain a slash."""
+    try:
+        return [unquote_to_bytes(part).decode() for part in request.scope["raw_path"].split(b"/")[1:]]
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the path isn't UTF-8") from None
+
+
+def _read(request: Request) -> Response:
+    """Answer a request that changes nothing."""
+    warehouses: Warehouses = request.app.state.warehouses
+    match _parts_of(request):
+        case ["v1", "config"]:
+            return JSONResponse(_config(warehouses, request.query_params.get("warehouse", "")))
+        case ["v1", prefix, "namespaces", *rest]:
+            answer = _answer(warehouses[prefix], rest, request)
+            if answer is not None:
+                return answer
+    return error_response(404, "NotFoundException", f"there is nothing at {request.url.path}")
+
+
+def _config(warehouses: Warehouses, name: str) -> dict[str, Any]:
+    """Return what a client that attaches a warehouse asks with from then on."""
+    name = name or warehouses.default()
+    batch = warehouses[name].name
+    prefix = name if name.partition("@")[2] == NEWEST else batch
+    return {"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": ENDPOINTS}
+
+
+def _answer(warehouse: Warehouse, parts: list[str], request: Request) -> Response | None:
+    """Return the answer about a warehouse; None where nothing is there. parts: of the path, behind namespaces."""
+    is_read = request.method == "GET"
+    match parts:
+        case []:
+            return JSONResponse({"namespaces": _namespaces(warehouse, request.query_params.get("parent", ""))})
+        case [database]:
+            warehouse.refuse_unknown_database(database)
+            return JSONResponse({"namespace": [database], "properties": _facts(warehouse)}) if is_read else _there()
+        case [database, "tables"]:
+            tables = warehouse.readable_tables(database)
+            return JSONResponse({"identifiers": [{"namespace": [database], "name": each.table} for each in tables]})
+        case [database, "tables", table]:
+            loaded = warehouse.load(TableName(database, table))
+            if not is_read:
+                return _there()
+            located = {"metadata-location": loaded.location} if loaded.location else {}
+            text = json.dumps({**located, "metadata": loaded.metadata, "config": {}}, ensure_ascii=False)
+            return Response(text.encode(), media_type="application/json")
+    return None
+
+
+def _namespaces(warehouse: Warehouse, parent: str) -> Collection[list[str]]:
+    if parent:
+        warehouse.refuse_unknown_database(parent)
+        return []
+    return [[database] for database in warehouse.databases]
+
+
+def _facts(warehouse: Warehouse) -> dict[str, str]:
+    """Return the properties of a namespace."""
+    version = warehouse.version
+    facts = {"batch": str(version.batch), "position": version.position, "gtid-set": version.gtid_set}
+    return {f"binlake.{name}": value for name, value in facts.items() if value}
+
+
+def _there() -> Response:
+    return Response(status_code=204)
+
+
+def _write(_: Request) -> Response:
+    """Refuse a request that changes something."""
+    return error_response(406, "UnsupportedOperationException", _READ_ONLY)
+
+
+_Endpoint = Callable[[Request], Response]
+
+
+def catalog_application(warehouses: Warehouses) -> FastAPI:
+    """Return the HTTP application of a catalog."""
+    app = FastAPI(title="binlake catalog", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.warehouses = warehouses
+    routes: list[tuple[_Endpoint, tuple[str, ...]]] = [(_read, _READING), (_write, _WRITING)]
+    for endpoint, methods in routes:
+        app.add_api_route("/{path:path}", endpoint, methods=list(methods), response_model=None)
+    # A page elsewhere can give its own name this machine's address, and so read with a visitor's browser.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    app.add_exception_handler(BinlakeError, _refused)
+    app.add_exception_handler(HTTPException, _http_refused)
+    app.add_exception_handler(Exception, _unexpected)
+    return app
