@@ -167,6 +167,17 @@ class _Table:
             )
         return added
 
+    def of_part(self, folder: str) -> list[Add]:
+        """Return the actions that add a part's data files."""
+        return [self.added[path] for path in self._paths_by_part.get(folder, ())]
+
+    @cached_property
+    def _paths_by_part(self) -> dict[str, list[str]]:
+        paths: dict[str, list[str]] = {}
+        for path in self.paths:
+            paths.setdefault(folder_of(path), []).append(path)
+        return paths
+
 
 def folder_of(path: str) -> str:
     """Return the folder of the part that a data file of the composed table belongs to."""
@@ -380,7 +391,7 @@ def _renewed(table: _Table, shown: _Shown, columns: Sequence[ComposedColumn]) ->
     """Return the actions by which the table names a part's data files."""
     named = [_named(table, shown, columns, add) for add in shown.added]
     come = {fields["path"]: fields for fields in named}
-    there = [table.added[path] for path in table.paths if folder_of(path) == shown.part.folder]
+    there = table.of_part(shown.part.folder)
     same = {add.path for add in there if add.path in come and Add(come[add.path]).key == add.key}
     gone = [_removed(add) for add in there if add.path not in same]
     return [*gone, *({"add": fields} for path, fields in come.items() if path not in same)]
