@@ -9,6 +9,7 @@ from binlake.binlog.border import XaEvent
 from binlake.planner.manifest import StagedFile, StagedSlice
 from binlake.planner.steps import PreparedXa, XaCommit
 from binlake.position import file_number
+from binlake.schema.table import TableName
 
 
 class PreparedTransactions:
@@ -19,11 +20,13 @@ class PreparedTransactions:
         self._waiting = {transaction.xid: transaction for transaction in waiting}
         self._files: dict[str, list[StagedFile]] = {}
         self._after: dict[str, int] = {}
+        self._left_out: tuple[TableName, ...] = ()
 
     def enter(self, part: StagedSlice) -> None:
         """Begin the next slice. A transaction lies in one slice up to its XA PREPARE."""
         self._after = {}
         self._files = defaultdict(list)
+        self._left_out = tuple(name for name, _ in part.left_out)
         for file in part.files:
             for xid in file.xids:
                 self._files[xid].append(file)
@@ -50,6 +53,11 @@ class PreparedTransactions:
             commits += [(file, commit) for file in transaction.files]
         return commits, unknown
 
+    def of_earlier_batches(self, events: Iterable[XaEvent]) -> list[tuple[PreparedXa, XaEvent]]:
+        """Return the transactions of earlier batches that these events commit, each with its event."""
+        ends = ((self._waiting.get(event.xid), event) for event in events if event.what == "committed")
+        return [(waiting, event) for waiting, event in ends if waiting is not None and waiting.batch != self._batch]
+
     def _prepared(self, event: XaEvent) -> PreparedXa:
         after = self._after.get(event.xid, 0)
         self._after[event.xid] = event.offset
@@ -57,7 +65,7 @@ class PreparedTransactions:
             file for file in self._files.get(event.xid, ()) if file.first[1] <= event.offset and file.last[1] > after
         ]
         number = file_number(event.file)
-        return PreparedXa(event.xid, self._batch, number, after, event.offset, tuple(files))
+        return PreparedXa(event.xid, self._batch, number, after, event.offset, tuple(files), self._left_out)
 
     @property
     def waiting(self) -> tuple[PreparedXa, ...]:

@@ -138,7 +138,10 @@ class XaCommit:
 
 @dataclass(frozen=True)
 class PreparedXa:
-    """An XA transaction without an outcome yet. The staging of ``batch`` is kept for its rows. Fields: see XaCommit."""
+    """An XA transaction without an outcome yet. The staging of ``batch`` is kept for its rows. Fields: see XaCommit.
+
+    left_out: tables of which a condition left rows out in its slice, so that it may lack some.
+    """
 
     xid: str
     batch: int
@@ -146,6 +149,19 @@ class PreparedXa:
     after: int
     prepared: int
     files: tuple[StagedFile, ...]
+    left_out: tuple[TableName, ...] = ()
+
+    def read_otherwise(self, name: TableName, life: Life) -> str:
+        """Return why its rows of a table can't be merged into a life that began since they were staged, under another
+        condition or other masks; empty where they can."""
+        schema = life.schema
+        columns = [column for file in self.files if file.name == name for column in file.columns]
+        if any(column.mask != schema.masks.get(column.name.lower()) for column in columns if schema.has(column.name)):
+            return "columns were masked otherwise when its rows were read"
+        has_chosen_rows = name in self.left_out or (schema.where and columns)
+        if has_chosen_rows and life.low.order > (self.file, self.prepared):
+            return "the condition in rows may have been another one when its rows were read"
+        return ""
 
     def commit(self, outcome: XaEvent) -> XaCommit:
         """Return its commit by an event of the log."""

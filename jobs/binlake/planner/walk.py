@@ -166,10 +166,13 @@ class Walk:
         Where the transaction was prepared before anything that was read here, its tables aren't known: every table
         that follows the log there needs a new snapshot.
         """
+        earlier = self.prepared.of_earlier_batches(events)
         commits, unknown = self.prepared.follow(events)
+        refused = self._without_read_otherwise(earlier) if earlier else set()
         by_name: dict[TableName, list[tuple[StagedFile, XaCommit]]] = defaultdict(list)
         for file, commit in commits:
-            by_name[file.name].append((file, commit))
+            if (file.name, commit.xid) not in refused:
+                by_name[file.name].append((file, commit))
         for name, rows in by_name.items():
             table = self._working(name, max(commit.committed for _, commit in rows))
             if table is not None and all(self._goes_without(table, file) for file, _ in rows if file.absent):
@@ -184,6 +187,24 @@ class Walk:
             for life_id in self.current.values():
                 if self.tables[life_id].life.low.order <= (file_number(event.file), event.offset):
                     self.ask_snapshot(self.tables[life_id], standstill)
+
+    def _without_read_otherwise(self, ended: list[tuple[PreparedXa, XaEvent]]) -> set[tuple[TableName, str]]:
+        """Ask for snapshots of tables whose rows in XA transactions were staged under other settings, and return these
+        tables with the transactions' ids."""
+        refused: set[tuple[TableName, str]] = set()
+        for transaction, event in ended:
+            place = file_number(event.file), event.offset
+            for name in dict.fromkeys((*(file.name for file in transaction.files), *transaction.left_out)):
+                table = self.at(name)
+                why = transaction.read_otherwise(name, table.life) if table else ""
+                if table is None or not why:
+                    continue
+                refused.add((name, event.xid))
+                why = f"XA COMMIT of {event.xid}: {why}"
+                self.beside.gap(name, place, why, self.turn)
+                if table.life.low.order <= place:
+                    self.ask_snapshot(table, Standstill.at(event.file, event.offset, why))
+        return refused
 
     def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
         """Return the table if it follows mutations up to (file number, offset) ``last``; None if it doesn't.

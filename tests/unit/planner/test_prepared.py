@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import pytest
+
 from binlake.binlog.border import Statement, XaEvent
 from binlake.planner.epochs import split
 from binlake.planner.manifest import Manifest, StagedFile, StagedSlice
@@ -12,6 +14,7 @@ from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, MergeStep, PreparedXa, ReshapeStep
 from binlake.planner.walk import BatchInputs
 from binlake.position import Position, Range, Slice
+from binlake.schema.mask import Mask
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps, loads
 
@@ -36,7 +39,12 @@ def event(offset: int, what: Literal["prepared", "committed", "rolled back"], xi
 
 
 def steps_of(
-    *items: StagedFile | XaEvent | Statement, before: BatchSteps | None = None, low: int = 4, batch: int = 7
+    *items: StagedFile | XaEvent | Statement,
+    before: BatchSteps | None = None,
+    low: int = 4,
+    batch: int = 7,
+    shape: TableSchema = SCHEMA,
+    left_out: int | None = None,
 ) -> BatchSteps:
     part = StagedSlice(
         0,
@@ -44,10 +52,12 @@ def steps_of(
         tuple(item for item in items if isinstance(item, Statement)),
         (),
         tuple(item for item in items if isinstance(item, XaEvent)),
+        left_out=() if left_out is None else ((T, left_out),),
     )
     read = Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),))
-    lives = [Life("life", T, SCHEMA, at(low), at(low))]
-    inputs = BatchInputs("s", Rules(included=lambda name: True), read, lives, before.prepared if before else ())
+    lives = [Life("life", T, shape, at(low), at(low))]
+    rules = Rules(included=lambda name: True, excluding=lambda name, schema: schema)
+    inputs = BatchInputs("s", rules, read, lives, before.prepared if before else ())
     return split(Manifest(batch, "a", (part,)), inputs)
 
 
@@ -122,3 +132,33 @@ def test_counts_are_of_what_ended() -> None:
     (step,) = steps_of(both, event(330, "prepared"), event(400, "committed")).tables[0].steps
     assert isinstance(step, MergeStep)
     assert step.counts == (6, 0, 0)
+
+
+@pytest.mark.parametrize("low", [140, 950], ids=["before the commit", "behind it"])
+@pytest.mark.parametrize(
+    ("rows", "left_out", "shape", "why"),
+    [
+        ((), 100, SCHEMA, "the condition in rows"),
+        ((staged(100, 120, "x"),), None, replace(SCHEMA, where="id > 5"), "the condition in rows"),
+        ((staged(100, 120, "x"),), None, SCHEMA.masking({"id": Mask("hash", 64, "key")}), "columns were masked"),
+    ],
+    ids=["no condition any more", "a condition now", "a mask now"],
+)
+def test_rows_that_were_staged_under_other_settings_than_the_snapshot_are_not_merged(
+    rows: tuple[StagedFile, ...], left_out: int | None, shape: TableSchema, why: str, low: int
+) -> None:
+    first = steps_of(*rows, event(130, "prepared"), left_out=left_out)
+    (table,) = steps_of(event(900, "committed"), before=first, batch=8, shape=shape, low=low).tables
+    assert not table.steps
+    if low > 900:
+        assert table.life.status == "following"
+    else:
+        assert table.life.status == "resnapshot"
+        assert why in table.life.reason
+
+
+def test_rows_that_were_staged_under_the_same_condition_are_merged() -> None:
+    shape = replace(SCHEMA, where="id > 5")
+    first = steps_of(staged(100, 120, "x"), event(130, "prepared"), left_out=100, shape=shape)
+    second = steps_of(event(900, "committed"), before=first, batch=8, shape=shape)
+    assert committed(second) == [("at 100", (1, 900))]
