@@ -78,14 +78,15 @@ class WaitingChange:
 
 def waiting(metadata: Metadata, rows: Iterable[WatermarkRow]) -> list[WaitingChange]:
     """Return the schema changes at which tables wait. rows: watermarks."""
-    stopped = {row.table_id: row for row in rows if row.status == "stopped"}
+    stopped = [row for row in rows if row.status == "stopped"]
     if not stopped:
         return []
-    answers = lease.read(metadata).answers
-    found = (_held_at(metadata, row) for row in stopped.values())
+    known = StatementRow.read(metadata, where=_WAITS)
+    answers = lease.read(metadata).answers if known else ()
+    found = ((row, _held_at(known, row)) for row in stopped)
     return [
-        _described(metadata, stopped[statement.table_id or ""], statement)
-        for statement in found
+        _described(metadata, row, statement)
+        for row, statement in found
         if statement is not None and _answer_to(answers, statement) is None
     ]
 
@@ -100,7 +101,8 @@ def answer(config: PipelineConfig, name: TableName, reason: Reason, *, yes: bool
         metadata, control = held.metadata, held.control()
         decisions.refuse_open_batch(held)
         row = decisions.row_of(metadata, name, "stopped")
-        statement, state = _held_at(metadata, row), control.recorded_state
+        waits = StatementRow.read(metadata, where=f"{_WAITS} AND table_id = {literal(row.table_id)}")
+        statement, state = _held_at(waits, row), control.recorded_state
         before = None if statement is None else _answer_to(control.answers, statement)
         if statement is None or state is None or (before is not None and before.yes == yes):
             raise UsageError(
@@ -180,11 +182,11 @@ def _given(row: WatermarkRow, statement: StatementRow, left_out: tuple[str, ...]
     return Answer(row.table_id, row.name, statement.file, statement.offset, created, yes, left_out)
 
 
-def _held_at(metadata: Metadata, row: WatermarkRow) -> StatementRow | None:
-    """Return the statement at which a stopped table waits, or was frozen by a no; None where something else stopped
-    it."""
-    rows = StatementRow.read(metadata, where=f"{_WAITS} AND table_id = {literal(row.table_id)}")
-    at = [known for known in rows if (row.reason or "").startswith(f"{known.file}:{known.offset}: ")]
+def _held_at(waits: Iterable[StatementRow], row: WatermarkRow) -> StatementRow | None:
+    """Return the statement at which a stopped table waits, or was frozen by a no; None where something else stopped it.
+    waits: statements at which tables waited."""
+    own = (known for known in waits if known.table_id == row.table_id)
+    at = [known for known in own if (row.reason or "").startswith(f"{known.file}:{known.offset}: ")]
     return max(at, key=lambda known: known.order, default=None)
 
 

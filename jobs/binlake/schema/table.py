@@ -277,8 +277,9 @@ class TableSchema:
         shape: dict[str, Any] = dump(self)
         for part in (shape, *shape["columns"], *shape["kept"]):
             del part["comment"]
-        if not self.where:  # older versions know no conditions
-            del shape["where"]
+        for name in ("where", "shard"):  # texts of an older binlake have neither
+            if not shape[name]:
+                del shape[name]
         for column in (*shape["columns"], *shape["kept"]):
             if column["mask"] is None:
                 del column["mask"]  # texts of an older binlake don't have it
