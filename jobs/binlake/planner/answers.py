@@ -17,7 +17,7 @@ class HeldChange:
 
     changes: what it does, in words. asked: the settings that ask, such as ``add: ask``. left_out: new columns that the
     lake goes without after a no. no: what a no does, in words. freezes: a no leaves the table as it is. copies: the
-    table goes on by a snapshot, as the rows of its new shape came by a tool's copy.
+    table continues with a snapshot, as the rows of its new shape came by a tool's copy.
     """
 
     changes: tuple[str, ...]

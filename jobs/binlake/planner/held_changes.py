@@ -1,8 +1,8 @@
 """Schema changes that a table doesn't follow by itself, as ``on_schema_change`` in the YAML has it.
 
-The table stands still before the statement: nothing of the statement's batch is merged into it. It goes through what it
-missed once the policy, or somebody's answer, lets it. What a schema change
-tool does to its copy of a table is followed; the copy is held back where it takes the table's place with other columns.
+The table stops before the statement: nothing of the statement's batch is merged into it. It catches up once the policy,
+or somebody's answer, lets it. What a schema change tool does to its copy of a table is followed; the copy is held back
+where it takes the table's place with other columns.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def renamed(
 
 @dataclass(frozen=True)
 class HeldSwap:
-    """A table whose place a tool's copy would have taken. copy: its life; None where it has none. old: its name. done:
-    what was done to the table, and why."""
+    """A table whose place a tool's copy would have taken. copy: the copy; None where it has no life. old: the copy's
+    name. done: what was done to the table, and why."""
 
     table: TableSteps
     copy: TableSteps | None

@@ -99,8 +99,8 @@ class BatchOutcome:
 
     lives: those that the batch changed. lifeless: names of tables without a life that are to be noted. prepared: XA
     transactions that wait for their outcome at the batch's stop. charsets: the databases' default character sets there;
-    None if they are what they were at the batch's start. beside: tables beside mirrors. renamed: old
-    and new names of lives.
+    None if they are what they were at the batch's start. beside: tables beside mirrors. renamed: old and new names of
+    lives.
     """
 
     lives: tuple[LifeOutcome, ...] = ()

@@ -1,7 +1,7 @@
 """Schema changes at which tables wait for somebody's yes or no (``on_schema_change: ask``), and the answers.
 
 The statement, and what is asked about it, are in the DDL history; the answers are in the lease's row, so that whatever
-reads the log again follows the same. A table goes on by itself with the next sync, or the process that follows: it
+reads the log again follows the same. A table continues by itself with the next sync, or the process that follows: it
 catches up, or is snapshotted where a tool's copy brought its new shape.
 """
 
@@ -92,7 +92,7 @@ def waiting(metadata: Metadata, rows: Iterable[WatermarkRow]) -> list[WaitingCha
 
 
 def answer(config: PipelineConfig, name: TableName, reason: Reason, *, yes: bool, place: str | None = None) -> str:
-    """Record the answer to the schema change at which a table waits, let the table go on, and return a message.
+    """Record the answer to the schema change at which a table waits, let the table continue, and return a message.
 
     place: of the statement that is answered; None for the one at which the table waits. Raises UsageError where the
     table waits for none, or for another, or a batch is open.

@@ -223,7 +223,7 @@ class _Parser:
     def _operator(self) -> ComparisonSign | None:
         for size, operators in ((2, _PAIRS), (1, _SIGNS)):
             tokens = self._tokens[self._at : self._at + size]
-            touching = all(one.end == other.start for one, other in pairwise(tokens))
+            touching = all(left.end == right.start for left, right in pairwise(tokens))
             operator = operators.get("".join(token.key for token in tokens)) if touching else None
             if operator is not None:
                 self._at += size
