@@ -66,12 +66,9 @@ def test_every_sample_of_every_type_is_the_same(server: Server, spark: SparkSess
 def test_data_files_are_the_same_as_sparks(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
-    """Of every type; ``samples`` has some on MySQL that are left to Spark's writer."""
+    """Of every type."""
     table = SampleTable.of(mirror.server.kind, "samples", invalid_dates=bool(options))
     table.create(mirror.server, mirror.database)
-    left = [f"c{place}" for place, sample in enumerate(table.samples) if sample.type == "vector"]
-    kept = ", ".join(name for name in table.columns if name not in left)
-    mirror.execute(LENIENT, f"CREATE TABLE plain (PRIMARY KEY (id)) SELECT id, {kept} FROM samples")
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
     lakes = {}
     for reader in ("direct", "jdbc"):
@@ -79,17 +76,16 @@ def test_data_files_are_the_same_as_sparks(
         chosen = {**options, "snapshot": {"reader": reader}}
         lake = lakes[reader] = Mirror(mirror.server, mirror.database, tmp_path / reader, mirror.spark, options=chosen)
         lake.snapshot()
-    for name in ("samples", "plain"):
-        ours, sparks = (
-            lake_of_reader.spark.read.format("delta").load(lake_of_reader.path(name)).orderBy("id")
-            for lake_of_reader in lakes.values()
-        )
-        assert ours.schema == sparks.schema
-        assert ours.toArrow() == sparks.toArrow()
-        if not options:
-            lakes["direct"].assert_equal(name)
+    ours, sparks = (
+        lake_of_reader.spark.read.format("delta").load(lake_of_reader.path("samples")).orderBy("id")
+        for lake_of_reader in lakes.values()
+    )
+    assert ours.schema == sparks.schema
+    assert ours.toArrow() == sparks.toArrow()
+    if not options:
+        lakes["direct"].assert_equal("samples")
     by_arrow = [file for file in (tmp_path / "direct").rglob("snapshot-*/*.parquet") if "Spark" not in created(file)]
-    assert len(by_arrow) == (1 if left else 2)
+    assert len(by_arrow) == 1
 
 
 def created(file: Path) -> str:

@@ -224,7 +224,10 @@ def test_more_rows_or_bytes_than_estimated_are_copied_apart(
     )
     monkeypatch.setattr(few_rows, "fits", lambda table: not table.many_rows)
     mirror.snapshot()
-    assert waves == [(True, ["few", "many", "wide"]), (False, ["many", "wide"])]
+    # On a busy machine a wave may be repeated.
+    assert [wave for place, wave in enumerate(waves) if wave not in waves[:place]] == [
+        (True, ["few", "many", "wide"]), (False, ["many", "wide"]),
+    ]  # fmt: skip
     mirror.assert_equal("few", "many", "wide")
 
 

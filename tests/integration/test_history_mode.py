@@ -403,7 +403,7 @@ def test_random_transactions_make_versions_of_all_their_mutations(mirror: Mirror
 @on_mysql
 def test_the_queries_of_the_page_say_what_they_promise(mirror: Mirror) -> None:
     page = (Path(__file__).parents[2] / "sql" / "MODES.md").read_text()
-    queries = page.partition("## The history of a table")[2].partition("```sql")[2].partition("```")[0]
+    queries = page.partition("```sql\n-- as of a day")[2].partition("```")[0]
     as_of, per_day, first = queries.replace("shop.orders__history", "history").split(";")[:3]
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, status VARCHAR(9))", "INSERT INTO t VALUES (1, 'new')")
     with_history(mirror, "t")

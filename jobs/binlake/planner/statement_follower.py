@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -291,7 +291,8 @@ class StatementFollower:
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._ask_snapshot(table, here.standstill(error.message))
-        if why := self._uncovered(before, table.life.name, table.life.name, after, evolution.origins):
+        withheld = self.rules.withheld(table.life.name).union(before.masks)
+        if why := uncovered(withheld, evolution.origins, after, self.rules.withheld(table.life.name)):
             return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
@@ -332,14 +333,6 @@ class StatementFollower:
             table.add(reshape, self.walk.turn)
         self.walk.beside.altered(table.life, reshape, self.walk.turn)
         return FOLLOWED, why_left_out(before, after)
-
-    def _uncovered(
-        self, before: TableSchema, old: TableName, new: TableName, after: TableSchema, origins: Sequence[str | None]
-    ) -> str:
-        """Return why a statement would show what a mask or an exclusion hides; empty if it doesn't. old, new: the
-        table's names before and after it."""
-        withheld = self.rules.withheld(old).union(before.masks)
-        return uncovered(withheld, origins, after, self.rules.withheld(new)) if withheld else ""
 
     def _as_logged(self, here: PlacedStatement, schema: TableSchema) -> TableSchema:
         return as_logged(schema) if here.statement.session.unlogged else schema
@@ -492,7 +485,7 @@ class StatementFollower:
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
             self.walk.beside.moved(table.life, self.walk.turn)
-            action, reason = self._read_under_new_name(here, table, old, reason)
+            action, reason = self._read_under_new_name(here, table, reason)
         else:
             status = table.life.status
             held = status == "stopped" and held_changes.renamed(
@@ -505,17 +498,15 @@ class StatementFollower:
             action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
         self._note(here, new, table, action, reason, (schema, schema))
 
-    def _read_under_new_name(
-        self, here: PlacedStatement, table: TableSteps, old: TableName, reason: str
-    ) -> tuple[str, str]:
-        """Ask for a new snapshot if the YAML excludes more columns of the table under its new name than under the old
-        one. If it excludes less, the table stops.
+    def _read_under_new_name(self, here: PlacedStatement, table: TableSteps, reason: str) -> tuple[str, str]:
+        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. A table that would
+        lose a mask stops.
 
         Returns the action and its reason.
         """
         schema = table.life.schema
         names = [column.name for column in schema.columns]
-        if why := self._uncovered(schema, old, table.life.name, schema, names):
+        if why := uncovered(schema.masks.keys(), names, schema, self.rules.withheld(table.life.name)):
             return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
         try:
             why = self.rules.reads_otherwise(table.life.name, table.life.schema)

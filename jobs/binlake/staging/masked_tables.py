@@ -209,7 +209,7 @@ class WithheldColumns:
         except Exception:
             return  # its columns aren't known from here on
         self._shapes[name] = evolution.after
-        self._refuse(name, name, evolution.after, evolution.origins)
+        self._refuse(self._config.withheld(name), name, evolution.after, evolution.origins)
 
     def _rename(self, pairs: tuple[tuple[TableName, TableName], ...], later: Collection[TableName]) -> None:
         """Give tables their new names, all at once, so that swaps and chains come out right."""
@@ -226,12 +226,14 @@ class WithheldColumns:
             self._shapes[new] = shape
             if why := refused.get(old):
                 self._refused[new] = why
-            self._refuse(old, new, shape, tuple(column.name for column in shape.columns))
+            self._refuse(self._masks(old), new, shape, tuple(column.name for column in shape.columns))
 
-    def _refuse(self, old: TableName, new: TableName, after: TableSchema, origins: Sequence[str | None]) -> None:
-        """Refuse a table of which a masked or excluded column isn't that any more under its name, or its table's."""
-        if why := uncovered(self._config.withheld(old), origins, after, self._config.withheld(new)):
-            self._refused[new] = why
+    def _refuse(
+        self, withheld: Collection[str], name: TableName, after: TableSchema, origins: Sequence[str | None]
+    ) -> None:
+        """Refuse a table of which a column that was withheld isn't masked or excluded any more, under its name."""
+        if why := uncovered(withheld, origins, after, self._config.withheld(name)):
+            self._refused[name] = why
 
 
 def _may_be_renamed(shape: TableSchema, excluded: Collection[str], columns: Sequence[Column]) -> bool:
