@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from binlake.catalog.warehouses import NEWEST, NotInCatalog, Warehouse, Warehouses
 from binlake.errors import BinlakeError, UsageError
@@ -52,8 +51,7 @@ def _refused(_: Request, error: Exception) -> Response:
     return error_response(503, "ServiceUnavailableException", _words(error))
 
 
-def _http_refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _http_refused(_: Request, error: Any) -> Response:
     return error_response(error.status_code, "BadRequestException", str(error.detail))
 
 
@@ -149,6 +147,8 @@ def catalog_application(warehouses: Warehouses) -> FastAPI:
     # A page elsewhere can give its own name this machine's address, and so read with a visitor's browser.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
     app.add_exception_handler(BinlakeError, _refused)
-    app.add_exception_handler(HTTPException, _http_refused)
+    unknown_routes = 404, 405  # their exceptions are of a class that FastAPI doesn't give
+    for refused in (HTTPException, *unknown_routes):
+        app.add_exception_handler(refused, _http_refused)
     app.add_exception_handler(Exception, _unexpected)
     return app
