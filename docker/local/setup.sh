@@ -107,13 +107,14 @@ setup_python() {
 # With PYTHONDONTWRITEBYTECODE in the environment, every process would compile what it imports for itself.
 compile_own_code() { $VENV/bin/python -m compileall -q jobs plugins docker/local tests/support; }
 
-setup_another_python() { # 3.13, beside the machine's own
-  local folder=$STATE/python-$1
+setup_another() { # Python or Java of another release, beside the machine's own: its name, release and place
+  local kind=${1,,}
+  local folder=$STATE/$kind-$2
   if [ ! -d "$folder/root" ]; then
-    say python "unpacking Python $1 into $folder"
-    bash docker/local/python.sh install "$1" "$folder" || fail python "Python $1 can't be had: see above"
+    say "$kind" "unpacking $1 $2 into $folder"
+    bash "docker/local/$kind.sh" install "$2" "$folder" || fail "$kind" "$1 $2 can't be had: see above"
   fi
-  say python "Python $1 is $folder/root/usr/bin/python$1"
+  say "$kind" "$1 $2 is $folder/root/$3"
 }
 
 # -- java ------------------------------------------------------------------------------------------
@@ -138,15 +139,6 @@ setup_java() {
   version=$(java_version || true)
   case $version in 17 | 21) return ;; esac
   fail java "java on PATH is still version ${version:-none}: put Java 17 or 21 first, or set JAVA_HOME"
-}
-
-setup_another_java() { # 21, beside the machine's own
-  local folder=$STATE/java-$1
-  if [ ! -d "$folder/root" ]; then
-    say java "unpacking Java $1 into $folder"
-    bash docker/local/java.sh install "$1" "$folder" || fail java "Java $1 can't be had: see above"
-  fi
-  say java "Java $1 is $folder/root/usr/lib/jvm/java-$1"
 }
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -374,8 +366,8 @@ flock 9 # two runs at once would install over each other
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python-*) setup_another_python "${step#python-}" ;;
-    java-*) setup_another_java "${step#java-}" ;;
+    python-*) setup_another Python "${step#python-}" "usr/bin/python${step#python-}" ;;
+    java-*) setup_another Java "${step#java-}" "usr/lib/jvm/java-${step#java-}" ;;
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
     python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka) "setup_$step" ;;
     *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;

@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_check(subparsers)
     snapshot = add("snapshot", step_commands.snapshot, "copy tables at one binlog position", as_json=True)
-    snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(snapshot)
     snapshot.add_argument(
         "--keys", metavar="FIRST..LAST", help="copy only these rows of one table again, by the first column of its key"
     )
@@ -164,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         "--for", dest="duration", type=argument_values.duration, metavar="DURATION", help="end after 10min, 2h …"
     )
     verify = add("verify", step_commands.verify, "compare every value of the lake with the server", as_json=True)
-    verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(verify)
     verify.add_argument("--by", choices=["read", "hash"], help="overrides verify.by of the YAML")
     verify.add_argument(
         "--for",
@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         "--self-test", action="store_true", help="plant faults in copies of the lake's rows, and find each"
     )
     repair = add("repair", step_commands.repair, "put right the rows that differ from the server", as_json=True)
-    repair.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(repair)
     repair.add_argument("--dry-run", action="store_true", help="show what would be repaired, and change nothing")
     repair.add_argument("--keep-values", action="store_true", help="note the lake's former values, too")
     replay = add(
@@ -196,14 +196,14 @@ def _parser() -> argparse.ArgumentParser:
     maintain = add(
         "maintain", step_commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )
-    maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(maintain)
     add("register", step_commands.register, "register the tables' names in the YAML's catalog", as_json=True)
     help_ = "show each table's state, and how far the lake is behind; or where a file's feeds are"
     status = subparsers.add_parser("status", help=help_, description=help_, parents=[parser_parts.common_options()])
     status.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     status.add_argument("--json", action="store_true", help="print JSON for programs")
     status.set_defaults(command=table_commands.status)
-    status.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(status)
     status.add_argument(
         "--state",
         nargs="+",

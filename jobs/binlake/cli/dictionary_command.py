@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlake.cli import output_file, sql_commands
+from binlake.cli import output_file, parser_parts, sql_commands
 from binlake.cli.sessions import origin_of
 from binlake.config import PipelineConfig
 from binlake.errors import SourceError, UsageError
@@ -25,7 +25,7 @@ FORMATS = ("markdown", "dbt", "odcs", "json")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``binlake dictionary``."""
     sql_commands.add_version(parser)
-    parser.add_argument("--tables", nargs="+", default=(), metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(parser, default=())
     parser.add_argument(
         "--format",
         choices=FORMATS,

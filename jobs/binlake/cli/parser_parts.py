@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 
 def imported_when_run(module: str, name: str) -> Callable[[argparse.Namespace], None]:
@@ -26,3 +27,8 @@ def common_options() -> argparse.ArgumentParser:
         help="print the traceback of an unexpected error, and after a status what the process keeps in memory",
     )  # fmt: skip
     return parser
+
+
+def add_tables(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """Add the option that chooses tables by patterns. more: what else argparse is told of it."""
+    parser.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style", **more)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from binlake.cli import parser_parts
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
     """Add a replay's arguments to a parser. who: the default of ``--who``."""
-    parser.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(parser, required=True)
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--batch", type=int, metavar="N", help="as they were after this batch; by default the newest")
     when.add_argument("--as-of", metavar="TIMESTAMP", help="as they were after the last batch recorded by then")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlake import interrupts
-from binlake.cli import argument_values
+from binlake.cli import argument_values, parser_parts
 from binlake.config import PipelineConfig
 from binlake.lake.view_statements import DATABASE, DIALECTS, named_views, statements
 from binlake.moment import parse_moment
@@ -98,7 +98,7 @@ def add_views(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``binlake views``."""
     add_version(parser)
     parser.add_argument("--dialect", required=True, choices=DIALECTS, help="whose SQL the statements are in")
-    parser.add_argument("--tables", nargs="+", default=(), metavar="PATTERN", help="database.table, shell-style")
+    parser_parts.add_tables(parser, default=())
     parser.add_argument(
         "--database",
         default=DATABASE,
