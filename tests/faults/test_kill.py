@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from deltalake import DeltaTable
@@ -32,12 +31,6 @@ OF_MAINTAIN: tuple[FaultPoint, ...] = (
     "versions thinned", "versions known", "rows rewritten", "layout committed", "vacuumed", "log shortened",
     "metadata compacted", "leftovers removed",
 )  # fmt: skip
-ELSEWHERE: tuple[FaultPoint, ...] = ("name registered", "feed sent", "feed flushed", "sink committed", "feed committed")
-"""integration/test_register.py, test_feeds.py and test_feed_kafka.py"""
-
-
-def test_runs_are_cut_off_at_each_named_point() -> None:
-    assert sorted((*POINTS, MARKED[0], *OF_SNAPSHOT, *OF_MAINTAIN, *ELSEWHERE)) == sorted(get_args(FaultPoint))
 
 
 def killed_sync(mirror: Mirror, point: str, count: int, verb: str = "sync") -> None:
