@@ -287,15 +287,15 @@ def test_what_loads_or_fails_is_told(served: Served, browser: Browser, past: Pas
 
 
 def test_a_schema_change_that_waits_is_shown_and_answered(page: Page, past: Past) -> None:
-    past.let_wait(8)
+    past.let_wait(12)
     page.evaluate("dispatchEvent(new Event('changed'))")
     expect(page.get_by_text("ALTER TABLE t ADD n INT").first).to_be_visible()
     expect(page.get_by_text("id int, n int").first).to_be_visible()
-    page.get_by_role("button", name="No shop.table_0008").click()
+    page.get_by_role("button", name="No shop.table_0012").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("it's private")
     dialog.get_by_role("button", name="No, don't").click()
-    expect(dialog.get_by_text("shop.table_0008 goes on with the next sync")).to_be_visible()
+    expect(dialog.get_by_text("shop.table_0012 goes on with the next sync")).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
     expect(page.get_by_role("heading", name="Waiting for an answer")).to_have_count(0)
 
