@@ -15,8 +15,12 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse, Response
 
+from binlake.catalog import oauth_routes
+from binlake.catalog.access import EVERYTHING, Access
+from binlake.catalog.catalog_clients import CatalogClients
 from binlake.catalog.warehouses import NEWEST, NotInCatalog, Warehouse, Warehouses
 from binlake.errors import BinlakeError, UsageError
+from binlake.relay.http_frame import bearer_token, note_proof
 from binlake.schema.table import TableName
 
 _READING = ("GET", "HEAD")
@@ -29,6 +33,7 @@ ENDPOINTS = [
 ]  # fmt: skip
 """What clients may ask for; they leave alone what isn't here, as far as they know this list."""
 _READ_ONLY = "the catalog can only be read: binlake writes the tables"
+_UNKNOWN = f"send Authorization: Bearer TOKEN: a client's secret, or what POST {oauth_routes.PATH} gives for it"
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +57,10 @@ def _refused(_: Request, error: Exception) -> Response:
 
 
 def _http_refused(_: Request, error: Any) -> Response:
-    return error_response(error.status_code, "BadRequestException", str(error.detail))
+    kind = "NotAuthorizedException" if error.status_code == 401 else "BadRequestException"
+    answer = error_response(error.status_code, kind, str(error.detail))
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _unexpected(_: Request, error: Exception) -> Response:
@@ -68,9 +76,21 @@ def _parts_of(request: Request) -> list[str]:
         raise HTTPException(400, "the path isn't UTF-8") from None
 
 
+def _allowed(request: Request) -> Access:
+    """Return what the sender of a request may read. Raises HTTPException 401."""
+    clients: CatalogClients | None = request.app.state.clients
+    if clients is None:
+        return EVERYTHING
+    access = clients.access(bearer_token(request))
+    if access is None:
+        raise HTTPException(401, _UNKNOWN, {"WWW-Authenticate": "Bearer"})
+    note_proof(request)
+    return access
+
+
 def _read(request: Request) -> Response:
     """Answer a request that changes nothing."""
-    warehouses: Warehouses = request.app.state.warehouses
+    warehouses: Warehouses = request.app.state.warehouses.visible_by(_allowed(request))
     match _parts_of(request):
         case ["v1", "config"]:
             return JSONResponse(_config(warehouses, request.query_params.get("warehouse", "")))
@@ -129,23 +149,27 @@ def _there() -> Response:
     return Response(status_code=204)
 
 
-def _write(_: Request) -> Response:
+def _write(request: Request) -> Response:
     """Refuse a request that changes something."""
+    _allowed(request)
     return error_response(406, "UnsupportedOperationException", _READ_ONLY)
 
 
 _Endpoint = Callable[[Request], Response]
 
 
-def catalog_application(warehouses: Warehouses) -> FastAPI:
-    """Return the HTTP application of a catalog."""
+def catalog_application(warehouses: Warehouses, clients: CatalogClients | None = None) -> FastAPI:
+    """Return the HTTP application of a catalog. clients: who may ask; None for everybody on this machine."""
     app = FastAPI(title="binlake catalog", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.warehouses = warehouses
+    app.state.warehouses, app.state.clients = warehouses, clients
+    if clients is not None:
+        app.add_api_route(oauth_routes.PATH, oauth_routes.token_response, methods=["POST"], response_model=None)
     routes: list[tuple[_Endpoint, tuple[str, ...]]] = [(_read, _READING), (_write, _WRITING)]
     for endpoint, methods in routes:
         app.add_api_route("/{path:path}", endpoint, methods=list(methods), response_model=None)
-    # A page elsewhere can give its own name this machine's address, and so read with a visitor's browser.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    if clients is None:
+        # A page elsewhere can give its own name this machine's address, and so read with a visitor's browser.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
     app.add_exception_handler(BinlakeError, _refused)
     unknown_routes = 404, 405  # their exceptions are of a class that FastAPI doesn't give
     for refused in (HTTPException, *unknown_routes):

@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from binlake import names
+from binlake.catalog.access import EVERYTHING, Access
 from binlake.config import PipelineConfig
 from binlake.config.readers_config import IcebergConfig
 from binlake.errors import BinlakeError, LakeError, UsageError
@@ -59,11 +60,12 @@ class LoadedTable:
 
 @dataclass(frozen=True)
 class PublishedSource:
-    """A source of which tables are published as Iceberg tables."""
+    """A source of which tables are published as Iceberg tables. access: what of it may be read."""
 
     name: str
     place: LakePlace
     iceberg: IcebergConfig
+    access: Access = EVERYTHING
 
     @classmethod
     def of(cls, config: PipelineConfig) -> PublishedSource:
@@ -97,8 +99,8 @@ class PublishedSource:
         return Warehouse(self, version, versions)
 
     def publishes(self, name: TableName) -> bool:
-        """Return whether the YAML publishes a table of the lake."""
-        return self.iceberg.includes(name.database, name.table)
+        """Return whether the YAML publishes a table of the lake, and it may be read."""
+        return self.iceberg.includes(name.database, name.table) and self.access.allows(self.name, name)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Warehouse:
 
     @cached_property
     def tables(self) -> Mapping[TableName, VersionedTable]:
-        """Return the tables of the batch that the YAML publishes."""
+        """Return the tables of the batch that the YAML publishes, and that may be read."""
         return {table.name: table for table in self.version.listed if self.source.publishes(table.name)}
 
     @property
@@ -236,11 +238,17 @@ class Warehouses:
         if source not in self.sources:
             known = ", ".join(self.sources)
             message = f"there is no warehouse {names.shown(name)}" if name else "no warehouse is named"
-            raise NotInCatalog("NoSuchWarehouseException", message, remedy=f"take {known}, or one @ a batch")
+            remedy = f"take {known}, or one @ a batch" if known else "the catalog has none that you may read"
+            raise NotInCatalog("NoSuchWarehouseException", message, remedy=remedy)
         try:
             return self.sources[source].warehouse(wanted)
         except UsageError as error:
             raise NotInCatalog("NoSuchWarehouseException", error.message, remedy=error.remedy) from error
+
+    def visible_by(self, access: Access) -> Warehouses:
+        """Return the warehouses with what may be read of them; what may not be read is as if it weren't there."""
+        sources = [source for source in self.sources.values() if access.is_of(source.name)]
+        return Warehouses([replace(source, access=access) for source in sources])
 
     def default(self) -> str:
         """Return the name of the only source; empty where there are several."""

@@ -310,6 +310,12 @@ def _add_catalog(subparsers: Any) -> None:
         "--port", default=8181, type=argument_values.port, metavar="N", help="by default 8181; 0: a free one"
     )
     catalog.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
+    catalog.add_argument("--clients-file", metavar="FILE", help="who may ask: lines of ID SECRET SCOPE…")
+    catalog.add_argument(
+        "--token-lifetime", type=argument_values.duration, default=3600, metavar="TIME", help="default 1h"
+    )
+    catalog.add_argument("--tls-certificate", metavar="FILE", help="with those that signed it, in PEM")
+    catalog.add_argument("--tls-key", metavar="FILE", help="the certificate's key, in PEM")
     catalog.set_defaults(command=parser_parts.imported_when_run("binlake.catalog.catalog_server", "catalog"))
 
 

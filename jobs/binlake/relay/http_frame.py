@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import ssl
 import stat
@@ -77,6 +78,26 @@ def note_proof(request: Request) -> None:
     setattr(request.state, _PROVED, True)
 
 
+def _authorization(request: Request, scheme: str) -> str:
+    """Return what a request sends of a scheme of authorization, empty without."""
+    given, _, value = request.headers.get("authorization", "").partition(" ")
+    return value.strip() if given.lower() == scheme else ""
+
+
+def bearer_token(request: Request) -> str:
+    """Return the token that a request sends as ``Authorization: Bearer TOKEN``, empty without."""
+    return _authorization(request, "bearer")
+
+
+def basic_credentials(request: Request) -> tuple[bytes, bytes]:
+    """Return the name and the password that a request sends, as a browser's dialog has them; both empty without."""
+    try:
+        name, _, password = base64.b64decode(_authorization(request, "basic"), validate=True).partition(b":")
+    except ValueError:
+        return b"", b""
+    return name, password
+
+
 class HttpServer:
     """An ASGI application that is served on connections, each by a protocol of its own."""
 
@@ -122,6 +143,22 @@ class HttpConnection(asyncio.Protocol):
         protocol = self._server.protocol(connection)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+
+
+def tls_of(certificate: str, key: str) -> ssl.SSLContext:
+    """Return the TLS of a server. certificate: a file with its chain. key: a file that others can't read, in PEM,
+    without a password. Raises UsageError."""
+    read_private(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key, password="")  # without one, OpenSSL asks on the terminal
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{certificate} and {key} don't make a certificate: {error}",
+            remedy="name a file of the certificate and those that signed it, and its key's, in PEM, without a password",
+        ) from error
+    return context
 
 
 MakeProtocol = Callable[[], asyncio.Protocol]

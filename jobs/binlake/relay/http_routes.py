@@ -15,7 +15,7 @@ from binlake.errors import BinlakeError, FeedError, UsageError
 from binlake.relay.client_events import EventColumn, RelayEvent
 from binlake.relay.clients import Client
 from binlake.relay.core import MOST_EVENTS, Relay, summary
-from binlake.relay.http_frame import note_proof
+from binlake.relay.http_frame import basic_credentials, bearer_token, note_proof
 from binlake.relay.monitor_page import page
 from binlake.relay.packets import VERSION
 from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
@@ -98,18 +98,13 @@ class Events(BaseModel):
     remaining: int
 
 
-def _bearer(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 def _relay(request: Request) -> Relay:
     relay: Relay = request.app.state.relay
     return relay
 
 
 def _registering(request: Request) -> None:
-    if not hmac.compare_digest(_bearer(request).encode(), request.app.state.secret):
+    if not hmac.compare_digest(bearer_token(request).encode(), request.app.state.secret):
         raise HTTPException(401, "give the shared secret as Authorization: Bearer SECRET")
     note_proof(request)
 
@@ -117,30 +112,27 @@ def _registering(request: Request) -> None:
 def _administering(request: Request) -> None:
     if request.app.state.admin_secret is None:
         raise HTTPException(403, "the relay was started without --admin-secret-file")
-    if not hmac.compare_digest(_bearer(request).encode(), request.app.state.admin_secret):
+    if not hmac.compare_digest(bearer_token(request).encode(), request.app.state.admin_secret):
         raise HTTPException(401, "give the administrator's secret as Authorization: Bearer SECRET")
     note_proof(request)
 
 
 def _watching(request: Request) -> None:
     """Let the administrator in, also by a browser's dialog, whose user name is ignored."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme = request.headers.get("authorization", "").partition(" ")[0]
     if scheme.lower() != "basic":
         if scheme or request.app.state.admin_secret is None:
             _administering(request)
             return
         raise HTTPException(401, "give the administrator's secret as the password", {"WWW-Authenticate": "Basic"})
-    try:
-        password = base64.b64decode(given, validate=True).partition(b":")[2]
-    except ValueError:
-        password = b""
-    if request.app.state.admin_secret is None or not hmac.compare_digest(password, request.app.state.admin_secret):
+    admin_secret = request.app.state.admin_secret
+    if admin_secret is None or not hmac.compare_digest(basic_credentials(request)[1], admin_secret):
         raise HTTPException(401, "give the administrator's secret as the password", {"WWW-Authenticate": "Basic"})
     note_proof(request)
 
 
 def _known(request: Request) -> Client:
-    client = _relay(request).of_key(_bearer(request))
+    client = _relay(request).of_key(bearer_token(request))
     if client is None:
         raise HTTPException(401, "give the key of the registration as Authorization: Bearer KEY; register again")
     note_proof(request)

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from authority import Authority
 from binlake.cli import command_line
 from binlake.lake.duckdb_views import load_extension
 from binlake.names import ansi_quote, ansi_string
@@ -39,6 +41,31 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> PublishedLake:
     lake.batch({CUSTOMERS: appending({"id": 1, "v": None})})
     lake.batch({ORDERS: moved, CUSTOMERS: appending({"id": 2, "v": "x"})})
     return lake
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A catalog that asks for a secret, over TLS. authority: the file of who signed its certificate."""
+
+    address: str
+    authority: str
+
+
+ALL, ORDERS_ONLY = "6f1c0d3ab0e94d55a1f7c8b29e3d4f60", "0d3ab0e94d55a1f7c8b29e3d4f606f1c"
+
+
+@pytest.fixture(scope="module")
+def guarded(lake: PublishedLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("secrets")
+    authority = Authority.made(folder, "authority")
+    certificate, key = authority.sign("catalog")
+    clients = folder / "clients"
+    clients.write_text(f"everyone {ALL} *\norders {ORDERS_ONLY} shop:shop.orders\n")
+    for private in (key, clients):
+        private.chmod(0o600)
+    options = ["--clients-file", f"{clients}", "--tls-certificate", f"{certificate}", "--tls-key", f"{key}"]
+    with running("--config", lake.write_yaml(), *options, "--host", "0.0.0.0") as address:
+        yield Guarded(address.replace("0.0.0.0", "127.0.0.1"), f"{authority.pem}")
 
 
 @contextmanager
@@ -105,6 +132,55 @@ def test_pyiceberg_reads_each_batch(lake: PublishedLake, address: str) -> None:
             catalog.drop_table(("shop", "orders"))
 
 
+@pytest.mark.skipif("pyiceberg" not in READERS, reason="pyiceberg isn't installed")
+def test_pyiceberg_shows_its_credential_or_a_token(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.exceptions import NoSuchTableError, OAuthError, UnauthorizedError
+
+    def catalog(**shown: str) -> RestCatalog:
+        oauth = f"{guarded.address}/v1/oauth/tokens"
+        return RestCatalog("c", uri=guarded.address, warehouse="shop@1", **shown, **{"oauth2-server-uri": oauth})
+
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", guarded.authority)
+    for shown in ({"credential": f"everyone:{ALL}"}, {"credential": ALL}, {"token": ALL}):
+        assert sorted(name for _, name in catalog(**shown).list_tables("shop")) == [CUSTOMERS.table, ORDERS.table]
+    for shown in ({"credential": f"orders:{ORDERS_ONLY}"}, {"credential": f"everyone:{ALL}", "scope": "shop:*.orders"}):
+        limited = catalog(**shown)
+        assert limited.list_tables("shop") == [("shop", "orders")]
+        assert limited.load_table("shop.orders").scan().to_arrow().num_rows == 5
+        with pytest.raises(NoSuchTableError):
+            limited.load_table(("shop", CUSTOMERS.table))
+    with pytest.raises(UnauthorizedError):
+        catalog()
+    with pytest.raises(OAuthError, match="no client has this id and secret"):
+        catalog(credential=f"orders:{ALL}")
+
+
+@pytest.mark.skipif("DuckDB" not in READERS, reason="DuckDB's extension isn't installed")
+@pytest.mark.parametrize("shown", ["CLIENT_ID '{id}', CLIENT_SECRET '{secret}'", "TOKEN '{secret}'"])
+def test_duckdb_shows_a_secret(guarded: Guarded, shown: str) -> None:
+    connection = duckdb_connection().cursor()
+    load_extension(connection, "httpfs")
+    connection.execute(f"SET ca_cert_file = {ansi_string(guarded.authority)}")
+    for client, secret in (("everyone", ALL), ("orders", ORDERS_ONLY)):
+        words = shown.format(id=client, secret=secret)
+        if "CLIENT_ID" in words:
+            words += f", OAUTH2_SERVER_URI '{guarded.address}/v1/oauth/tokens'"
+        connection.execute(f"CREATE OR REPLACE SECRET {client} (TYPE iceberg, {words})")
+        connection.execute(f"ATTACH 'shop@1' AS {client} (TYPE iceberg, ENDPOINT '{guarded.address}', SECRET {client})")
+    try:
+        query = f"SELECT count(*) FROM {{}}.shop.{ansi_quote(CUSTOMERS.table)}"
+        assert connection.execute(query.format("everyone")).fetchall() == [(0,)]
+        assert connection.execute("SELECT count(*) FROM orders.shop.orders").fetchall() == [(5,)]
+        with pytest.raises(Exception, match="does not exist"):
+            connection.execute(query.format("orders"))
+    finally:
+        for client in ("everyone", "orders"):
+            connection.execute(f"DETACH {client}")
+            connection.execute(f"DROP SECRET {client}")
+        connection.execute("RESET ca_cert_file")
+
+
 @pytest.mark.skipif("DuckDB" not in READERS, reason="DuckDB's extension isn't installed")
 def test_duckdb_repeats_why_a_table_is_refused(tmp_path: Path) -> None:
     lake = PublishedLake(tmp_path, {ORDERS: COLUMNS})
@@ -126,6 +202,8 @@ def test_another_host_than_this_machine_is_refused(
 ) -> None:
     assert command_line.run(["catalog", "--config", lake.write_yaml(), "--host", "0.0.0.0"]) == 2
     assert "asks nobody who he is, so it listens on this machine alone, not on 0.0.0.0" in capsys.readouterr().err
+    assert command_line.run(["catalog", "--config", lake.write_yaml(), "--tls-key", "key.pem"]) == 2
+    assert "name --tls-certificate and --tls-key" in capsys.readouterr().err
     (tmp_path / "plain.yaml").write_text(Path(lake.write_yaml()).read_text().replace("iceberg: {every: batch}", ""))
     assert command_line.run(["catalog", "--config", f"{tmp_path}/plain.yaml"]) == 2
     assert "aren't published as Iceberg tables" in capsys.readouterr().err
