@@ -13,14 +13,17 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from binlake.catalog import oauth_routes
 from binlake.catalog.access import EVERYTHING, Access
 from binlake.catalog.catalog_clients import CatalogClients
+from binlake.catalog.catalog_page import CatalogAddress, page
+from binlake.catalog.shown_warehouses import shown_sources
 from binlake.catalog.warehouses import NEWEST, NotInCatalog, Warehouse, Warehouses
 from binlake.errors import BinlakeError, UsageError
-from binlake.relay.http_frame import bearer_token, note_proof
+from binlake.relay.html_pages import PAGE_HEADERS
+from binlake.relay.http_frame import basic_credentials, bearer_token, note_proof
 from binlake.schema.table import TableName
 
 _READING = ("GET", "HEAD")
@@ -76,16 +79,28 @@ def _parts_of(request: Request) -> list[str]:
         raise HTTPException(400, "the path isn't UTF-8") from None
 
 
-def _allowed(request: Request) -> Access:
-    """Return what the sender of a request may read. Raises HTTPException 401."""
+def _allowed(request: Request, *, by_browser: bool = False) -> Access:
+    """Return what the sender of a request may read. by_browser: a browser's dialog asks for the secret, as a password
+    of the client's id or without one. Raises HTTPException 401."""
     clients: CatalogClients | None = request.app.state.clients
     if clients is None:
         return EVERYTHING
     access = clients.access(bearer_token(request))
+    if by_browser and access is None:
+        client_id, secret = (part.decode(errors="replace") for part in basic_credentials(request))
+        client = clients.of_secret(secret, client_id)
+        access = client.access if client else None
     if access is None:
-        raise HTTPException(401, _UNKNOWN, {"WWW-Authenticate": "Bearer"})
+        raise HTTPException(401, _UNKNOWN, {"WWW-Authenticate": "Basic" if by_browser else "Bearer"})
     note_proof(request)
     return access
+
+
+def _page(request: Request) -> Response:
+    """Answer with the page of what may be read."""
+    warehouses: Warehouses = request.app.state.warehouses.visible_by(_allowed(request, by_browser=True))
+    served = CatalogAddress(str(request.base_url).rstrip("/"), asks=request.app.state.clients is not None)
+    return HTMLResponse(page(shown_sources(warehouses), served), headers=PAGE_HEADERS)
 
 
 def _read(request: Request) -> Response:
@@ -164,6 +179,7 @@ def catalog_application(warehouses: Warehouses, clients: CatalogClients | None =
     app.state.warehouses, app.state.clients = warehouses, clients
     if clients is not None:
         app.add_api_route(oauth_routes.PATH, oauth_routes.token_response, methods=["POST"], response_model=None)
+    app.add_api_route("/", _page, methods=["GET"], response_model=None)
     routes: list[tuple[_Endpoint, tuple[str, ...]]] = [(_read, _READING), (_write, _WRITING)]
     for endpoint, methods in routes:
         app.add_api_route("/{path:path}", endpoint, methods=list(methods), response_model=None)

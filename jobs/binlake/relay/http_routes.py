@@ -15,14 +15,12 @@ from binlake.errors import BinlakeError, FeedError, UsageError
 from binlake.relay.client_events import EventColumn, RelayEvent
 from binlake.relay.clients import Client
 from binlake.relay.core import MOST_EVENTS, Relay, summary
+from binlake.relay.html_pages import PAGE_HEADERS
 from binlake.relay.http_frame import basic_credentials, bearer_token, note_proof
 from binlake.relay.monitor_page import page
 from binlake.relay.packets import VERSION
 from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
 from binlake.schema.table import TableName
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-"""The page runs no script, loads nothing, and can't be put into another page's frame."""
 
 
 class FilterBody(BaseModel):
@@ -207,7 +205,7 @@ _monitor = APIRouter()
 @_monitor.get("/", response_class=HTMLResponse)
 def monitor_page(relay: Serving) -> HTMLResponse:
     """Return the monitoring page."""
-    return HTMLResponse(page(relay.status()), headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
+    return HTMLResponse(page(relay.status()), headers=PAGE_HEADERS)
 
 
 @_monitor.get("/status.json")

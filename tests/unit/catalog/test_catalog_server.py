@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +15,9 @@ from binlake.lake.duckdb_views import load_extension
 from binlake.names import ansi_quote, ansi_string
 from binlake.schema.table import TableName
 from iceberg_readers import READERS, by_delta, duckdb_connection, ordered
+from own_catalog import running
 from plain_table import PlainTable
 from published_lake import PublishedLake, appending
-from servers import die_with_parent
 
 ORDERS, CUSTOMERS = TableName("shop", "orders"), TableName("shop", "cus'to \"mers")
 COLUMNS = [("id", "INT"), ("v", "STRING")]
@@ -66,21 +62,6 @@ def guarded(lake: PublishedLake, tmp_path_factory: pytest.TempPathFactory) -> It
     options = ["--clients-file", f"{clients}", "--tls-certificate", f"{certificate}", "--tls-key", f"{key}"]
     with running("--config", lake.write_yaml(), *options, "--host", "0.0.0.0") as address:
         yield Guarded(address.replace("0.0.0.0", "127.0.0.1"), f"{authority.pem}")
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[str]:
-    """A catalog in a process of its own, by its address."""
-    command = [sys.executable, "-m", "binlake.cli.command_line", "catalog", "--port", "0", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as process:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        assert "the catalog listens on " in said
-        try:
-            yield said.split()[-1]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")
