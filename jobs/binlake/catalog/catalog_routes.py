@@ -110,7 +110,7 @@ def _read(request: Request) -> Response:
         case ["v1", "config"]:
             return JSONResponse(_config(warehouses, request.query_params.get("warehouse", "")))
         case ["v1", prefix, "namespaces", *rest]:
-            answer = _answer(warehouses[prefix], rest, request)
+            answer = _answer(_attached(warehouses, prefix, rest), rest, request)
             if answer is not None:
                 return answer
     return error_response(404, "NotFoundException", f"there is nothing at {request.url.path}")
@@ -122,6 +122,17 @@ def _config(warehouses: Warehouses, name: str) -> dict[str, Any]:
     batch = warehouses[name].name
     prefix = name if name.partition("@")[2] == NEWEST else batch
     return {"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": ENDPOINTS}
+
+
+def _attached(warehouses: Warehouses, prefix: str, rest: list[str]) -> Warehouse:
+    """Return the warehouse of a request. rest: the path's parts behind namespaces. Raises NotInCatalog; UsageError
+    where a table was asked for: that the upkeep took its batch doesn't mean that the table doesn't exist."""
+    try:
+        return warehouses[prefix]
+    except NotInCatalog as error:
+        if len(rest) < 3:
+            raise
+        raise UsageError(error.message, remedy=error.remedy) from error
 
 
 def _answer(warehouse: Warehouse, parts: list[str], request: Request) -> Response | None:

@@ -7,14 +7,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from deltalake import DeltaTable
 from fastapi.testclient import TestClient
 
 from binlake.catalog.catalog_routes import catalog_application
 from binlake.catalog.warehouses import PublishedSource, Warehouses
 from binlake.errors import UsageError
 from binlake.lake import pins
+from binlake.maintain.maintain import maintain
 from binlake.records.decisions import Reason
+from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.spark.starting import no_session
 from binlake.store.metadata import metadata_of
 from plain_table import PlainTable
 from published_lake import PublishedLake, appending
@@ -172,6 +176,35 @@ def test_a_table_without_a_snapshot_at_the_batch_is_refused_with_the_nearest(tmp
     assert client.head(f"/v1/shop@5/{table}").status_code == 400
     listed = client.get("/v1/shop@5/namespaces/shop/tables").json()["identifiers"]
     assert [each["name"] for each in listed] == ["customers"]
+
+
+def test_a_batch_that_the_upkeep_took_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    """The files of batches 1 and 3 go; batch 2 is pinned, and batch 4 is the newest."""
+    lake = PublishedLake(tmp_path, {ORDERS: COLUMNS})
+    kept = {"delta.deletedFileRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
+    DeltaTable(lake.tables[ORDERS].path).alter.set_table_properties(kept)
+    for batch in range(1, 5):
+        row = {"id": batch, "v": "x"}
+        lake.batch({ORDERS: lambda table, row=row: table.replace(table.files, [row])})  # type: ignore[misc]
+    metadata = metadata_of(lake.config)
+    pins.pin(metadata, 2, "kept", Reason("who", "why"))
+    promised = lake.config.maintain.model_copy(update={"history_hours": 0})
+    config = lake.config.model_copy(update={"maintain": promised})
+    maintain(config, no_session, metadata, Report(quiet=True), patience=0)
+
+    client = served(lake)
+    table = "namespaces/shop/tables/orders"
+    for batch, nearest in ((1, 2), (3, 2)):
+        code, kind, message = refusal(client, f"/v1/config?warehouse=shop@{batch}")
+        assert (code, kind) == (404, "NoSuchWarehouseException")
+        assert message.startswith(f"batch {batch} can't be read any more: maintain removed files of it")
+        assert f"take batch {nearest}, which is the nearest" in message
+        code, kind, repeated = refusal(client, f"/v1/shop@{batch}/{table}")
+        assert (code, kind, repeated) == (400, "BadRequestException", message)
+    for readable in ("shop@2", "shop@kept", "shop@4", "shop"):
+        assert client.get(f"/v1/{readable}/{table}").status_code == 200
+    assert "shop@kept" in (page := client.get("/").text)
+    assert "shop@3" not in page
 
 
 def test_a_snapshot_of_another_commit_is_not_served(tmp_path: Path) -> None:
