@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from binlake import names
 from binlake.config.section import Section
@@ -27,6 +27,59 @@ def _has_one_place(pattern: str) -> str:
     if set(pattern) & set("*?["):
         raise ValueError(f"{pattern!r}: only % stands for other characters here")
     return pattern
+
+
+_LITERAL = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^A-Za-z0-9])*")
+"""A part of a regular expression in which each character means itself, or is escaped."""
+
+
+def _is_one_group(regex: str) -> str:
+    before, inner, behind = _parts(regex)
+    if not inner or inner.startswith("?"):
+        raise ValueError(
+            f"{regex!r} needs one group, for the value of the source column, such as tenant_([0-9]+)\\.orders"
+        )
+    for literal in (before, behind):
+        if not _LITERAL.fullmatch(literal):
+            raise ValueError(
+                f"{regex!r}: only the group may vary, as two shards could have the same value else; escape each other "
+                "special character, as in tenant_([0-9]+)\\.orders"
+            )
+    if (before + behind).count("\\.") != 1 or _plain(before).startswith(".") or _plain(behind).endswith("."):
+        raise ValueError(f"{regex!r} is no table; write database\\.table, such as tenant_([0-9]+)\\.orders")
+    try:
+        compiled = re.compile(inner)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{regex!r} is no regular expression: {error}") from error
+    if compiled.groups:
+        raise ValueError(f"{regex!r} has more than one group; write (?:…) for those within")
+    if compiled.fullmatch(""):
+        raise ValueError(f"{regex!r}: its group has to need a character, such as ([0-9]+)")
+    return regex
+
+
+def _parts(regex: str) -> tuple[str, str, str]:
+    """Return what stands before the first group of a regular expression, in it, and behind it."""
+    opened = re.match(rf"{_LITERAL.pattern}\(", regex)
+    if opened is None or not regex.isprintable():
+        return regex, "", ""
+    begin, depth, place, in_set = opened.end(), 1, opened.end(), False
+    while place < len(regex) and depth:
+        char = regex[place]
+        if char == "\\":
+            place += 1
+        elif in_set:
+            in_set = char != "]" or regex[place - 1] == "[" or regex[place - 2 : place] == "[^"
+        elif char == "[":
+            in_set = True
+        else:
+            depth += (char == "(") - (char == ")")
+        place += 1
+    return (regex[: begin - 1], regex[begin : place - 1], regex[place:]) if not depth else (regex, "", "")
+
+
+def _plain(literal: str) -> str:
+    return re.sub(r"\\(.)", r"\1", literal)
 
 
 def _is_plain_table(name: str) -> str:
@@ -64,12 +117,14 @@ class MergedTable(Section):
     """Tables that are one table of the lake.
 
     from_: ``database.table`` with one ``%``: the part of the name that stands there is the value of ``source_column``,
-    so that each shard has another one. into: the merged table, ``database.table`` in the lake.
+    so that each shard has another one. from_regex: in its place, a regular expression of the whole name, in which only
+    a group varies. into: the merged table, ``database.table`` in the lake.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    from_: Annotated[str, AfterValidator(_has_one_place), Field(alias="from")]
+    from_: Annotated[Annotated[str, AfterValidator(_has_one_place)] | None, Field(alias="from")] = None
+    from_regex: Annotated[str, AfterValidator(_is_one_group)] | None = None
     into: Annotated[str, AfterValidator(_is_plain_table)]
     source_column: Annotated[str, AfterValidator(_is_plain_column)]
 
@@ -78,16 +133,30 @@ class MergedTable(Section):
         """Return the name of the merged table."""
         return TableName.parse(self.into)
 
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        if (self.from_ is None) == (self.from_regex is None):
+            raise ValueError("write either from or from_regex, which tells the shards by their names")
+        return self
+
     @cached_property
-    def _written(self) -> re.Pattern[str]:
-        before, _, behind = (re.escape(part) for part in self.from_.partition(_VARIES))
-        within = "[^.]+" if "." in behind else ".+"  # a database's name ends at the first dot
-        return re.compile(f"{before}({within}){behind}", re.DOTALL)
+    def _written(self) -> tuple[str, re.Pattern[str], str]:
+        """The beginning and the end of each shard's name, and what its value is like."""
+        if self.from_regex is not None:
+            before, inner, behind = _parts(self.from_regex)
+            return _plain(before), re.compile(inner, re.DOTALL), _plain(behind)
+        before, _, behind = (self.from_ or "").partition(_VARIES)
+        return before, re.compile(".+", re.DOTALL), behind
 
     def shard(self, name: TableName) -> Shard | None:
         """Return the place of a table in the merged one; None for any other table."""
-        match = self._written.fullmatch(str(name))
-        return Shard(self.name, self.source_column, match[1]) if match else None
+        text, (before, within, behind) = str(name), self._written
+        if not (text.startswith(before) and text.endswith(behind)):
+            return None
+        value = text[len(before) : len(text) - len(behind)]
+        if "." in behind and "." in value:  # a database's name ends at the first dot
+            return None
+        return Shard(self.name, self.source_column, value) if value and within.fullmatch(value) else None
 
 
 def refuse_same_tables(merged: Sequence[MergedTable]) -> None:

@@ -46,6 +46,27 @@ def test_one_place_varies_and_has_a_character_at_least(pattern: str, name: Table
     assert (place.value if place else None) == value
 
 
+REGEX = {"from_regex": r"tenant_([0-9]+)\.orders", "into": "all.orders", "source_column": "tenant"}
+
+
+@pytest.mark.parametrize(
+    ("regex", "name", "value"),
+    [
+        (r"tenant_([0-9]+)\.orders", TableName("tenant_7", "orders"), "7"),
+        (r"tenant_([0-9]+)\.orders", TableName("tenant_7x", "orders"), None),
+        (r"tenant_([0-9]+)\.orders", TableName("my_tenant_7", "orders"), None),
+        (r"tenant_([0-9]+)\.orders", TableName("tenant_7", "orders_old"), None),
+        (r"tenant_([0-9]+)\.orders", TableName("tenant_7", "Xorders"), None),
+        (r"(.+)\.orders", TableName("a", "b.orders"), None),
+        (r"((?:eu|us)_[()\]]*[^)]+)\.orders", TableName("eu_)]x", "orders"), "eu_)]x"),
+        (r"shop\.orders\-(20[0-9]{2}\.[0-9]+)", TableName("shop", "orders-2026.1"), "2026.1"),
+    ],
+)
+def test_only_what_the_group_matches_is_a_shard(regex: str, name: TableName, value: str | None) -> None:
+    place = MergedTable.model_validate({**REGEX, "from_regex": regex}).shard(name)
+    assert (place.value if place else None) == value
+
+
 def test_a_shard_is_below_the_merged_table_and_no_table_of_the_versions() -> None:
     merging, shard = config(ORDERS), TableName("tenant_7/ü", "orders")
     assert merging.table_path(shard) == "/lake/shop/all/orders/tenant=7~2F~C3~BC"
@@ -69,6 +90,21 @@ def test_a_ghost_of_a_shard_is_read_as_the_shard() -> None:
         ([{**ORDERS, "from": "%.%"}], {}, "needs one %"),
         ([{**ORDERS, "from": "orders_%"}], {}, "is no table"),
         ([{**ORDERS, "from": "t*_%.orders"}], {}, "only % stands"),
+        ([{**REGEX, **ORDERS}], {}, "either from or from_regex"),
+        ([{"into": "all.orders", "source_column": "tenant"}], {}, "either from or from_regex"),
+        ([{**REGEX, "from_regex": r"tenant_[0-9]+\.orders"}], {}, "needs one group"),
+        ([{**REGEX, "from_regex": r"tenant_(?P<n>[0-9]+)\.orders"}], {}, "needs one group"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]+\.orders"}], {}, "needs one group"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]+).orders"}], {}, "only the group may vary"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]+)\.orders(_old)?"}], {}, "only the group may vary"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]+)\.orders|x"}], {}, "only the group may vary"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]+)\.\w"}], {}, "only the group may vary"),
+        ([{**REGEX, "from_regex": "tenant_([0-9]+)"}], {}, "is no table"),
+        ([{**REGEX, "from_regex": r"([0-9]+)\."}], {}, "is no table"),
+        ([{**REGEX, "from_regex": r"tenant_(([0-9])+)\.orders"}], {}, "more than one group"),
+        ([{**REGEX, "from_regex": r"tenant_([0-9]*)\.orders"}], {}, "need a character"),
+        ([{**REGEX, "from_regex": r"tenant_(*)\.orders"}], {}, "is no regular expression"),
+        ([{**REGEX, "from_regex": r"([a-z]+)\.orders"}], {}, "would be one of the shards"),
         ([{**ORDERS, "into": "orders"}], {}, "can't be the name of a table"),
         ([{**ORDERS, "source_column": "the tenant"}], {}, "can't be the name of a column"),
         ([ORDERS, {**ORDERS, "from": "client_%.orders"}], {}, "two entries fill all.orders"),
