@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -177,6 +178,57 @@ def test_a_shard_comes_goes_and_stops_and_the_others_go_on(shards: Shards) -> No
     assert sorted(open_lake(shards.mirror.config).arrow("all.orders").to_pylist(), key=str) == sorted(
         shards.rows(), key=str
     )
+
+
+@on_mysql
+def test_what_cannot_be_composed_stops_alone_until_it_is_mended(shards: Shards, tmp_path: Path) -> None:
+    for tenant in (1, 2):
+        shards.add(tenant)
+        shards.execute(tenant, "INSERT INTO orders VALUES (1, 'a')")
+    shards.mirror.server.execute("CREATE TABLE plain (id INT PRIMARY KEY)", database=f"{shards.stem}1")
+    shards.mirror.snapshot()
+    (own,) = Path(shards.path, "_delta_log").glob("*0.json")
+    whole = own.read_text()
+    own.write_text("{no JSON")
+    for tenant in (1, 2):
+        shards.execute(tenant, "INSERT INTO orders VALUES (2, 'b')")
+    shards.execute(1, "INSERT INTO plain VALUES (1)")
+    assert "all.orders is stopped: " in sync_alone(shards.mirror)
+    plain = f"{shards.stem}1.plain"
+    lake = open_lake(shards.mirror.config)
+    assert [*lake.tables] == [plain]
+    assert lake.arrow(plain).num_rows == 1
+    (problem,) = read_status(shards.mirror.config).beside
+    assert (problem.table, "it is stopped: " in problem.problem) == ("all.orders", True)
+    assert "move it away: the table is composed again" in problem.remedy
+    own.write_text(whole)
+    sync_alone(shards.mirror)
+    assert not read_status(shards.mirror.config).beside
+    assert {*open_lake(shards.mirror.config).tables} == {plain, "all.orders"}
+    assert shards.rows() == shards.server_rows(1, 2)
+
+    shard = f"{shards.stem}2.orders"
+    log = Path(shards.path, "tenant=2/_delta_log")
+    shutil.copytree(log, tmp_path / "backup")
+    for tenant in (1, 2):
+        shards.execute(tenant, "INSERT INTO orders VALUES (3, 'c')")
+    sync_alone(shards.mirror)
+    before = shards.server_rows(2)
+    shutil.rmtree(log)
+    shutil.copytree(tmp_path / "backup", log)
+    (stopped,) = shards.mirror.sync().tables
+    assert (stopped.table, stopped.status) == (shard, "stopped")
+    assert [row["status"] for row in read_status(shards.mirror.config).tables if row["table"] == shard] == ["stopped"]
+    shards.execute(1, "INSERT INTO orders VALUES (4, 'd')")
+    shards.execute(2, "INSERT INTO orders VALUES (4, 'd')")
+    sync_alone(shards.mirror)
+    assert shards.rows() == [*shards.server_rows(1), *before]
+    (problem,) = read_status(shards.mirror.config).beside
+    assert (problem.table, "commits are lost" in problem.problem) == (shard, True)
+    shards.mirror.snapshot(shard)
+    sync_alone(shards.mirror)
+    assert shards.rows() == shards.server_rows(1, 2)
+    assert not read_status(shards.mirror.config).beside
 
 
 @on_mysql

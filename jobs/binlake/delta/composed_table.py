@@ -23,8 +23,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,23 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.caches import Cache
 from binlake.delta import delta_commits, log_files, opened_tables, plain_files, plain_tables
-from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, refused, signature
+from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, signature
+from binlake.delta.composed_parts import (
+    CONVERTED,
+    GONE,
+    PARTS,
+    AnyPart,
+    ComposedLog,
+    PartBroken,
+    PartsShown,
+    ShownPart,
+    TablePart,
+    choose,
+    folder_of,
+    gone_apps,
+    reading,
+    removed,
+)
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.delta_schema import (
     COMMENT,
@@ -47,17 +62,10 @@ from binlake.delta.delta_schema import (
 )
 from binlake.delta.file_statistics import without_tight_bounds
 from binlake.delta.key_ranges import PHYSICAL_NAME
-from binlake.errors import LakeError, LakeTableChanged
+from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, unexpected
 from binlake.faults import fault
 from binlake.storage import files, parquet_files, storage_errors
 
-CONVERTED = "_converted"
-"""The folder for data files that are written in the composed table's columns."""
-PARTS = "binlake-part:"
-"""What the application ids begin with under which the table records the Delta version of a part that it shows; behind
-it stands the part's table id."""
-_GONE = -1
-"""Is recorded of a part that was shown."""
 _TRIES = 10
 """How often a commit is tried while others commit."""
 _CHECKPOINT_EACH = 10
@@ -69,119 +77,21 @@ _names: Cache[str, frozenset[str]] = Cache("columns of data files")
 
 
 @dataclass(frozen=True)
-class TablePart:
-    """A table that is a part. name: as messages call it. folder: below the composed table's. value: of the source
-    column. follows: whether its newest version is shown, or the one that was."""
-
-    name: str
-    folder: str
-    value: str
-    follows: bool = True
-    is_gone: bool = False
-
-
-@dataclass(frozen=True)
 class Composed:
-    """A composed table as it is. changed: by this call. standing: by the names of parts that aren't shown as they are,
-    why. lacking: the columns that a part lacks and others have, by the parts' names."""
+    """A composed table as it is.
+
+    changed: by this call. standing: by the names of parts that aren't shown as they are, why. broken: those that can't
+    be read, and of these ``lost`` those whose logs lack commits that are shown. lacking: the columns that a part lacks
+    and others have, by the parts' names.
+    """
 
     version: int
     table_id: str
     changed: bool
     standing: Mapping[str, str]
+    broken: Collection[str]
+    lost: Collection[str]
     lacking: Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A part at the version that is shown."""
-
-    part: TablePart
-    path: str
-    table: DeltaTable
-
-    @property
-    def version(self) -> int:
-        return int(self.table.version())
-
-    @cached_property
-    def app(self) -> str:
-        return f"{PARTS}{self.table.metadata().id}"
-
-    @cached_property
-    def fields(self) -> list[dict[str, Any]]:
-        return plain_tables.fields_of(self.table)
-
-    @property
-    def may_have_former_columns(self) -> bool:
-        """Return whether data files may have columns that the table has no more."""
-        return self.table.metadata().configuration.get(MAPPING_MODE, "none") != "none"
-
-    @cached_property
-    def added(self) -> list[Add]:
-        paths = pa.table(self.table.get_add_actions())["path"].to_pylist()
-        return _added(self.path, self.version, paths)
-
-
-def _added(path: str, version: int, paths: Sequence[str]) -> list[Add]:
-    added = opened_tables.added(path, version, paths) if paths else {}
-    if added is None:  # an old version is behind the newest checkpoint
-        there = log_files.files_at(path, version)
-        added = {name: there[name] for name in paths if name in there}
-    if len(added) < len(paths):
-        raise LakeError(f"{path}: its log is in a form that isn't read here", remedy="let nobody else write the table")
-    return [*added.values()]
-
-
-class _Table:
-    """The composed table as it is now; version -1 where there is none."""
-
-    def __init__(self, path: str, column: str) -> None:
-        self.path, self.column = path, column
-        self.opened = opened_tables.newest(path) if opened_tables.is_table(path) else None
-        self.version = int(self.opened.version()) if self.opened else -1
-        self.settings = dict(self.opened.metadata().configuration) if self.opened else {}
-        self.all_fields = plain_tables.fields_of(self.opened) if self.opened else []
-        sources = self.opened.metadata().partition_columns if self.opened else []
-        self.fields = [field for field in self.all_fields if field["name"] not in sources]
-
-    def recorded(self, app: str) -> int | None:
-        """The version that it shows of a part; None where it shows none."""
-        version = opened_tables.transaction_version(self.path, self.opened, app) if self.opened else None
-        return None if version == _GONE else version
-
-    @cached_property
-    def paths(self) -> list[str]:
-        """The data files that it names."""
-        paths: list[str] = pa.table(self.opened.get_add_actions())["path"].to_pylist() if self.opened else []
-        return paths
-
-    @cached_property
-    def added(self) -> dict[str, Add]:
-        """The actions that add them, by path."""
-        added = log_files.added(self.path, self.version, self.paths) if self.paths else {}
-        if added is None:
-            raise LakeError(
-                f"{self.path}: its log is in a form that isn't read here",
-                remedy=f"let nobody else write it; move {self.path}/_delta_log away, and it is composed again",
-            )
-        return added
-
-    def of_part(self, folder: str) -> list[Add]:
-        """Return the actions that add a part's data files."""
-        return [self.added[path] for path in self._paths_by_part.get(folder, ())]
-
-    @cached_property
-    def _paths_by_part(self) -> dict[str, list[str]]:
-        paths: dict[str, list[str]] = {}
-        for path in self.paths:
-            paths.setdefault(folder_of(path), []).append(path)
-        return paths
-
-
-def folder_of(path: str) -> str:
-    """Return the folder of the part that a data file of the composed table belongs to."""
-    return path.removeprefix(f"{CONVERTED}/").partition("/")[0]
 
 
 def compose(
@@ -193,22 +103,45 @@ def compose(
 ) -> Composed | None:
     """Let the table at a path show its parts, in one commit; return None where no part can be shown yet.
 
-    column: the source column. parts: all there are; rows of others go. note: what the commit says of itself. check: is
-    asked before the commit, and raises where the run lost its lease. Raises LakeError, LakeTableChanged.
+    A part that can't be read is shown as it was. column: the source column. parts: all there are; rows of others go.
+    note: what the commit says of itself. check: is asked before the commit, and raises where the run lost its lease.
+    Raises LogUnreadable and LakeTableChanged where this table can't be composed, LakeError where the storage fails.
     """
     if not files.writes_if_absent(path):
-        raise LakeError(
+        raise LakeTableChanged(
             f"{path} can't be written: two writers can't be kept apart in this store",
             remedy="leave merge_tables out, or take a store with conditional writes",
         )
-    for _ in range(_TRIES):
+    broken: dict[str, str] = {}
+    for _ in range(_TRIES + len(parts)):
         try:
-            return _composed(_Table(path, column), parts, note, check)
+            return _composed(ComposedLog(path, column), parts, broken, note, check)
         except CommitFailedError:
             continue
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise storage_errors.failed(f"composing {path} failed", error) from error
+        except PartBroken as error:
+            if error.part in broken:
+                raise LakeTableChanged(
+                    f"{path} gets other columns, and files of {error.part} that it shows can't be read: {error}",
+                    remedy=f"restore them from a backup, or copy {error.part} again",
+                ) from error
+            broken[error.part] = error.reason
+        except (DeltaError, OSError, pa.ArrowException, *OF_CODE) as error:
+            raise _failed(path, error) from error
     raise LakeTableChanged(f"{path} was written by others again and again", remedy="let nobody else write it")
+
+
+def _failed(path: str, error: Exception) -> LakeError:
+    if isinstance(error, OF_CODE) and not isinstance(error, pa.ArrowException):
+        cause, remedy = unexpected(error), storage_errors.OTHER
+    else:
+        cause = storage_errors.cause_of(error)
+        remedy = storage_errors.remedy_of(cause)
+    if remedy != storage_errors.OTHER:
+        return LakeError(f"composing {path} failed: {cause}", remedy=remedy)
+    return LogUnreadable(
+        f"composing {path} failed: {cause}",
+        remedy=f"restore files of {path}/_delta_log from a backup, or move it away: the table is composed again",
+    )
 
 
 def shown_versions(path: str, version: int) -> dict[str, int]:
@@ -220,79 +153,32 @@ def shown_versions(path: str, version: int) -> dict[str, int]:
     if recorded is None:
         raise LakeError(f"{path}: its log can't be read at {version}", remedy="restore its folder from a backup")
     ours = {app.removeprefix(PARTS): shown for app, shown in recorded.items() if app.startswith(PARTS)}
-    return {table_id: shown for table_id, shown in ours.items() if shown != _GONE}
-
-
-@dataclass
-class _Choice:
-    """The parts at the versions that are shown. standing: why others aren't shown as they are, by name. kept: folders
-    of parts whose shown version can't be read any more; the table names their files as it does."""
-
-    shown: dict[str, _Shown] = field(default_factory=dict)
-    standing: dict[str, str] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
-    gone: list[_Shown] = field(default_factory=list)
-
-    def before(self, table: _Table, newest: _Shown) -> _Shown | None:
-        """Return a part at the version that the table shows; None where it shows none of this table."""
-        version = table.recorded(newest.app)
-        if version is None or version == newest.version:
-            return None if version is None else newest
-        try:
-            return replace(newest, table=opened_tables.opened(newest.path, version))
-        except DeltaError:
-            self.kept.add(newest.part.folder)
-            self.standing.setdefault(newest.part.name, f"Delta version {version}, which is shown, can't be read")
-            return None
-
-
-def _chosen(table: _Table, parts: Sequence[TablePart]) -> _Choice:
-    choice = _Choice()
-    for part in sorted(parts, key=lambda part: part.folder):
-        path = f"{table.path}/{part.folder}"
-        if not opened_tables.is_table(path):
-            continue
-        newest = _Shown(part, path, opened_tables.newest(path))
-        if part.is_gone:
-            choice.gone.append(newest)
-            continue
-        if part.follows and (why := _unfit(newest.table)):
-            choice.standing[part.name] = why
-        each = newest if part.follows and part.name not in choice.standing else choice.before(table, newest)
-        if each is not None:
-            choice.shown[part.name] = each
-    while others := refused({name: each.fields for name, each in choice.shown.items()}, table.fields):
-        for name, why in others.items():
-            choice.standing.setdefault(name, why)
-            now = choice.shown.pop(name)
-            before = choice.before(table, now)
-            if before is not None and before.version != now.version:
-                choice.shown[name] = before
-    return choice
+    return {table_id: shown for table_id, shown in ours.items() if shown != GONE}
 
 
 def _composed(
-    table: _Table, parts: Sequence[TablePart], note: Mapping[str, Any], check: Callable[[], None]
+    table: ComposedLog,
+    parts: Sequence[TablePart],
+    broken: Mapping[str, str],
+    note: Mapping[str, Any],
+    check: Callable[[], None],
 ) -> Composed | None:
-    choice = _chosen(table, parts)
-    shown = [choice.shown[name] for name in sorted(choice.shown)]
-    if table.opened is None and not shown:
+    choice = choose(table, parts, broken, _unfit)
+    if table.opened is None and not choice.shown:
         return None
-    columns = columns_of([each.fields for each in shown] or [table.fields], table.fields)
+    columns = columns_of([each.fields for each in choice.all] or [table.fields], table.fields)
     fields, settings = _schema(table, columns)
     is_reshaped = (fields, settings) != (table.all_fields, table.settings)
-    if is_reshaped and choice.kept and table.opened:
-        name = next(name for name, why in choice.standing.items() if "can't be read" in why)
-        raise LakeError(
-            f"{name}: {choice.standing[name]}, and {table.path} gets other columns", remedy=f"snapshot {name} again"
-        )
-    folders = {each.part.folder for each in shown} | choice.kept
+    folders = {each.part.folder for each in choice.all}
     actions = _gone(table, folders)
-    moved = [each for each in shown if table.recorded(each.app) != each.version]
-    recorded = {each.app: each.version for each in moved}
-    recorded |= {app: _GONE for app in _apps_gone(table, choice, folders) if table.recorded(app) is not None}
-    for each in shown if is_reshaped else moved:
-        actions += _renewed(table, each, columns)
+    moved = [each for each in choice.shown.values() if _is_moved(table, each)]
+    recorded = _recorded(moved)
+    recorded |= {app: GONE for app in gone_apps(table, choice, folders) if table.recorded(app) is not None}
+    renewed: Sequence[AnyPart] = choice.all if is_reshaped else moved
+    _ = table.added if renewed else None  # where it can't be read, that is no part's fault
+    for each in renewed:
+        with reading(each.part.name):
+            actions += _renewed(table, each, columns)
     if is_reshaped:
         actions = [*_reshape(table, fields, settings), *actions]
     opened = table.opened
@@ -302,14 +188,34 @@ def _composed(
         opened = opened_tables.newest(table.path)
     assert opened is not None
     return Composed(
-        int(opened.version()), str(opened.metadata().id), changed, choice.standing, _lacking(shown, columns)
+        int(opened.version()),
+        str(opened.metadata().id),
+        changed,
+        choice.standing,
+        choice.broken,
+        choice.lost,
+        _lacking(choice, columns),
     )
 
 
-def _lacking(shown: Sequence[_Shown], columns: Sequence[ComposedColumn]) -> dict[str, list[str]]:
+def _is_moved(table: ComposedLog, shown: ShownPart) -> bool:
+    """Return whether the table has to record something of a part, or to name its files."""
+    if table.recorded(shown.app) != shown.version:
+        return True
+    if shown.transaction is not None and table.recorded(shown.part.app) != shown.transaction:
+        return True
+    return not table.has_files_of(shown.part.folder) and bool(shown.added)
+
+
+def _recorded(moved: Sequence[ShownPart]) -> dict[str, int]:
+    versions = {each.app: each.version for each in moved}
+    return versions | {each.part.app: each.transaction for each in moved if each.transaction is not None}
+
+
+def _lacking(choice: PartsShown, columns: Sequence[ComposedColumn]) -> dict[str, list[str]]:
     """Return the columns that parts lack, by the parts' names; nothing of those that have all."""
     lacking: dict[str, list[str]] = {}
-    for each in shown:
+    for each in choice.shown.values():
         own = {field["name"].lower() for field in each.fields}
         if missing := [column.name for column in columns if column.name.lower() not in own]:
             lacking[each.part.name] = missing
@@ -323,7 +229,7 @@ def _unfit(table: DeltaTable) -> str:
     return "its Delta table has data files of narrower types (type widening)" if is_widened(table) else ""
 
 
-def _schema(table: _Table, columns: Sequence[ComposedColumn]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _schema(table: ComposedLog, columns: Sequence[ComposedColumn]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the fields and settings that the table has with these columns."""
     settings = {**table_properties([column.name for column in columns]), **table.settings}
     if any(column.physical != column.name for column in columns):
@@ -345,7 +251,7 @@ def _schema(table: _Table, columns: Sequence[ComposedColumn]) -> tuple[list[dict
     return fields, settings
 
 
-def _reshape(table: _Table, fields: Sequence[DeltaField], settings: Mapping[str, str]) -> list[DeltaAction]:
+def _reshape(table: ComposedLog, fields: Sequence[DeltaField], settings: Mapping[str, str]) -> list[DeltaAction]:
     """Return the actions that give the table its fields, and the features that these need; or that make it."""
     features = ["deletionVectors", *type_features(fields)]
     features += ["columnMapping"] if settings.get(MAPPING_MODE, "none") != "none" else []
@@ -368,67 +274,40 @@ def _reshape(table: _Table, fields: Sequence[DeltaField], settings: Mapping[str,
     return [*plain_tables.protocol_with(table.opened, features), *actions]
 
 
-def _gone(table: _Table, folders: Collection[str]) -> list[DeltaAction]:
+def _gone(table: ComposedLog, folders: Collection[str]) -> list[DeltaAction]:
     """Return the actions that take away the rows of what is no part any more. folders: of the parts."""
-    return [_removed(table.added[path]) for path in table.paths if folder_of(path) not in folders]
+    return [removed(table.added[path]) for path in table.paths if folder_of(path) not in folders]
 
 
-def _apps_gone(table: _Table, choice: _Choice, folders: Collection[str]) -> list[str]:
-    """Return the application ids of what is no part any more: what is shown of it must not come back with its name."""
-    gone = {each.part.folder: each.path for each in choice.gone}
-    gone |= {folder: f"{table.path}/{folder}" for folder in map(folder_of, table.paths) if folder not in folders}
-    paths = (path for path in gone.values() if opened_tables.is_table(path))
-    return [f"{PARTS}{opened_tables.newest(path).metadata().id}" for path in paths]
-
-
-def _removed(add: Add) -> DeltaAction:
-    vector = {"deletionVector": add.fields["deletionVector"]} if add.vector else {}
-    fields = {"path": add.path, "deletionTimestamp": plain_tables.now(), "dataChange": True, **vector}
-    return {"remove": {**fields, "extendedFileMetadata": False}}
-
-
-def _renewed(table: _Table, shown: _Shown, columns: Sequence[ComposedColumn]) -> list[DeltaAction]:
+def _renewed(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn]) -> list[DeltaAction]:
     """Return the actions by which the table names a part's data files."""
     named = [_named(table, shown, columns, add) for add in shown.added]
     come = {fields["path"]: fields for fields in named}
     there = table.of_part(shown.part.folder)
     same = {add.path for add in there if add.path in come and Add(come[add.path]).key == add.key}
-    gone = [_removed(add) for add in there if add.path not in same]
+    gone = [removed(add) for add in there if add.path not in same]
     return [*gone, *({"add": fields} for path, fields in come.items() if path not in same)]
 
 
-def _named(table: _Table, shown: _Shown, columns: Sequence[ComposedColumn], add: Add) -> DeltaAction:
+def _named(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add) -> DeltaAction:
     """Return the fields of the action that adds a part's data file to the composed table."""
-    folder = shown.part.folder
-    fields = {**add.fields, "path": f"{folder}/{add.path}", "dataChange": True}
-    fields["partitionValues"] = {table.column: shown.part.value}
-    if vector := add.vector:
-        fields["deletionVector"] = _moved(vector, folder)
-    if _is_as_composed(shown, columns, add):
+    fields = {**add.fields, "dataChange": True, "partitionValues": {table.column: shown.part.value}}
+    if _is_as_composed(table, shown, columns, add):
         return fields
     digits = hashlib.sha256(signature(columns, shown.fields).encode()).hexdigest()[:12]
     stem = add.path.rpartition("/")[2].removesuffix(".parquet")
-    name = f"{CONVERTED}/{folder}/{stem}-{digits}.parquet"
+    name = f"{CONVERTED}/{shown.part.folder}/{stem}-{digits}.parquet"
     known = table.added.get(name)
     size, stats = (known.size, known.stats or "{}") if known else _convert(table, name, shown, columns, add)
-    return {**fields, "path": name, "size": size, "stats": without_tight_bounds(stats) if vector else stats}
+    return {**fields, "path": name, "size": size, "stats": without_tight_bounds(stats) if add.vector else stats}
 
 
-def _moved(vector: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return the descriptor of a part's deletion vector as the table above has it: the path's beginning is a prefix."""
-    if vector["storageType"] != "u":
-        return dict(vector)
-    place = str(vector["pathOrInlineDv"])
-    prefix, name = place[:-20], place[-20:]
-    return {**vector, "pathOrInlineDv": f"{folder}/{prefix}{name}" if prefix else f"{folder}{name}"}
-
-
-def _is_as_composed(shown: _Shown, columns: Sequence[ComposedColumn], add: Add) -> bool:
+def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add) -> bool:
     """Return whether a data file can be read with the composed table's columns as with its own table's."""
     own = {field["name"].lower(): field for field in shown.fields}
     names: frozenset[str] | None = None
     if shown.may_have_former_columns:
-        names = _names_in(f"{shown.path}/{add.path}")
+        names = _names_in(f"{table.path}/{add.path}")
     for column in columns:
         field = own.get(column.name.lower())
         physical = physical_of(field).lower() if field else None
@@ -453,10 +332,12 @@ def _names_in(path: str) -> frozenset[str]:
     return names
 
 
-def _convert(table: _Table, name: str, shown: _Shown, columns: Sequence[ComposedColumn], add: Add) -> tuple[int, str]:
+def _convert(
+    table: ComposedLog, name: str, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add
+) -> tuple[int, str]:
     """Write a part's data file in the composed table's columns; return its bytes and its statistics."""
     own = {field["name"].lower(): field for field in shown.fields}
-    with files.opened(f"{shown.path}/{add.path}") as source:
+    with files.opened(f"{table.path}/{add.path}") as source:
         rows = pq.ParquetFile(source, coerce_int96_timestamp_unit="us").read(use_threads=False)
     rows = parquet_files.without_views(rows)
     arrays: dict[str, pa.ChunkedArray] = {}
@@ -481,7 +362,7 @@ def _cast(values: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
 
 
 def _commit(
-    table: _Table, recorded: Mapping[str, int], actions: Sequence[DeltaAction], note: Mapping[str, Any]
+    table: ComposedLog, recorded: Mapping[str, int], actions: Sequence[DeltaAction], note: Mapping[str, Any]
 ) -> None:
     added = sum("add" in action for action in actions)
     gone = sum("remove" in action for action in actions)

@@ -4,23 +4,30 @@ Each shard is a table of its own: it has its life, its mirror in the merged tabl
 merged table shows what the mirrors have become (delta/composed_table.py). It is a table of the lake's versions, and the
 mirrors of its shards aren't: at each batch it has the rows of all shards that are there, and of one that stands still
 those of before.
+
+A merged table that can't be composed is stopped alone, and goes on by itself once what its remedy names is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
 from binlake.config.mirrored_tables import TablesConfig
 from binlake.config.shards import MergedTable
 from binlake.delta import opened_tables
+from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
+from binlake.errors import OF_CODE, LakeTableChanged, LogUnreadable, snapshot_again
 from binlake.lease.lease import Lease
 from binlake.planner.outcome import BesideOutcome
-from binlake.planner.steps import Life, rebased
+from binlake.planner.steps import Life, Standstill, rebased
 from binlake.position import Position
-from binlake.records import table_versions, watermarks
+from binlake.records import life_settings, merged_standstills, table_versions, watermarks
 from binlake.records.table_versions import KnownBeside
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -28,7 +35,16 @@ from binlake.storage import files
 from binlake.store.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
-    from binlake.delta.composed_table import Composed, TablePart
+    from binlake.delta.composed_parts import TablePart
+    from binlake.delta.composed_table import Composed
+
+
+@dataclass(frozen=True)
+class MergedOutcome:
+    """What became of the merged tables. stopped: lives of shards whose mirrors lack commits that are shown."""
+
+    tables: list[BesideOutcome]
+    stopped: list[Life]
 
 
 def outcomes_merged(
@@ -39,7 +55,7 @@ def outcomes_merged(
     before: TablesConfig | None,
     held: Lease,
     report: Report,
-) -> list[BesideOutcome]:
+) -> MergedOutcome:
     """Bring the merged tables up to date with a batch whose mirrors are done; return what became of them.
 
     lives: all, as they are behind the batch. stop: its position. note: what the commits say of themselves. before: the
@@ -51,9 +67,12 @@ def outcomes_merged(
     shown += [entry.name for entry in before.merge_tables] if before else []
     left = [name for name in dict.fromkeys(shown) if name not in merged]
     known = table_versions.known_beside(held.metadata, [*merged, *left])
-    outcomes = [_outcome(entry.name, each) for entry, each in _composed(config, lives, stop, note, held.check, report)]
+    composing = _Composing(config, held, known, {"binlake": {**note, "merged": True}}, report)
+    states = composing.states(lives, stop)
+    outcomes = [outcome for state in states if (outcome := _outcome(state, held.metadata))]
     outcomes += [_excluded(name, path) for name in left if opened_tables.is_table(path := config.table_path(name))]
-    return [outcome for outcome in outcomes if not _is_noted(outcome, known.get(outcome.table_id))]
+    changed = [outcome for outcome in outcomes if not _is_noted(outcome, known.get(outcome.table_id))]
+    return MergedOutcome(changed, _stopped(lives, states))
 
 
 def _is_noted(outcome: BesideOutcome, known: KnownBeside | None) -> bool:
@@ -63,20 +82,31 @@ def _is_noted(outcome: BesideOutcome, known: KnownBeside | None) -> bool:
     return outcome.delta_version in (None, known.version)
 
 
-def refresh(config: PipelineConfig, held: Lease, report: Report) -> None:
-    """Bring the merged tables up to date where no batch is open: mirrors may have changed beside the log."""
+def refresh(config: PipelineConfig, held: Lease, report: Report) -> list[Life]:
+    """Bring the merged tables up to date where no batch is open: mirrors may have changed beside the log. Return the
+    lives that are stopped, as their mirrors lack commits that are shown."""
     if not config.tables.merge_tables:
-        return
+        return []
     control, began_us = held.control(), now_us()
     recorded = control.recorded_state
     if control.open is not None or recorded is None:
-        return
+        return []
     position = recorded.position
     lives = [rebased(life, position, position) for life in watermarks.read_lives(held.metadata)]
-    note = {"source": config.source.name, "batch": recorded.batch, "position": position.short}
-    for entry, composed in _composed(config, lives, position, note, held.check, report):
-        if composed.changed:
-            table_versions.note_going_on(held.metadata, _outcome(entry.name, composed), began_us=began_us)
+    says = {"source": config.source.name, "batch": recorded.batch, "position": position.short, "merged": True}
+    known = table_versions.known_beside(held.metadata, [entry.name for entry in config.tables.merge_tables])
+    states = _Composing(config, held, known, {"binlake": says}, report).states(lives, position)
+    if stopped := _stopped(lives, states):
+        rows = {row.table_id: row for row in watermarks.read(held.metadata)}
+        watermarks.write(held.metadata, [life_settings.changed_row(rows[life.id], life, recorded) for life in stopped])
+        for life in stopped:
+            report.say(f"{life.name} is stopped: {life.reason}\n  → {life.remedy}")
+    for state in states:
+        if state.composed and (state.composed.changed or state.was_stopped):
+            outcome = _outcome(state, held.metadata)
+            assert outcome is not None
+            table_versions.note_going_on(held.metadata, outcome, began_us=began_us)
+    return stopped
 
 
 def versions_of_shards(
@@ -126,48 +156,124 @@ def merged_names(config: PipelineConfig, names: Iterable[TableName]) -> list[Tab
     return [name for name in merged if opened_tables.is_table(config.table_path(name))]
 
 
-def _composed(
-    config: PipelineConfig,
-    lives: Iterable[Life],
-    position: Position,
-    note: dict[str, Any],
-    check: Callable[[], None],
-    report: Report,
-) -> list[tuple[MergedTable, Composed]]:
-    """Compose the merged tables of the lives that equal the server's tables at a position; the others stay as they
-    are shown."""
-    from binlake.delta import composed_table
-    from binlake.delta.composed_table import TablePart
+@dataclass(frozen=True)
+class _State:
+    """A merged table: as it is composed, or why it can't be. was_stopped: before this."""
 
-    parts: dict[TableName, dict[str, TablePart]] = {entry.name: {} for entry in config.tables.merge_tables}
-    for life in lives:
-        place = config.shard_of(life.name)
-        if place is None:
-            continue
-        if life.status == "dropped":
-            gone = TablePart(str(life.name), place.folder, place.value, is_gone=True)
-            parts[place.into].setdefault(place.folder, gone)  # another life may have the name
-            continue
-        follows = life.status == "following" and life.high.order <= position.order
-        follows = follows and life.schema.shard == place.recorded
-        parts[place.into][place.folder] = TablePart(str(life.name), place.folder, place.value, follows)
-    done = []
-    for entry in config.tables.merge_tables:
-        of_table = [*parts[entry.name].values()]
-        path = config.table_path(entry.name)
-        if not of_table and not opened_tables.is_table(path):
-            continue
-        says = {"binlake": {**note, "merged": True}}
-        composed = composed_table.compose(path, entry.source_column, of_table, says, check)
-        if composed is not None:
-            done.append((entry, composed))
-            for name, why in composed.standing.items():
-                report.say(f"{name} isn't shown as it is in {entry.into}: {why}")
-    return done
+    name: TableName
+    composed: Composed | None
+    standstill: Standstill | None = None
+    was_stopped: bool = False
 
 
-def _outcome(name: TableName, composed: Composed) -> BesideOutcome:
-    return BesideOutcome(name, composed.table_id, "following", composed.version)
+@dataclass(frozen=True)
+class _Composing:
+    """Composes the merged tables of a source. known: what the lake's versions have of them. says: what the commits say
+    of themselves."""
+
+    config: PipelineConfig
+    held: Lease
+    known: Mapping[str, KnownBeside]
+    says: dict[str, Any]
+    report: Report
+
+    def states(self, lives: Iterable[Life], position: Position) -> list[_State]:
+        """Compose the merged tables of the lives that equal the server's tables at a position; the others stay as they
+        are shown. One that can't be composed is stopped alone."""
+        parts = self._parts(lives, position)
+        noted = merged_standstills.read(self.held.metadata) if parts else {}
+        states = []
+        for entry in self.config.tables.merge_tables:
+            path = self.config.table_path(entry.name)
+            if not parts[entry.name] and not opened_tables.is_table(path):
+                continue
+            before = noted.get(entry.name, merged_standstills.NOTHING)
+            state = self._state(entry, path, parts[entry.name], was_stopped=before.own is not None)
+            if state.composed or state.standstill:
+                states.append(state)
+                self._note(state, before)
+        return states
+
+    def _parts(self, lives: Iterable[Life], position: Position) -> dict[TableName, list[TablePart]]:
+        from binlake.delta.composed_parts import TablePart
+
+        parts: dict[TableName, dict[str, TablePart]] = {entry.name: {} for entry in self.config.tables.merge_tables}
+        for life in lives:
+            place = self.config.shard_of(life.name)
+            if place is None:
+                continue
+            if life.status == "dropped":
+                gone = TablePart(str(life.name), place.folder, place.value, is_gone=True)
+                parts[place.into].setdefault(place.folder, gone)  # another life may have the name
+                continue
+            follows = life.status == "following" and life.high.order <= position.order
+            follows = follows and life.schema.shard == place.recorded
+            app, version = LakeLog.of(self.config, life.name, life.id).app, life.delta_version
+            part = TablePart(str(life.name), place.folder, place.value, follows, app=app, delta_version=version)
+            parts[place.into][place.folder] = part
+        return {name: [*by_folder.values()] for name, by_folder in parts.items()}
+
+    def _state(self, entry: MergedTable, path: str, parts: Sequence[TablePart], *, was_stopped: bool) -> _State:
+        from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
+
+        try:
+            self._note_lost(path)
+            composed = composed_table.compose(path, entry.source_column, parts, self.says, self.held.check)
+        except (LogUnreadable, LakeTableChanged) as error:
+            return _State(entry.name, None, Standstill(error.message, error.remedy), was_stopped)
+        return _State(entry.name, composed, None, was_stopped)
+
+    def _note_lost(self, path: str) -> None:
+        """Note that newer versions of a merged table are lost, whose numbers are going to be used for others."""
+        if not opened_tables.is_table(path):
+            return
+        try:
+            opened = opened_tables.newest(path)
+            table_id, version = str(opened.metadata().id), int(opened.version())
+        except (DeltaError, *OF_CODE):
+            return  # composing it tells what is wrong
+        known = self.known.get(table_id)
+        if known and (known.version or 0) > version:
+            table_versions.note_lost(self.held.metadata, table_id, version)
+
+    def _note(self, state: _State, before: merged_standstills.NotedStandstills) -> None:
+        """Note and say what stands still."""
+        if state.standstill is not None:
+            now = replace(before, own=state.standstill)
+            self.report.say(f"{state.name} is stopped: {state.standstill.reason}\n  → {state.standstill.remedy}")
+        else:
+            assert state.composed is not None
+            composed = state.composed
+            for shard, why in composed.standing.items():
+                self.report.say(f"{shard} isn't shown as it is in {state.name}: {why}")
+            now = merged_standstills.NotedStandstills(
+                None, {shard: _broken(shard, composed.standing[shard]) for shard in sorted(composed.broken)}
+            )
+        merged_standstills.note(self.held.metadata, state.name, before, now)
+
+
+def _broken(shard: str, why: str) -> Standstill:
+    name = TableName.parse(shard)
+    return Standstill(why, f"restore its folder from a backup of now, or {snapshot_again(name)}")
+
+
+def _stopped(lives: Iterable[Life], states: Iterable[_State]) -> list[Life]:
+    """Return the lives that follow, and whose mirrors lack commits that are shown, as they are to be stopped."""
+    composed = [state.composed for state in states if state.composed]
+    lost = {name: each.standing[name] for each in composed for name in each.lost}
+    return [
+        replace(life, status="stopped", standstill=Standstill(lost[str(life.name)], snapshot_again(life.name)))
+        for life in lives
+        if life.status == "following" and str(life.name) in lost
+    ]
+
+
+def _outcome(state: _State, metadata: Metadata) -> BesideOutcome | None:
+    """Return what became of a merged table; None for one that never was."""
+    if state.composed is not None:
+        return BesideOutcome(state.name, state.composed.table_id, "following", state.composed.version)
+    table_id = table_versions.newest_id(metadata, state.name)
+    return BesideOutcome(state.name, table_id, "stopped") if table_id else None
 
 
 def _excluded(name: TableName, path: str) -> BesideOutcome:

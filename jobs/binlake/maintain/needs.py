@@ -10,7 +10,7 @@ from arro3.core import Table as Arrow
 from binlake.config import MaintainConfig, PipelineConfig
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges, layout
-from binlake.delta.composed_table import CONVERTED
+from binlake.delta.composed_parts import CONVERTED
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import LOG_CLEANUP
 from binlake.delta.layout import Rewrite

@@ -20,7 +20,7 @@ from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.planner import cascading, epochs
 from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.manifest import Manifest
-from binlake.planner.outcome import BesideOutcome, outcome_of
+from binlake.planner.outcome import outcome_of, with_stopped
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, WAITS, BatchInputs
@@ -32,6 +32,7 @@ from binlake.staging.staged_files import read_manifest
 from binlake.store.metadata import Metadata
 
 if TYPE_CHECKING:
+    from binlake.lake.merged_tables import MergedOutcome
     from binlake.spark.starting import SessionFactory
 
 
@@ -70,7 +71,10 @@ def merge_batch(
         raise
     note_schemas(metadata, staged, steps)
     beside = outcomes_beside(config, steps, partial(table_versions.newest_id, metadata))
-    beside += _merged_tables(held, config, staged, steps, outcomes, before, report)
+    merged_tables = _merged_tables(held, config, staged, steps, outcomes, before, report)
+    if merged_tables is not None:
+        beside += merged_tables.tables
+        outcomes = with_stopped(outcomes, merged_tables.stopped)
     outcome = outcome_of(steps, outcomes, lives, beside)
     publish_changed(config, outcome, staged.batch, report, held.check)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
@@ -87,11 +91,11 @@ def _merged_tables(
     outcomes: Sequence[TableOutcome],
     before: TablesConfig | None,
     report: Report,
-) -> list[BesideOutcome]:
-    """Show the mirrors' rows in the tables that merge them; return what became of these."""
+) -> MergedOutcome | None:
+    """Show the mirrors' rows in the tables that merge them; return what became of these, None where there are none."""
     had = (before and before.merge_tables) or any(table.life.schema.shard for table in steps.tables)
     if not config.tables.merge_tables and not had:
-        return []
+        return None
     from binlake.lake.merged_tables import outcomes_merged
 
     stop = staged.range.stop

@@ -100,7 +100,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
             _note_log(held, log, batch_range, control.batch)
     if batch_range.empty:
         missed_changes.end(held.metadata, recorded_state.position, missed)
-        merged_tables.refresh(config, held, Report(quiet=True))
+        tables = (*tables, *map(changed_by_yaml, merged_tables.refresh(config, held, Report(quiet=True))))
         by = merged_by(held.metadata, limit.until) if limit.until else None
         outcome = _nothing_new(held.metadata, control.batch, batch_range.stop, tables)
         return replace(

@@ -7,7 +7,7 @@ batch's stop.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from binlake.planner.steps import BatchSteps, Life, PreparedXa, Standstill, Status, TableOutcome
@@ -109,6 +109,15 @@ class BatchOutcome:
     charsets: tuple[DefaultCharset, ...] | None = None
     beside: tuple[BesideOutcome, ...] = ()
     renamed: tuple[tuple[TableName, TableName], ...] = ()
+
+
+def with_stopped(done: Iterable[TableOutcome], stopped: Iterable[Life]) -> list[TableOutcome]:
+    """Return the outcomes of a batch with lives that something beside their own tables stopped."""
+    outcomes = {outcome.life.id: outcome for outcome in done}
+    for life in stopped:
+        known = outcomes.get(life.id) or TableOutcome(life, 0, 0, 0, life.delta_version, 0.0)
+        outcomes[life.id] = replace(known, life=life)
+    return [*outcomes.values()]
 
 
 def outcome_of(

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
 from binlake.planner.steps import Life
-from binlake.records import watermarks
+from binlake.records import merged_standstills, watermarks
 from binlake.schema.table import TableName
 from binlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class ProblemBeside:
+    """A problem of a table beside a mirror. table: its own name."""
+
+    table: str
+    problem: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,17 @@ def merged_shapes(config: PipelineConfig, metadata: Metadata) -> tuple[MergedSta
     return tuple(
         MergedStatus(str(name), len(lives), tuple(_differences(config, lives))) for name, lives in by_name.items()
     )
+
+
+def problems_of_merged(config: PipelineConfig, metadata: Metadata) -> Iterable[ProblemBeside]:
+    """Yield why merged tables are stopped, and why shards aren't shown as they are. Raises LakeError."""
+    noted = merged_standstills.read(metadata) if config.tables.merge_tables else {}
+    for entry in config.tables.merge_tables:
+        known = noted.get(entry.name, merged_standstills.NOTHING)
+        if known.own:
+            yield ProblemBeside(str(entry.name), f"it is stopped: {known.own.reason}", known.own.remedy)
+        for shard, why in known.shards.items():
+            yield ProblemBeside(shard, f"it isn't shown as it is in {entry.name}: {why.reason}", why.remedy)
 
 
 def _differences(config: PipelineConfig, lives: Sequence[Life]) -> Iterable[str]:

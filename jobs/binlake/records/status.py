@@ -20,7 +20,7 @@ from binlake.planner.steps import LEFT_OUT
 from binlake.records import decisions, feed_watermarks, lost_tables, verified, waiting_changes, watermarks
 from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
-from binlake.records.merged_shapes import MergedStatus, merged_shapes
+from binlake.records.merged_shapes import MergedStatus, ProblemBeside, merged_shapes, problems_of_merged
 from binlake.records.snapshot_ids import OF_KEYS
 from binlake.records.verified import VerifiedTables
 from binlake.schema.table import TableName
@@ -60,15 +60,6 @@ class FailedRun:
 
 
 @dataclass(frozen=True)
-class ProblemBeside:
-    """A problem of a table beside a mirror. table: its own name."""
-
-    table: str
-    problem: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class SourceStatus:
     """The source's position, its open batch, the holder of its lease, and each table's watermark.
 
@@ -94,7 +85,7 @@ class SourceStatus:
     follower: FollowerStatus | None = None
     """The process that follows the log, if one does."""
     beside: tuple[ProblemBeside, ...] = ()
-    """Tables beside mirrors that are stopped, or can't be read."""
+    """Tables beside mirrors, and merged tables, that are stopped or can't be read; shards that these don't show."""
     lost: tuple[str, ...] = ()
     """Metadata tables that are gone."""
     waiting: tuple[dict[str, Any], ...] = ()
@@ -191,7 +182,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         merged=merged_shapes(config, metadata),
         failed=failed,
         follower=follower,
-        beside=tuple(_problems_beside(config, noted)),
+        beside=(*_problems_beside(config, noted), *problems_of_merged(config, metadata)),
         lost=tuple(lost_tables.find(metadata, notes=False)),
         nothing_new_us=quiet.at_us if quiet else None,
         waiting=tuple(change.to_json() for change in waiting_changes.waiting(metadata, rows)),

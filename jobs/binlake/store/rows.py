@@ -225,6 +225,17 @@ class ThinnedRow(Row, table="thinned"):
     at_us: int
 
 
+class MergedRow(OfTable, table="merged_standstills"):
+    """Why a merged table is stopped, or, with a shard, why that isn't shown in it as it is."""
+
+    database: str
+    table: str
+    shard: str | None = None
+    reason: str
+    remedy: str = ""
+    at_us: int
+
+
 class PinRow(Row, table="pins"):
     """The name of a batch whose versions of all tables are kept."""
 

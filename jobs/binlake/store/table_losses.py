@@ -61,6 +61,9 @@ LOSSES: dict[str, MetadataLoss] = {
         f"{_MAKES_ANEW}; until then binlake versions lists versions as readable whose files are gone",
     ),
     "thinned": MetadataLoss("which batches were being removed", _MAKES_ANEW),
+    "merged_standstills": MetadataLoss(
+        "why merged tables are stopped, or don't show shards as they are", "the next binlake sync notes it again"
+    ),
     "pins": MetadataLoss(
         "the names of versions that are kept",
         "pin them again before binlake maintain runs: binlake versions pin BATCH; if none is to be kept, pin one and "

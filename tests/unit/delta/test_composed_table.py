@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyroaring import BitMap64
 
 from binlake.delta import composed_table, log_files, plain_tables
 from binlake.delta.composed_layout import wider
-from binlake.delta.composed_table import Composed, TablePart, compose, shown_versions
+from binlake.delta.composed_parts import TablePart
+from binlake.delta.composed_table import Composed, compose, shown_versions
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.plain_tables import OwnCommit
+from binlake.errors import LakeTableChanged, LogUnreadable
 
 Row = dict[str, Any]
 
@@ -29,7 +33,7 @@ class Company:
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "orders")
 
-    def part(self, name: str, **more: bool) -> TablePart:
+    def part(self, name: str, **more: Any) -> TablePart:
         return TablePart(name, f"tenant={name}", name, **more)
 
     def create(self, name: str, columns: dict[str, str], *rows: Row) -> None:
@@ -205,6 +209,152 @@ def test_a_part_that_stands_still_gets_columns_though_its_table_went_on(company:
         {"tenant": "b", "id": 0, "v": None},
         {"tenant": "c", "id": 1, "v": 7},
     ]
+
+
+def break_log(company: Company, name: str) -> None:
+    log = sorted(Path(company.log(name).path, "_delta_log").glob("*.json"))
+    log[-1].write_text("{no JSON")
+
+
+def break_file(company: Company, name: str) -> None:
+    for file in Path(company.log(name).path).glob("*.parquet"):
+        file.write_bytes(b"no Parquet")
+
+
+def test_a_part_whose_log_is_broken_stays_as_it_was_and_the_others_go_on(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.hide("b", 0)
+    company.append("b", {"id": 2})
+    company.shown("a", "b")
+    for name in ("a", "b"):
+        company.append(name, {"id": 3})
+    company.create("c", {"id": "BIGINT", "v": "STRING"}, {"id": 3, "v": "x"})
+    break_log(company, "b")
+    assert [*company.shown("a", "b", "c").broken] == ["b"]
+    assert [(row["tenant"], row["id"], row["v"]) for row in company.rows()] == [
+        ("a", 1, None), ("a", 3, None), ("b", 2, None), ("c", 3, "x"),
+    ]  # fmt: skip
+
+
+def test_a_part_whose_folder_is_lost_holds_nobody_back(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    company.append("a", {"id": 2})
+    Path(company.log("b").path).rename(Path(company.path).parent / "moved")
+    assert company.shown("a", "b").standing == {"b": "its folder isn't there"}
+    table = QueryBuilder().register("t", DeltaTable(company.path))
+    rows = pa.table(table.execute("SELECT id FROM t WHERE tenant = 'a' ORDER BY id").read_all()).to_pylist()
+    assert rows == [{"id": 1}, {"id": 2}]
+
+
+def test_a_part_whose_log_was_mended_is_shown_again(company: Company) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    company.append("b", {"id": 2})
+    newest = sorted(Path(company.log("b").path, "_delta_log").glob("*.json"))[-1]
+    whole = newest.read_text()
+    newest.write_text("{no JSON")
+    assert [*company.shown("a", "b").broken] == ["b"]
+    newest.write_text(whole)
+    assert not company.shown("a", "b").standing
+    assert [(row["tenant"], row["id"]) for row in company.rows()] == [("a", 1), ("b", 1), ("b", 2)]
+
+
+def test_a_part_whose_data_files_cannot_be_converted_holds_nobody_back(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.shown("a")
+    company.create("b", {"id": "BIGINT"}, {"id": 1})
+    company.create("c", {"id": "INT"}, {"id": 1})
+    break_file(company, "c")
+    composed = company.shown("a", "b", "c")
+    assert [*composed.broken] == ["c"]
+    assert [(row["tenant"], row["id"]) for row in company.rows()] == [("a", 1), ("b", 1)]
+
+
+def test_files_that_are_shown_and_cannot_be_converted_stop_the_table(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.shown("a")
+    company.create("b", {"id": "BIGINT"}, {"id": 1})
+    break_file(company, "a")
+    with pytest.raises(LakeTableChanged, match=r"other columns, and files of a that it shows can't be read"):
+        company.shown("a", "b")
+
+
+def test_a_log_that_cannot_be_read_stops_the_table(company: Company) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.shown("a")
+    (commit,) = Path(company.path, "_delta_log").glob("*.json")
+    commit.write_text("{no JSON")
+    with pytest.raises(LogUnreadable, match="can't be read"):
+        company.shown("a")
+    Path(company.path, "_delta_log").rename(Path(company.path).parent / "moved")
+    assert company.shown("a").version == 0
+    assert company.rows() == [{"tenant": "a", "id": 1}]
+
+
+class Lives:
+    """A part whose commits carry transactions of a life."""
+
+    def __init__(self, company: Company) -> None:
+        self.company, self.app = company, "binlake:shop:1"
+        company.create("a", {"id": "INT"}, {"id": 0})
+        company.create("b", {"id": "INT"}, {"id": 0})
+
+    def step(self, number: int) -> None:
+        log = LakeLog(self.company.log("a").path, self.app)
+        schema = pa.schema([("id", pa.int32())])
+        write_deltalake(
+            DeltaTable(log.path),
+            pa.table({"id": [number]}, schema),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction(self.app, number)]),
+        )
+
+    def shown(self, version: int | None = None) -> Composed:
+        part = replace(self.company.part("a"), app=self.app, delta_version=version)
+        return self.company.shown(part, "b")
+
+    def copy_to(self, place: Path) -> None:
+        shutil.copytree(self.company.log("a").path, place)
+
+    def restore(self, place: Path) -> None:
+        shutil.rmtree(Path(self.company.log("a").path, "_delta_log"))
+        shutil.copytree(place, self.company.log("a").path, dirs_exist_ok=True)
+
+
+def test_a_part_that_was_restored_from_a_backup_is_shown_as_it_was(company: Company, tmp_path: Path) -> None:
+    lives = Lives(company)
+    lives.step(1)
+    lives.shown(1)
+    lives.copy_to(tmp_path / "backup")
+    lives.step(2)
+    lives.shown(2)
+    lives.restore(tmp_path / "backup")
+    company.append("b", {"id": 9})
+    composed = lives.shown(2)
+    assert composed.lost == {"a"}
+    assert "it is at Delta version 1, 2 was shown: commits are lost" in composed.standing["a"]
+    assert [(row["tenant"], row["id"]) for row in company.rows()] == [
+        ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 9),
+    ]  # fmt: skip
+    company.append("a", {"id": 7})  # by another, who takes the number of what is lost
+    assert "others have their numbers" in lives.shown(2).standing["a"]
+    lives.step(3)
+    assert not lives.shown(3).standing, "its life went on behind what was shown"
+    assert [row["id"] for row in company.rows() if row["tenant"] == "a"] == [0, 1, 3, 7]
+
+
+def test_a_part_that_was_set_back_knowingly_is_shown_as_it_is(company: Company, tmp_path: Path) -> None:
+    lives = Lives(company)
+    lives.copy_to(tmp_path / "backup")
+    lives.step(1)
+    lives.shown(1)
+    lives.restore(tmp_path / "backup")
+    assert not lives.shown(0).standing
+    assert [row["id"] for row in company.rows() if row["tenant"] == "a"] == [0]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from binlake.records.evidence import AirflowState, DagState, Evidence, FailedDag
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.health import Health, health_of
 from binlake.records.health_reasons import Remedy
+from binlake.records.merged_shapes import ProblemBeside
 from binlake.records.runs import Verified
-from binlake.records.status import FailedRun, ProblemBeside, SnapshotStatus, SourceStatus
+from binlake.records.status import FailedRun, SnapshotStatus, SourceStatus
 
 NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
 
