@@ -92,7 +92,7 @@ images: ## each step of docker/Dockerfile in a fresh root, each service's health
 	@$(SETUP) python
 	$(PYTHON) tests/soak/images.py
 
-lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chDB, and what makes TPC-H's rows
+lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chDB, and what makes TPC-H's rows; asks for wheels
 	@$(SETUP) python
 	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
@@ -100,6 +100,7 @@ lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chD
 	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/chdb.lock
 	echo duckdb-extension-tpch==1.5.5 | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/tpch.lock
+	$(PYTHON) docker/local/wheels.py
 
 clean: ## removes .venv, .binlake (with the demo's lake) and all caches
 	rm -rf .venv .binlake .pytest_cache .mypy_cache .ruff_cache .hypothesis lake metastore_db spark-warehouse
