@@ -14,13 +14,13 @@ EOF = b"\xfe\x00\x00\x02\x00"
 
 def packets(*payloads: bytes) -> bytes:
     """Payloads as they go over the wire; one of 16 MiB - 1 bytes and more continues in the next packet."""
-    wire = b""
+    wire = bytearray()
     for payload in payloads:
         while len(payload) >= 0xFFFFFF:
             wire += b"\xff\xff\xff\x00" + payload[:0xFFFFFF]
             payload = payload[0xFFFFFF:]
         wire += len(payload).to_bytes(3, "little") + b"\x00" + payload
-    return wire
+    return bytes(wire)
 
 
 def value(text: bytes | None) -> bytes:
