@@ -174,12 +174,17 @@ def install(row: Row, built: Path) -> None:
 
 
 def check(row: Row, built: Path) -> str:
-    """Try everything on a row; return the versions that it ran with. Raises RowFailed."""
+    """Try everything on a row; return the versions that it ran with, and what their installation took and takes.
+
+    Raises RowFailed.
+    """
     shutil.rmtree(row.folder, ignore_errors=True)
     row.folder.mkdir(parents=True)
     if row.java and not java_home(row.java).exists():
         set_up(f"java-{row.java}")
+    began = time.monotonic()
     install(row, built)
+    cost = f"installed in {time.monotonic() - began:.0f} s, {size(row.folder / 'env') / 1e9:.1f} GB"
     versions = run(row, "binlake --version", row.bin / "binlake", "--version")
     if row.shows not in versions:
         raise RowFailed(f"{row.shows} was wanted, and binlake --version says:\n{versions}")
@@ -189,7 +194,13 @@ def check(row: Row, built: Path) -> str:
     run(row, "binlake setup", row.bin / "binlake", "setup", "--no-archive", *jars)
     run(row, "the demo", row.bin / "python", ROOT / "docker" / "local" / "platform_demo.py")
     shutil.rmtree(row.folder / "env")
-    return ", ".join(line.split(" (")[0] for line in versions.splitlines() if line.startswith(SHOWN))
+    ran = (line.split(" (")[0] for line in versions.splitlines() if line.startswith(SHOWN))
+    return ", ".join([*ran, cost])
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of a folder's files."""
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def main(asked: Sequence[str]) -> int:

@@ -302,23 +302,25 @@ setup_browser() { # the tests of Airflow's UI drive it
 
 # -- sshd -----------------------------------------------------------------------------------------
 
-setup_sshd() { # the tests' bastion; unpacked, as an installed one would begin to serve
-  local fresh
+setup_sshd() { # the tests' bastion, and a PAM that knows its password; unpacked, as an installed one would begin to serve
+  local fresh packages='openssh-server libwrap0 libpam-wrapper'
   there ssh || by_apt sshd "OpenSSH's client" openssh-client
-  if [ -x /usr/sbin/sshd ] || [ -x $STATE/sshd/usr/sbin/sshd ]; then
-    say sshd "an SSH server in $([ -x /usr/sbin/sshd ] && echo /usr/sbin || echo $STATE/sshd)"
+  if compgen -G "$STATE/sshd/usr/lib/*/pam_wrapper" > /dev/null; then
+    say sshd "an SSH server in $STATE/sshd"
     return
   fi
-  there dpkg-deb || fail sshd "the tests' SSH server is missing, and this isn't Debian or Ubuntu: install sshd"
+  there dpkg-deb || fail sshd "the tests' SSH server is missing, and this isn't Debian or Ubuntu: use docker/compose.yaml"
   say sshd "unpacking an SSH server into $STATE/sshd (2 MB)"
   rm -rf $STATE/sshd.partial
   mkdir -p $STATE/sshd.partial
   fresh=$(cd $STATE/sshd.partial && pwd)
-  (cd "$fresh" && apt-get -q download openssh-server libwrap0) > "$fresh/log" 2>&1 ||
-    { as_root apt-get -q update > "$fresh/log" 2>&1 && (cd "$fresh" && apt-get -q download openssh-server libwrap0); } >> "$fresh/log" 2>&1 ||
+  # shellcheck disable=SC2086 # one word for each package
+  (cd "$fresh" && apt-get -q download $packages) > "$fresh/log" 2>&1 ||
+    { as_root apt-get -q update > "$fresh/log" 2>&1 && (cd "$fresh" && apt-get -q download $packages); } >> "$fresh/log" 2>&1 ||
     { tail -n 5 "$fresh/log" >&2; fail sshd "an SSH server can't be had: see above"; }
   for package in "$fresh"/*.deb; do dpkg-deb -x "$package" "$fresh"; done
   rm -f "$fresh"/*.deb
+  rm -rf $STATE/sshd
   mv $STATE/sshd.partial $STATE/sshd
 }
 

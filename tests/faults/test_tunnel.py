@@ -143,6 +143,19 @@ def test_a_verified_name_is_the_server_s_and_not_the_tunnel_s(
 
 
 @on_mysql
+def test_an_account_s_password_stands_in_no_argument(server: Server) -> None:
+    with Bastion([], password=PASSPHRASE) as bastion, ProcessWatch(PASSPHRASE) as watch:
+        where = through(bastion, server)
+        with Source.open(where) as source:
+            assert source.query("SELECT SLEEP(0.3)")
+        bastion.password = "wrong"
+        with pytest.raises(ConnectionFailed, match="Permission denied") as caught:
+            Source.open(through(bastion, server))
+    assert not watch.leaks
+    assert PASSPHRASE not in str(caught.value) + repr(where)
+
+
+@on_mysql
 def test_a_key_s_passphrase_stands_in_no_argument(server: Server, bastion: Bastion, keys: Path) -> None:
     locked = through(bastion, server, key_file=str(keys / "locked"), private_key_passphrase=PASSPHRASE)
     before = {path.name for path in Path("/tmp").glob("binlake-ssh-*")}

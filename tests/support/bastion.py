@@ -37,9 +37,10 @@ def new_key(path: Path, passphrase: str = "") -> str:
 
 @dataclass
 class Bastion:
-    """Takes who has one of the public keys."""
+    """Takes who has one of the public keys, and with a password who knows it."""
 
     keys: list[str]
+    password: str = ""
     port: int = field(default_factory=free_port)
 
     def __enter__(self) -> Bastion:
@@ -48,20 +49,24 @@ class Bastion:
         (self.folder / "authorized").write_text("\n".join(self.keys) + "\n")
         (self.folder / "config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nPidFile none\nUsePAM yes\n"
-            f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nPasswordAuthentication no\n"
+            f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\n"
+            f"PasswordAuthentication {'yes' if self.password else 'no'}\n"
             "KbdInteractiveAuthentication no\nMaxStartups 100\n"
         )
         # The account may not enter the checkout's folder, wherever that is.
         self._sshd = Path(shutil.copy(_program(), self.folder / "sshd"))
         for library in _UNPACKED.glob("usr/lib/*/libwrap.so.*"):
             shutil.copy(library, self.folder / library.name)
+        self._env = {"LD_LIBRARY_PATH": str(self.folder)}
         self._account: dict[str, Any] = {}
         self.user = pwd.getpwuid(os.getuid()).pw_name
         if os.getuid() == 0:
             there = pwd.getpwnam(_NOBODY)
             self.user, self._account = _NOBODY, {"user": there.pw_uid, "group": there.pw_gid, "extra_groups": []}
-            for path in (self.folder, *self.folder.iterdir()):
-                os.chown(path, there.pw_uid, there.pw_gid)
+        if self.password:
+            self._know_password()
+        for path in (self.folder, *self.folder.rglob("*")) if self._account else ():
+            os.chown(path, self._account["user"], self._account["group"])
         self.start()
         return self
 
@@ -71,11 +76,23 @@ class Bastion:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _know_password(self) -> None:
+        """Give sshd a PAM of its own, in which the account has the password."""
+        for library in _UNPACKED.glob("usr/lib/*/**/*pam_*.so"):
+            shutil.copy(library, self.folder / library.name)
+        (self.folder / "passwords").write_text(f"{self.user}:{self.password}:sshd\n")
+        asks = f"required {self.folder}/pam_matrix.so passdb={self.folder}/passwords\n"
+        service = self.folder / "pam" / "sshd"
+        service.parent.mkdir()
+        service.write_text("".join(f"{kind} {asks}" for kind in ("auth", "account", "password", "session")))
+        wrapper = {"LD_PRELOAD": str(self.folder / "libpam_wrapper.so"), "PAM_WRAPPER": "1"}
+        self._env |= wrapper | {"PAM_WRAPPER_SERVICE_DIR": str(service.parent), "TMPDIR": str(self.folder)}
+
     def start(self) -> None:
         with open(self.folder.with_suffix(".log"), "ab") as said:
             self._process = subprocess.Popen(
                 [str(self._sshd), "-D", "-e", "-f", str(self.folder / "config")],
-                env={"LD_LIBRARY_PATH": str(self.folder)}, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                env=self._env, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 start_new_session=True, preexec_fn=die_with_parent, **self._account,
             )  # fmt: skip
         deadline = time.monotonic() + _STARTS_WITHIN
@@ -118,4 +135,5 @@ class Bastion:
     def connection(self, **extra: Any) -> dict[str, Any]:
         """The fields of an Airflow connection."""
         known = {"host_key": self.host_key, **extra}
-        return {"conn_type": "ssh", "host": "127.0.0.1", "port": self.port, "login": self.user, "extra": known}
+        fields = {"conn_type": "ssh", "host": "127.0.0.1", "port": self.port, "login": self.user, "extra": known}
+        return fields | ({"password": self.password} if self.password else {})
