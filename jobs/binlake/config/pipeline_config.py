@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, field_validator, model_validator
 
@@ -19,7 +19,7 @@ from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
-from binlake.config.readers_config import CatalogConfig, IcebergConfig, PageConfig
+from binlake.config.readers_config import CatalogConfig, IcebergCatalogConfig, IcebergConfig, PageConfig
 from binlake.config.row_filters import RowFilter, condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
@@ -246,6 +246,11 @@ class PipelineConfig(Section):
         """Return whether a table's folder is in ``ghosts``: it has the name of a copy, and isn't included itself."""
         return self.tables.copied_by_name(name.database, name.table) is not None
 
+    @property
+    def iceberg_catalogs(self) -> Sequence[IcebergCatalogConfig]:
+        """Return the catalogs of others in which published tables are registered."""
+        return self.iceberg.catalogs if self.iceberg else ()
+
     def table_path(self, name: TableName) -> str:
         """Return the path of a table's mirror in the lake."""
         if self.in_ghosts(name):
@@ -289,15 +294,21 @@ def load(path: str | Path) -> PipelineConfig:
 
 def config_of(file: YamlFile) -> PipelineConfig:
     """Return the configuration in a parsed YAML, read or not written yet. Raises ConfigurationError."""
-    for section, key in (("lake", "path"), ("catalog", "metastore")):
-        _from_project(file.document, section, key, file.path)
+    document = file.document
+    iceberg = document.get("iceberg")
+    listed = iceberg.get("catalogs") if isinstance(iceberg, dict) else None
+    catalogs = listed if isinstance(listed, list) else []
+    for name, key in (("lake", "path"), ("catalog", "metastore")):
+        _from_project(document.get(name), f"{name}.{key}", file.path)
+    for catalog in catalogs:
+        _from_project(catalog, "iceberg.catalogs.sqlite", file.path)
     return file.model(PipelineConfig)
 
 
-def _from_project(document: dict[Any, Any], name: str, key: str, file: Path) -> None:
-    """Make a relative folder of the YAML absolute; values of other types are left to the model's checks. Raises
-    ConfigurationError for one that leads nowhere."""
-    section = document.get(name)
+def _from_project(section: object, place: str, file: Path) -> None:
+    """Make a relative path in a section absolute; values of other types are left to the model's checks. place: of its
+    key in the YAML, such as ``lake.path``. Raises ConfigurationError for one that leads nowhere."""
+    key = place.rpartition(".")[2]
     if not isinstance(section, dict):
         return
     folder = section.get(key)
@@ -308,7 +319,7 @@ def _from_project(document: dict[Any, Any], name: str, key: str, file: Path) -> 
     try:
         section[key] = str((project / Path(folder).expanduser()).resolve())
     except (OSError, RuntimeError) as error:  # a loop of links, or a ~user that isn't there
-        said = f"{file}: {name}.{key}: {folder!r} leads to no folder: {error}"
+        said = f"{file}: {place}: {folder!r} leads to no folder: {error}"
         raise ConfigurationError(said, remedy="name a folder that is there, or can be made") from error
 
 

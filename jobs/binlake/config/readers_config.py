@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from binlake import names
 from binlake.config.mirrored_tables import ColumnPattern, columns_withheld, refuse_patterns
 from binlake.config.section import Section, TablePattern
 from binlake.config.yaml_file import CATALOG
 from binlake.schema.table import TableName
+
+
+def _is_pattern(database: str) -> str:
+    try:
+        database.format(source="", database="")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
+    return database
+
+
+CatalogDatabase = Annotated[str, AfterValidator(_is_pattern)]
+"""The name that a database gets in a catalog; may contain {source} and {database}."""
 
 
 class CatalogConfig(Section):
@@ -24,7 +36,7 @@ class CatalogConfig(Section):
 
     metastore: Annotated[str, Field(min_length=1)] | None = None
     name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
-    database: str = "{database}"
+    database: CatalogDatabase = "{database}"
     pinned_views: bool = False
 
     @field_validator("metastore")
@@ -34,31 +46,42 @@ class CatalogConfig(Section):
             raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
         return metastore
 
-    @field_validator("database")
-    @classmethod
-    def _is_pattern(cls, database: str) -> str:
-        try:
-            database.format(source="", database="")
-        except (KeyError, IndexError, ValueError):
-            raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
-        return database
-
     @property
     def identity(self) -> str:
         """The catalog's identity in metadata."""
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
 
 
+class IcebergCatalogConfig(Section):
+    """A catalog of others in which published tables are registered.
+
+    name: of the catalog. sqlite: the file of pyiceberg's SQL catalog. database: see CatalogConfig.
+    """
+
+    name: Annotated[str, Field(pattern=CATALOG)]
+    sqlite: Annotated[str, Field(min_length=1)]
+    database: CatalogDatabase = "{database}"
+
+    @field_validator("sqlite")
+    @classmethod
+    def _is_file(cls, sqlite: str) -> str:
+        if "://" in sqlite:
+            raise ValueError(f"{sqlite!r} is no path of a file")
+        return sqlite
+
+
 class IcebergConfig(Section):
     """Which tables of the lake are Iceberg tables, too, of the same data files.
 
     every: whether a batch publishes what it changed, or the upkeep does. version: of Iceberg's format. tables: patterns
-    of the lake's tables, also of those beside mirrors, such as ``shop.orders__history``.
+    of the lake's tables, also of those beside mirrors, such as ``shop.orders__history``. catalogs: in which they are
+    registered.
     """
 
     every: Literal["batch", "upkeep"] = "batch"
     version: Literal[3] = 3
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
+    catalogs: list[IcebergCatalogConfig] = []
 
     def includes(self, database: str, table: str) -> bool:
         """Return whether a table of the lake is published."""

@@ -74,9 +74,13 @@ def _publish(config: PipelineConfig, names: Iterable[TableName], report: Report,
     if len(asked) < 2:
         for name in asked:
             publish_table(config, name, report, tag)
-        return
-    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="publish") as pool:
-        list(pool.map(lambda name: publish_table(config, name, report, tag), asked))
+    else:
+        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="publish") as pool:
+            list(pool.map(lambda name: publish_table(config, name, report, tag), asked))
+    if asked and config.iceberg_catalogs:
+        from binlake.merge import iceberg_catalogs  # most sources have none
+
+        iceberg_catalogs.point(config, {name: path_of(config, name) for name in asked}, report)
 
 
 def publish_table(config: PipelineConfig, name: TableName, report: Report, tag: str | None = None) -> None:

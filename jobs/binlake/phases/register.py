@@ -51,6 +51,8 @@ class RegisterReport:
 
 def registration_due(config: PipelineConfig) -> bool:
     """Return whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
+    if _iceberg_due(config):
+        return True
     if config.catalog is None:
         return False
     changes = registrations.changes(config, config.catalog, metadata_of(config))
@@ -58,17 +60,35 @@ def registration_due(config: PipelineConfig) -> bool:
     return bool(changes.drop or changes.put or pinned.drop or pinned.put)
 
 
+def _iceberg_due(config: PipelineConfig) -> bool:
+    """Return whether a catalog of Iceberg tables lacks a name or has one too many, as far as it can be asked."""
+    if not config.iceberg_catalogs:
+        return False
+    from binlake.merge import iceberg_catalogs  # it imports pyarrow
+
+    metadata = metadata_of(config)
+    try:
+        needed = [iceberg_catalogs.changes(config, catalog, metadata) for catalog in config.iceberg_catalogs]
+    except LakeError:
+        return True  # registering says what is the matter, and it is noted as a failure
+    return any(each.put or each.drop or each.twins for each in needed)
+
+
 @noted("register")
 def register(config: PipelineConfig, session: SessionFactory, report: Report) -> RegisterReport:
-    """Give the YAML's catalog the names that it lacks, and remove those of tables that are gone.
+    """Give the YAML's catalogs the names that they lack, and remove those of tables that are gone.
 
     session: a session of its own, with named_tables.session_settings. Raises LakeError where the catalog refuses, or a
     name belongs to something else, once all other names are done.
     """
-    catalog = config.catalog
-    if catalog is None:
+    if config.catalog is None and not config.iceberg_catalogs:
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help settings")
     with lease.held(metadata_of(config)) as held:
+        published = _follow_iceberg(config, held.metadata)
+        if config.catalog is None:
+            report.say(published.headline)
+            return published
+        catalog = config.catalog
         changes = registrations.changes(config, catalog, held.metadata)
         pinned = pinned_views.changes(config, catalog, held.metadata)
         done, refused = RegisterReport((), ()), list[str]()
@@ -78,6 +98,7 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
             views, refused_views = _apply_views(reached, catalog, pinned, held.metadata)
             done = RegisterReport(done.registered + views.registered, done.dropped + views.dropped)
             refused += refused_views
+    done = RegisterReport(published.registered + done.registered, published.dropped + done.dropped)
     report.say(done.headline)
     refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
     refused += pinned.twins
@@ -85,6 +106,28 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
         raise LakeError(
             f"names of the catalog {catalog.identity} are taken: {'; '.join(refused)}",
             remedy="choose other databases by catalog.database in the YAML, or free the name and run binlake register",
+        )
+    return done
+
+
+def _follow_iceberg(config: PipelineConfig, metadata: Metadata) -> RegisterReport:
+    """Let the catalogs of Iceberg tables follow. Raises LakeError once all of them were tried."""
+    done, wrong = RegisterReport((), ()), list[str]()
+    if config.iceberg_catalogs:
+        from binlake.merge import iceberg_catalogs  # it imports pyarrow
+    for catalog in config.iceberg_catalogs:
+        try:
+            changes, refused = iceberg_catalogs.follow(config, catalog, metadata)
+        except LakeError as error:
+            wrong.append(error.message)
+            continue
+        wrong += [f"catalog {catalog.name}: {why}" for why in refused]
+        put, drop = (tuple(map(str, sorted(each))) for each in (changes.put, changes.drop))
+        done = RegisterReport(done.registered + put, done.dropped + drop)
+    if wrong:
+        raise LakeError(
+            f"catalogs of Iceberg tables don't have all names: {'; '.join(wrong)}",
+            remedy="free the names, or choose other databases by iceberg.catalogs, and run binlake register",
         )
     return done
 

@@ -89,14 +89,14 @@ def _wanted(
     """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
     none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
-    for table, path in (*_readable(config, metadata), *_merged(config)):
+    for table, path in (*readable_tables(config, metadata), *_merged(config)):
         entry = _registration(config, catalog, table, path)
         by_name[str(entry)].append(entry)
     twins = tuple((name, tuple(entry.table for entry in same)) for name, same in by_name.items() if len(same) > 1)
     return {entry for same in by_name.values() for entry in same if len(same) == 1 or entry in known}, twins
 
 
-def _readable(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[TableName, str]]:
+def readable_tables(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[TableName, str]]:
     """Yield names and folders of tables that have rows in the lake, also of dropped ones whose rows are kept, and of
     those beside mirrors."""
     names: dict[TableName, bool] = {}  # whether the server has it, too

@@ -1,0 +1,159 @@
+"""A SQL catalog of pyiceberg follows what is published, and what isn't ours in it stays."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlake.config import PipelineConfig
+from binlake.errors import LakeError, UsageError
+from binlake.iceberg.sqlite_catalog import CatalogName, SqliteCatalog
+from binlake.maintain.maintain import maintain
+from binlake.merge import iceberg_catalogs
+from binlake.merge.published_tables import publish_now
+from binlake.phases.register import register, registration_due
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.spark.starting import no_session
+from binlake.store.metadata import metadata_of
+from published_lake import PublishedLake, appending
+
+pyiceberg_sql = pytest.importorskip("pyiceberg.catalog.sql")
+
+ORDERS, ITEMS, HIDDEN = TableName("shop", "orders"), TableName("a b", "t/ä"), TableName("shop", "hidden")
+COLUMNS = [("id", "INT")]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> PublishedLake:
+    (tmp_path / "lake").mkdir()
+    catalog = {"name": "of_tests", "sqlite": f"{tmp_path}/catalog.db"}
+    lake = PublishedLake(
+        tmp_path / "lake", dict.fromkeys((ORDERS, ITEMS, HIDDEN), COLUMNS), every="batch",
+        tables=["shop.orders", "a b.*"], catalogs=[catalog],
+    )  # fmt: skip
+    lake.batch({ORDERS: appending({"id": 1})})
+    return lake
+
+
+def catalog_of(lake: PublishedLake) -> Any:
+    return pyiceberg_sql.SqlCatalog("of_tests", uri=f"sqlite:///{lake.config.iceberg.catalogs[0].sqlite}")  # type: ignore[union-attr]
+
+
+def registered(lake: PublishedLake) -> list[str]:
+    return list(register(lake.config, no_session, Report(quiet=True)).registered)
+
+
+def ids(lake: PublishedLake, name: TableName = ORDERS) -> list[int]:
+    rows = catalog_of(lake).load_table((name.database, name.table)).scan().to_arrow()
+    return sorted(rows["id"].to_pylist())
+
+
+def test_a_catalog_is_filled_and_read_by_pyiceberg(lake: PublishedLake) -> None:
+    assert registration_due(lake.config)
+    assert registered(lake) == ["a b.t/ä", "shop.orders"]
+    assert not registration_due(lake.config)
+    assert registered(lake) == []
+    assert sorted(catalog_of(lake).list_namespaces()) == [("a b",), ("shop",)]
+    assert catalog_of(lake).list_tables("shop") == [("shop", "orders")]
+    assert ids(lake) == [1]
+
+
+def test_each_publication_moves_the_name(lake: PublishedLake) -> None:
+    registered(lake)
+    for number in (2, 3):
+        lake.tables[ORDERS].append([{"id": number}])
+        publish_now(lake.config, [ORDERS], Report(quiet=True))
+        assert ids(lake) == list(range(1, number + 1))
+    assert not registration_due(lake.config)
+
+
+def test_names_of_tables_that_are_gone_are_removed_by_the_upkeep(lake: PublishedLake) -> None:
+    registered(lake)
+    narrower = lake.config.iceberg.model_copy(update={"tables": ["shop.*"]})  # type: ignore[union-attr]
+    config = lake.config.model_copy(update={"iceberg": narrower})
+    assert registration_due(config)
+    iceberg_catalogs.follow_all(config, metadata_of(config), Report(quiet=True))
+    assert catalog_of(lake).list_tables("a b") == []
+    assert Path(lake.tables[ITEMS].path, "_iceberg").is_dir()
+    assert not registration_due(config)
+
+
+def test_the_upkeep_registers_what_was_missed(lake: PublishedLake) -> None:
+    maintain(lake.config, no_session, metadata_of(lake.config), Report(quiet=True), tables=["shop.hidden"], patience=0)
+    assert ids(lake) == [1]
+
+
+def theirs(lake: PublishedLake, folder: Path) -> str:
+    """A table of somebody else, under a name that ours would have; the address of its metadata."""
+    other = PublishedLake(folder, {ORDERS: COLUMNS})
+    other.batch({ORDERS: appending({"id": 77})})
+    metadata = max(Path(other.tables[ORDERS].path, "_iceberg/metadata").glob("v*.json"))
+    catalog = catalog_of(lake)
+    catalog.create_namespace("shop")
+    catalog.register_table(("shop", "orders"), f"file://{metadata}")
+    return f"file://{metadata}"
+
+
+def test_what_is_not_ours_is_left_alone_and_named(lake: PublishedLake, tmp_path: Path) -> None:
+    address = theirs(lake, tmp_path / "other")
+    before = sorted((tmp_path / "other").rglob("*"))
+    with pytest.raises(LakeError, match=rf"catalog of_tests: shop\.orders is another's table, at {address}"):
+        registered(lake)
+    publish_now(lake.config, [ORDERS], Report(quiet=True))
+    assert ids(lake) == [77]
+    assert catalog_of(lake).list_tables("a b") == [("a b", "t/ä")]
+    assert sorted((tmp_path / "other").rglob("*")) == before
+    catalog_of(lake).drop_table(("shop", "orders"))
+    registered(lake)
+    assert ids(lake) == [1]
+
+
+def test_another_catalog_in_the_file_is_left_alone(lake: PublishedLake) -> None:
+    registered(lake)
+    path = lake.config.iceberg.catalogs[0].sqlite  # type: ignore[union-attr]
+    other = SqliteCatalog(path, "another", lake.config.root)
+    other.put({CatalogName("x", "y"): "file:///nowhere/v1.metadata.json"})
+    with sqlite3.connect(path) as connection:
+        views = "INSERT INTO iceberg_tables VALUES ('of_tests', 'shop', 'view', 'file:///v.json', NULL, 'VIEW')"
+        connection.execute(views)
+    registered(lake)
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT catalog_name, table_name FROM iceberg_tables").fetchall()
+    assert sorted(rows) == [("another", "y"), ("of_tests", "orders"), ("of_tests", "t/ä"), ("of_tests", "view")]
+
+
+def test_a_catalog_that_can_not_be_written_holds_nothing_back(
+    lake: PublishedLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "catalog.db").mkdir()
+    before = sorted((tmp_path / "lake").rglob("*.metadata.json"))
+    lake.tables[ORDERS].append([{"id": 2}])
+    publish_now(lake.config, [ORDERS], Report())
+    assert "the catalog of_tests in" in capsys.readouterr().err
+    assert registration_due(lake.config)
+    with pytest.raises(LakeError, match="can't be written: unable to open"):
+        registered(lake)
+    assert set(before) < set((tmp_path / "lake").rglob("*.metadata.json"))
+    (tmp_path / "catalog.db").rmdir()
+    assert registered(lake) == ["a b.t/ä", "shop.orders"]
+    assert ids(lake) == [1, 2]
+
+
+def test_two_tables_of_one_name_have_none(tmp_path: Path) -> None:
+    both = (ORDERS, TableName("stock", "orders"))
+    catalog = {"name": "of_tests", "sqlite": f"{tmp_path}/catalog.db", "database": "all"}
+    lake = PublishedLake(tmp_path / "lake", dict.fromkeys((*both, ITEMS), COLUMNS), every="batch", catalogs=[catalog])
+    lake.batch({ORDERS: appending({"id": 1})})
+    with pytest.raises(LakeError, match=r"all\.orders would be shop\.orders and stock\.orders"):
+        registered(lake)
+    assert catalog_of(lake).list_tables("all") == [("all", "t/ä")]
+
+
+def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
+    config = PipelineConfig.model_validate({**lake.config.model_dump(exclude={"iceberg"}, exclude_unset=True)})
+    with pytest.raises(UsageError, match="names no catalog"):
+        register(config, no_session, Report(quiet=True))
