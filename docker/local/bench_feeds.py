@@ -111,7 +111,7 @@ def one_by_one(changes: Sequence[FeedChanges], avro: bool) -> None:
 
 
 def timed(what: str, rows: int, work: Callable[[], None], beside: float | None = None) -> float:
-    """Mutations per second by the clock; the CPU time of each is told, too, which other work beside doesn't change."""
+    """Mutations per second by the clock; the CPU time of each is printed, too: other work doesn't change it."""
     began, used = time.perf_counter(), time.process_time()
     work()
     rate, each = rows / (time.perf_counter() - began), (time.process_time() - used) / rows * 1e6

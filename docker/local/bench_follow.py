@@ -1,7 +1,7 @@
 """How fresh a followed lake is: bench_follow.py [SECONDS] [CHANGES A SECOND] [TABLES] [EVERY] [ROWS]
 
 ``binlake follow`` as a process of its own, while a writer changes rows of many tables at a steady pace. Of each
-transaction is told how long after its commit it could be read: from the commit time in the log to the write of the
+transaction it prints how long after its commit it could be read: from the commit time in the log to the write of the
 lease's row that records its batch. EVERY: seconds from one look at the log to the next. ROWS: of each table
 at first. The figures are added to .binlake/bench.json.
 """

@@ -1,7 +1,7 @@
 """How soon a change is in Kafka: bench_live_feed.py [SECONDS] [CHANGES A SECOND] [TABLES]
 
 ``binlake follow`` as a process of its own with a feed of Debezium's JSON, while a writer changes rows of many tables at
-a steady pace, and a consumer of committed messages beside. Of each message is told how long after its commit on the
+a steady pace, and a consumer of committed messages beside. For each message it prints how long after its commit on the
 server it came. The figures are added to .binlake/bench.json.
 """
 

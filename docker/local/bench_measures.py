@@ -1,7 +1,7 @@
 """One measurement of the decoder's bench, in a process of its own: ``bench_measures.py WHAT ARGUMENTS`` prints JSON.
 
 Rates are counted per second of the process's own CPU time as well as by the clock: on a shared machine the first is the
-one that repeats. Each measurement reads its log once to warm up, then several times, and tells the median.
+one that repeats. Each measurement reads its log once to warm up, then several times, and gives the median.
 """
 
 from __future__ import annotations

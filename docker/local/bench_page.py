@@ -1,6 +1,6 @@
 """How fast the page in Airflow answers: each route's median, on a source of 1,000 tables and a year of hourly runs.
 
-Airflow's own API server is asked in this process, on metadata without a server or Spark, and each figure is told beside
+Airflow's own API server is asked in this process, on metadata without a server or Spark. Each figure is printed beside
 the goal of 300 ms. One is of the first question after a new run was recorded, when what is remembered is old; one of
 the next question. They are added to .binlake/bench.json.
 """

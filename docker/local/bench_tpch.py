@@ -2,7 +2,7 @@
 
 bench_tpch.py [SCALE]    the scale factor, 1 without it: 8.7 million rows; the figures are added to .binlake/bench.json
 
-The rows are those of DuckDB's dbgen (``setup.sh tpch`` brings it). What is told is rows per second of processor time of
+The rows are those of DuckDB's dbgen (``setup.sh tpch`` brings it). It prints rows per second of processor time of
 the whole run, from the start of Python to the end of the JVM where there is one, the server's left out.
 """
 

@@ -46,7 +46,7 @@ class DemoFailed(Exception):
 
 
 def environment(connection: str) -> dict[str, str]:
-    """An Airflow of the demo's own, with the shop's connection; the password stands nowhere else."""
+    """An Airflow of the demo's own, with the shop's connection; the password is nowhere else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     return kept | {
         "PATH": f"{BIN}:{os.environ.get('PATH', '')}",

@@ -32,7 +32,7 @@ _NOTIFIED = "_binlake_notified"
 
 
 def notified(error: BaseException | None, event: Occasion) -> None:
-    """Mark the error that fails a task as one that was told by a notice of the event."""
+    """Mark the error that fails a task as one of which a notice of the event was sent."""
     if error is not None:
         setattr(error, _NOTIFIED, event)
 
@@ -47,7 +47,7 @@ def tell(
     but: Occasion | None = None,
 ) -> None:
     """Call each notifier that is configured for the event. but: without those that are configured for this one, too,
-    and have told the same thing by it."""
+    and have said the same thing by it."""
     notice = Notice(event, config.source.name, message, remedy)
     for asked in config.airflow.notify:
         if event not in asked.when or but in asked.when:
@@ -102,8 +102,8 @@ class FeedStopped:
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """Airflow's on_failure_callback of all tasks of a source, called when no retry is left. A notifier that was told of
-    the same thing as another event isn't told twice.
+    """Airflow's on_failure_callback of all tasks of a source, called when no retry is left. A notifier that was
+    called for the same thing as another event isn't called twice.
 
     config_file: the source's YAML.
     """

@@ -56,7 +56,7 @@ def arguments_of_feed(config: PipelineConfig, file: str, feed: str) -> dict[str,
     failed = arguments.pop("on_failure_callback", None)
     callbacks = [failed] if failed else []
     if any("feed_stopped" in asked.when for asked in config.airflow.notify):
-        callbacks.insert(0, FeedStopped(file, feed))  # what it has told, the other leaves out
+        callbacks.insert(0, FeedStopped(file, feed))  # what it has sent, the other leaves out
     return {**arguments, "on_failure_callback": callbacks, "feed": feed, "config_file": file}
 
 

@@ -114,7 +114,7 @@ def test_each_version_is_consistent_whoever_is_killed_or_works_beside(mirror: Mi
             first = processes.start("first")
             until(lambda: batch(mirror) >= 2)
             second = processes.start("second")
-            until(lambda: "stands by" in processes.said("second"))
+            until(lambda: "waits to take over" in processes.said("second"))
             first.kill()
             killed_at = batch(mirror)
             assert until(lambda: batch(mirror) > killed_at) < 15

@@ -295,7 +295,7 @@ def test_a_schema_change_that_waits_is_shown_and_answered(page: Page, past: Past
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("it's private")
     dialog.get_by_role("button", name="No, don't").click()
-    expect(dialog.get_by_text("shop.table_0012 goes on with the next sync")).to_be_visible()
+    expect(dialog.get_by_text("shop.table_0012 continues with the next sync")).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
     expect(page.get_by_role("heading", name="Waiting for an answer")).to_have_count(0)
 

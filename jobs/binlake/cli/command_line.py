@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="duration",
         type=argument_values.duration,
         metavar="DURATION",
-        help="end after 30m …; the next run goes on there",
+        help="end after 30m …; the next run continues there",
     )
     what = verify.add_mutually_exclusive_group()
     what.add_argument(

@@ -30,5 +30,5 @@ def common_options() -> argparse.ArgumentParser:
 
 
 def add_tables(parser: argparse.ArgumentParser, **more: Any) -> None:
-    """Add the option that chooses tables by patterns. more: what else argparse is told of it."""
+    """Add the option that chooses tables by patterns. more: argparse's other settings of it."""
     parser.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style", **more)

@@ -341,7 +341,7 @@ def _follower_lines(follower: FollowerStatus) -> list[str]:
         return [f"{follower.holder}, which followed it, is dead since {_time_and_age(follower.at_us)}"]
     if follower.is_silent:
         seen = _time_and_age(follower.at_us)
-        return [f"{follower.holder} followed it, last seen {seen}: one that stands by or is started takes over"]
+        return [f"{follower.holder} followed it, last seen {seen}: one that waits or is started takes over"]
     behind = "" if follower.behind_seconds is None else f", {follower.behind_seconds:,.1f} s behind"
     lines = [f"followed every {follower.every_seconds:g} s{behind}, by {follower.holder}"]
     if follower.waits_for:

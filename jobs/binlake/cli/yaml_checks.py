@@ -23,7 +23,7 @@ class CheckedFile:
 
     @property
     def line(self) -> str:
-        """Return the line that tells it."""
+        """Return the line that says it."""
         return f"{'ok  ' if self.is_good else 'FAIL'}  {self.path}: {self.found}"
 
 

@@ -25,7 +25,7 @@ def _has_one_place(pattern: str) -> str:
     if pattern.count(_VARIES) != 1:
         raise ValueError(f"{pattern!r} needs one %, where the names of the shards differ, such as tenant_%.orders")
     if set(pattern) & set("*?["):
-        raise ValueError(f"{pattern!r}: only % stands for other characters here")
+        raise ValueError(f"{pattern!r}: only % matches other characters here")
     return pattern
 
 
@@ -116,7 +116,7 @@ class Shard:
 class MergedTable(Section):
     """Tables that are one table of the lake.
 
-    from_: ``database.table`` with one ``%``: the part of the name that stands there is the value of ``source_column``,
+    from_: ``database.table`` with one ``%``: the part of the name in its place is the value of ``source_column``,
     so that each shard has another one. from_regex: in its place, a regular expression of the whole name, in which only
     a group varies. into: the merged table, ``database.table`` in the lake.
     """

@@ -1,4 +1,4 @@
-"""A Delta table that is composed of others, its parts: it has their rows, and a column that tells them apart.
+"""A Delta table that is composed of others, its parts: it has their rows, and a column that distinguishes them.
 
 The parts' tables lie in its folder, each in one of its own. The composed table's log names their data files, with the
 part's value of the source column as Delta's partition value. So each part is written as any other table is, and one

@@ -94,7 +94,7 @@ def _kind(field: Mapping[str, Any]) -> str:
             kind = None
     if kind is None:
         raise LakeError(
-            f"column {field['name']!r} has a type that Iceberg can't be told of in this way: {field['type']}",
+            f"column {field['name']!r} has a type that Iceberg has no name for: {field['type']}",
             remedy="leave the table out of iceberg.tables, or exclude the column (VECTOR, or a widened DATE or INT)",
         )
     return kind

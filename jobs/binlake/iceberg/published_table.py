@@ -116,7 +116,7 @@ def hash_of_commit(table_path: str, version: int) -> str:
 def failed(what: str, table_path: str, error: Exception) -> LakeError:
     """Return the error of something that failed. No value of a row is in it: bounds are, in what Avro's writer says."""
     cause = str(error) if isinstance(error, OSError | DeltaError | StagingError) else type(error).__name__
-    return LakeError(f"{what}: {cause}", remedy=f"if it stays, remove {table_path}/_iceberg: it is written anew")
+    return LakeError(f"{what}: {cause}", remedy=f"if it stays, remove {table_path}/_iceberg: it is then written again")
 
 
 def forget(table_path: str) -> None:

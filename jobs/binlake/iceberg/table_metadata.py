@@ -219,7 +219,7 @@ class TableMetadata:
 
     @property
     def file(self) -> Any:
-        """Return the facts about the file by which it is told from another of its name; None where it isn't there."""
+        """Return the facts about the file that distinguish it from another of its name; None where it isn't there."""
         return files.stat(self.path)
 
     def is_own(self, name: str) -> bool:
@@ -236,7 +236,7 @@ class TableMetadata:
         files.replace_bytes(f"{self.folder}/{_HINT}", str(self.number).encode())
 
     def is_named(self) -> bool:
-        """Return whether readers are told of this number."""
+        """Return whether readers see this number."""
         return _hinted(self.folder) == self.number
 
 
@@ -273,7 +273,7 @@ def newest(table_path: str) -> TableMetadata | None:
 
 def published_ids(table_path: str) -> dict[str, int]:
     """Return the ids by which a table's columns are published, by their names in data files; none where it isn't
-    published, or its metadata can't be read: then it is published anew."""
+    published, or its metadata can't be read: then it is published from the start."""
     try:
         metadata = newest(table_path)
     except (OSError, ValueError, KeyError, StagingError):

@@ -2,7 +2,7 @@
 
 Each shard is a table of its own: it has its life, its mirror in the merged table's folder, and its standstill. The
 merged table shows what the mirrors have become (delta/composed_table.py). It is a table of the lake's versions, and the
-mirrors of its shards aren't: at each batch it has the rows of all shards that are there, and of one that stands still
+mirrors of its shards aren't: at each batch it has the rows of all shards that are there, and of one that is stopped
 those of before.
 
 A merged table that can't be composed is stopped alone, and goes on by itself once what its remedy names is done.

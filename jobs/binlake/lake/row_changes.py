@@ -4,7 +4,7 @@
 |--------------------------|-------|
 | ``operation``            | ``insert``, ``update`` or ``delete``: what the row's changes come to |
 | ``rows``                 | how many rows are meant: 1, or in a table without a key that many equal ones |
-| ``origin``               | ``versions`` where both versions were compared, ``log`` where the table's log told |
+| ``origin``               | ``versions`` where both versions were compared, ``log`` where the table's log was read |
 | ``before_…``, ``after_…``| the row's values in both; NULL where it isn't |
 
 Versions are exact, whatever changed the table. A log is asked where files of the earlier version are gone: it is as

@@ -97,11 +97,11 @@ class Follower(HeldRow[FollowerRow]):
         if row is None or row.token != self._token:
             raise LeaseHeld(
                 f"{(row and row.holder) or 'another process'} follows this source by now",
-                remedy="nothing to do: this process stands by",
+                remedy="nothing to do: this process waits to take over",
             )
 
     def _refused(self, row: FollowerRow) -> LeaseHeld:
-        return LeaseHeld(f"{row.holder} follows this source", remedy="nothing to do: this process stands by")
+        return LeaseHeld(f"{row.holder} follows this source", remedy="nothing to do: this process waits to take over")
 
 
 def prepare(metadata: Metadata) -> None:

@@ -251,7 +251,7 @@ class Following:
         try:
             follower.begin(watch)
         except LeaseHeld as held:
-            self._say_trouble(f"{held.message}; this process stands by")
+            self._say_trouble(f"{held.message}; this process waits to take over")
             control = lease.read(self._metadata)  # the process that died may hold it, too
             self._watch.is_held(control.holder, control.token, control.expires_us)
             return False

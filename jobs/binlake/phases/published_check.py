@@ -57,7 +57,7 @@ class PublishedReport:
         if wrong := [str(table.name) for table in self.tables if table.differences]:
             raise CheckFailed(
                 f"Iceberg's readers don't see what Delta's do: {', '.join(wrong)}",
-                remedy="remove _iceberg in the table's folder and run binlake maintain: it is published anew",
+                remedy="remove _iceberg in the table's folder and run binlake maintain: it is then published again",
             )
 
 

@@ -20,7 +20,7 @@ def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> s
         return decisions.unlock(config, reason, feed)
     state = lost_lease.make_again(metadata, _logs(config))
     result = (
-        f"the lease is made again, at batch {state.batch}, {state.position.short}: the next sync goes on there, and "
+        f"the lease is made again, at batch {state.batch}, {state.position.short}: the next sync continues there, and "
         "binlake verify proves it"
     )
     decisions.note(metadata, "unlock", reason, result=result)

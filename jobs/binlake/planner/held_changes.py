@@ -163,7 +163,7 @@ def hold_swaps(
         if action == "follow":
             continue
         if copy:
-            walk.end(copy, f"it took the place of {new} at {here.position.short}, which stands still there")
+            walk.end(copy, f"it took the place of {new} at {here.position.short}, which waits there")
         yield HeldSwap(table, copy, old, _stand_at_swap(walk, here, table, copy, changes))
 
 

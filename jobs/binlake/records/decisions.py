@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlake.binlog.locate import Place
 
 CANCELLED = " cancelled"
-"""How the action ends that ended a run of Airflow; before it stands the DAG's kind."""
+"""How the action ends that ended a run of Airflow; the DAG's kind comes before it."""
 
 
 @dataclass(frozen=True)

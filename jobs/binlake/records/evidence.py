@@ -1,4 +1,4 @@
-"""All that is known of a source and tells its health: its metadata, its limits, and what Airflow alone knows."""
+"""All that is known of a source and decides its health: its metadata, its limits, and what Airflow alone knows."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _GRACE = timedelta(minutes=15)
 _NAMED = 3
 """The most tables that are named in a line."""
 _NOBODY_US = 5 * 60 * 1_000_000
-"""Microseconds after which it is told that no task follows: Airflow begins the next one behind each."""
+"""Microseconds after which the page says that no task follows: Airflow begins the next one behind each."""
 _DAY_US = 24 * 3600 * 1_000_000
 
 
@@ -462,7 +462,7 @@ def _scheduler(known: Evidence) -> list[Advice]:
 
 
 def _failed_in_airflow(known: Evidence) -> Iterator[Advice]:
-    """Yield which DAGs' newest runs failed in Airflow, but for those whose failure is told more precisely."""
+    """Yield which DAGs' newest runs failed in Airflow, but for failures that another reason says more precisely."""
     noted = known.status.failed.run if known.status.failed else None
     told = bool(differing(known) or known.status.poison)
     for what, failed in (known.airflow.failed if known.airflow else {}).items():

@@ -169,7 +169,7 @@ def _outcome(config: PipelineConfig, row: WatermarkRow, change: HeldChange, *, y
         return f"{name} is snapshotted again by the next sync: {does}", asked
     going_on = replace(row, status="catching up", batch=row.batch - 1)
     going_on = replace(going_on, reason=f"answered: {does}, and it goes through what it missed", remedy=_CONTINUES)
-    return f"{name} goes on with the next sync: {does}", going_on
+    return f"{name} continues with the next sync: {does}", going_on
 
 
 def _has_part(config: PipelineConfig, row: WatermarkRow) -> bool:

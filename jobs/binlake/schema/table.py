@@ -149,7 +149,7 @@ class TableSchema:
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
     where: the condition of the rows that the mirror has, see row_condition.py; empty for all rows. It isn't compared,
         either.
-    shard: the table that shows it with others, the column that tells them apart, and this table's value there; empty
+    shard: the table that shows it with others, the column that distinguishes them, and this table's value there; empty
         for a table by itself. It isn't compared, either.
     comment: the table's; see Column.
     """

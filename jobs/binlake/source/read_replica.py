@@ -67,7 +67,7 @@ class ReadReplica:
             )
         if not lake.gtid_set:
             raise UsageError(
-                "without GTIDs nothing shows where in the source's log a replica stands",
+                "without GTIDs nothing shows where in the source's log a replica is",
                 remedy=f"set gtid_mode=ON on the source and the replica, or {_INSTEAD}",
             )
 

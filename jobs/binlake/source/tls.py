@@ -14,7 +14,7 @@ from pathlib import Path
 from binlake.errors import ConfigurationError
 
 PEM = "-----BEGIN "
-"""With which the content of a certificate or key begins, where it stands in the place of a path."""
+"""With which the content of a certificate or key begins, where it is given instead of a path."""
 _BLOCK = re.compile(rf"{PEM}[^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 

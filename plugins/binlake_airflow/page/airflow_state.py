@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ReadsLogs = Callable[[str, Dag], bool]
 """Tells whether the user may read the logs of a source's DAG."""
 _FAILURES_KEPT = timedelta(days=30)
-"""For how long a failed run is told that no other run came behind."""
+"""For how long a failed run is shown if no other run came after it."""
 _MOST_LINES = 100_000
 """The most lines of a task's log that are read for its reason."""
 _MOST_LETTERS = 300
@@ -135,7 +135,7 @@ def _reason(attempt: _Attempt) -> str:
     """Return why a task failed, by its log; empty where that can't be read."""
     try:
         return _in_log(attempt)
-    except Exception as error:  # whatever a log's store raises: the run's failure is told without its reason
+    except Exception as error:  # whatever a log's store raises: the run's failure is shown without its reason
         log.warning("the log of %s in %s can't be read: %s", attempt.task.task_id, attempt.task.dag_id, error)
         return ""
 

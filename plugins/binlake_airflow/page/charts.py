@@ -145,7 +145,7 @@ def columns(label: str, periods: Periods, series: Sequence[Series], unit: Unit, 
 
 def line(label: str, periods: Periods, series: Series, unit: Unit, width: int, limit: float | None = None) -> str:
     """Return a line, interrupted where nothing is known. limit: has a line of its own, unless it is far above; its name
-    stands in the legend, where no curve crosses it."""
+    is in the legend, where no curve crosses it."""
     known = max((value for value in series.values if value is not None), default=0)
     drawn = [limit] if limit is not None and not is_far(series, limit) else []
     plot = _Plot(label, periods, width, unit, max(known, *drawn, 0))

@@ -135,7 +135,7 @@ _Reader = Callable[[_Asked], list[Event]]
 
 
 def _batches(group: Batches, by_batch: Mapping[int | None, RunHead]) -> Event:
-    """Return batches as one event; one alone as it is told elsewhere."""
+    """Return batches as one event; one alone as it is shown elsewhere."""
     if group.first_us == group.last_us and group.batch in by_batch:
         return _run("run", by_batch[group.batch])
     title = "batches" if group.count is None else counted(group.count, "batch")

@@ -89,7 +89,7 @@ def test_a_ghost_of_a_shard_is_read_as_the_shard() -> None:
         ([{**ORDERS, "from": "tenant.orders"}], {}, "needs one %"),
         ([{**ORDERS, "from": "%.%"}], {}, "needs one %"),
         ([{**ORDERS, "from": "orders_%"}], {}, "is no table"),
-        ([{**ORDERS, "from": "t*_%.orders"}], {}, "only % stands"),
+        ([{**ORDERS, "from": "t*_%.orders"}], {}, "only % matches"),
         ([{**REGEX, **ORDERS}], {}, "either from or from_regex"),
         ([{"into": "all.orders", "source_column": "tenant"}], {}, "either from or from_regex"),
         ([{**REGEX, "from_regex": r"tenant_[0-9]+\.orders"}], {}, "needs one group"),

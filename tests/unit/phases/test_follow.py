@@ -294,7 +294,7 @@ def test_of_two_one_works_and_the_other_takes_over(rig: Rig, tmp_path: Path) -> 
     first_at_work.start()
     while not rig.batches:
         time.sleep(0.01)
-    handing_over = rig.end_once(lambda: "this process stands by" in second.said.getvalue())
+    handing_over = rig.end_once(lambda: "this process waits to take over" in second.said.getvalue())
     watching = second.end_once(lambda: second.batches > 0)
     second.follow()
     for thread in (first_at_work, handing_over, watching):
@@ -387,7 +387,7 @@ def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyP
         metadata.swap("followers", "true", {"holder": ELSEWHERE, "token": "another", "expires_us": 1 << 60})
 
     rig.answers = [take_away]
-    watching = rig.end_once(lambda: "this process stands by" in rig.said.getvalue())
+    watching = rig.end_once(lambda: "this process waits to take over" in rig.said.getvalue())
     assert rig.follow().batches == 1
     watching.join()
     assert metadata.read("followers")[0]["token"] == "another"

@@ -112,7 +112,7 @@ def test_a_table_waits_while_the_others_go_on_and_follows_after_a_yes(shop: Shop
         ["adds 'n' int"], 1, "ALTER TABLE t ADD n INT DEFAULT 7"
     )  # fmt: skip
     assert (waits["before"], waits["after"]) == (["id int", "v int"], ["id int", "v int", "n int"])
-    assert "goes on with the next sync" in shop.answer(yes=True)
+    assert "continues with the next sync" in shop.answer(yes=True)
     shop.sync()
     assert shop.rows() == [("id", "v", "n"), (1, 10, 7), (2, 20, 7), (3, 30, 7), (4, 40, 8)]
     assert (shop.status, shop.waiting) == ("following", [])

@@ -217,7 +217,7 @@ def test_who_follows_is_told_with_how_far_behind_or_why_nothing_is_carried(confi
         assert "  it waits: the server is away" in status_lines(read_status(config), ELSEWHERE)
         metadata.swap("followers", "true", {"at_us": now_us() - 20_000_000})
         silent = status_lines(read_status(config), ELSEWHERE)
-        assert any(line.endswith("one that stands by or is started takes over") for line in silent)
+        assert any(line.endswith("one that waits or is started takes over") for line in silent)
     assert read_status(config).follower is None
 
 

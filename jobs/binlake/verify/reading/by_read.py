@@ -328,7 +328,7 @@ class ByRead:
         if not reading.is_done and not result.statistics:
             done = int((reading.done & reading.chosen.wanted).sum())
             reason = f"the time was up: {done:,} of {reading.chosen.count:,} chunks were compared, and are equal"
-            remedy = "run it again: it goes on there"
+            remedy = "run it again: it continues there"
             return replace(result, state="unfinished", equal=None, reason=reason, remedy=remedy)
         return result
 

@@ -1,7 +1,7 @@
 """Keys that several rows of a partitioned table have on the server, found while verify reads its rows.
 
 No partition knows the keys of another: EXCHANGE PARTITION … WITHOUT VALIDATION may bring a row in whose key the table
-has already. The log tells rows by their keys, so that a DELETE of one takes both from the lake.
+has already. The log identifies rows by their keys, so that a DELETE of one takes both from the lake.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ export function field({ name, label, required, options, checkbox, hint, type = "
   return [el("label", { for: id }, label), input, hint ? el("small", { id: `${id}-hint`, class: "quiet" }, hint) : null];
 }
 
-// act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again. details: nodes
+// act(values) gives what to show, as nodes or text; what it raises is shown, too, and can be tried again. details: nodes
 // that are shown below what it says, or a promise of them. leaves: what the page shows is gone once it is done.
 export function confirm({ title, says, label, fields = [], act, leave = "Cancel", details = null, leaves = false }) {
   const more = el("div", { class: "details" });
@@ -111,7 +111,7 @@ export function confirm({ title, says, label, fields = [], act, leave = "Cancel"
     else dispatchEvent(new Event("changed")); // nothing was drawn again while it was open
   }
 
-  // What came of it is told above the page where the dialog was closed before.
+  // What came of it is shown above the page where the dialog was closed before.
   function result(note) {
     if (dialog.isConnected) outcome.replaceChildren(note);
     else document.getElementById("notices").replaceChildren(el("strong", {}, title), note);
@@ -149,7 +149,7 @@ const sentence = (words) => (/^\S*[._]\S/.test(words) ? words : words.charAt(0).
 // What came of a run that was asked for, with the way to it.
 export const triggered = ({ message: outcome, dag_id, run_id }) => (run_id ? [`${outcome}: `, toRun(dag_id, run_id)] : outcome);
 
-// source: as the API tells it. Null where the user may not, or where Airflow has no such DAG; a second first snapshot
+// source: as the API gives it. Null where the user may not, or where Airflow has no such DAG; a second first snapshot
 // isn't offered.
 export function runButton(source, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
   const { says, fields = [], ofOne = [], dag: named = what, mustSayWhy = false, details = () => null } = RUNS[what];
@@ -178,7 +178,7 @@ export function decisionButton(source, what, tables) {
   return opens(label, "Recorded with your name", open, { of: several(tables) ?? source.source });
 }
 
-// One after the other; what is refused of one is told with its name, and the others are done.
+// One after the other; what is refused of one is shown with its name, and the others are done.
 async function decideEach(source, what, tables, values) {
   const refused = [];
   let last = "";

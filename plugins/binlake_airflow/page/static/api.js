@@ -1,4 +1,4 @@
-// What the API tells, and what it is asked to do.
+// What the API gives, and what it is asked to do.
 
 export class Refused extends Error {
   constructor(status, said) {

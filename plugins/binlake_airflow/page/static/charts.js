@@ -41,7 +41,7 @@ export function chartWidth() {
   return Math.max(280, Math.floor((whole - (beside - 1) * gap) / beside) - border);
 }
 
-// drawing: {name, title, says, looks, svg} as the API tells it. The arrows go from period to period.
+// drawing: {name, title, says, looks, svg} as the API gives it. The arrows go from period to period.
 export function chart(drawing) {
   const drawn = document.importNode(new DOMParser().parseFromString(drawing.svg, "image/svg+xml").documentElement, true);
   drawn.id = `chart ${drawing.name}`;

@@ -17,7 +17,7 @@ function about(source, { tables, place }) {
   return tables.length || place ? el("span", {}, named, more, place ? el("span", { class: "mono quiet" }, place) : null) : null;
 }
 
-// Events that are one line, from the first of them on; each batch stands in a list of its own.
+// Events that are one line, from the first of them on; each batch is in a list of its own.
 function spanned(source, { since_us, at_us, title }) {
   const each = link({ source, events: "all", kind: "batch", before_us: at_us + 1 }, "each of them");
   return [`${moment(since_us)} to ${date(since_us) === date(at_us) ? clock(at_us) : moment(at_us)}`, title.endsWith("batches") ? [" · ", each] : null];

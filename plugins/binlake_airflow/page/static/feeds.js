@@ -57,7 +57,7 @@ function relayed({ relay, source, now_us }) {
   ];
 }
 
-// source, carried: the source and its feeds, as the API tells them.
+// source, carried: the source and its feeds, as the API gives them.
 export function feedSections(source, carried) {
   const sections = relayed(carried);
   if (!carried.feeds.length) return sections;

@@ -1,10 +1,10 @@
-// Pictures whose parts the pointer and the arrow keys read: what one says stands below.
+// Pictures whose parts the pointer and the arrow keys read: what one says is below.
 
 import { el } from "./elements.js";
 
 const read = new Map(); // by a picture's name: the part that was read last
 
-// says: what stands below while no part is read. words: of a part. vertical: how far the arrows up and down go.
+// says: what is below while no part is read. words: of a part. vertical: how far the arrows up and down go.
 export function readable(picture, name, areas, says, words, vertical = 0) {
   const said = el("output", { class: "said", "aria-live": "polite" }, says);
 

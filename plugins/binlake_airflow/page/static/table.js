@@ -1,4 +1,4 @@
-// One table: how it stands, its columns, its DDL history, its runs.
+// One table: its state, its columns, its DDL history, its runs.
 
 import { repairButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";

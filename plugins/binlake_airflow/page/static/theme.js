@@ -6,7 +6,7 @@
     try {
       chosen = localStorage.getItem("theme");
     } catch (error) {
-      // Where storage is forbidden the browser's own choice stands.
+      // Where storage is forbidden the browser's own choice stays.
     }
     if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
     else delete document.documentElement.dataset.theme;

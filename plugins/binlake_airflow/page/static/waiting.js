@@ -19,7 +19,7 @@ function change(source, waits) {
       ["No", waits.no, null, "double"],
       ["Needs the log from", el("span", { class: "mono" }, waits.needs), "The table's part of it is read again after an answer: the server must keep it until then"],
     ),
-    el("p", { class: "quiet" }, `The table stands still before the statement (${waits.asked.join(", ")}); the others go on.${behind}`));
+    el("p", { class: "quiet" }, `The table waits before the statement (${waits.asked.join(", ")}); the others continue.${behind}`));
 }
 
 export const waitingChanges = (source) =>
