@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake.delta import layout
+from binlake.errors import LogUnreadable
 from binlake.faults import FaultPoint
 from binlake.lake import pins
 from binlake.lake.lake_versions import lake_versions
@@ -200,6 +201,8 @@ def test_what_cannot_be_composed_stops_alone_until_it_is_mended(shards: Shards, 
     assert lake.arrow(plain).num_rows == 1
     (problem,) = read_status(shards.mirror.config).beside
     assert (problem.table, "it is stopped: " in problem.problem) == ("all.orders", True)
+    with pytest.raises(LogUnreadable):
+        maintain(shards.mirror.config, no_session, shards.mirror.metadata, Report(quiet=True), patience=0)
     assert "move it away: the table is composed again" in problem.remedy
     own.write_text(whole)
     sync_alone(shards.mirror)

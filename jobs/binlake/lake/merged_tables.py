@@ -22,7 +22,7 @@ from binlake.config.shards import MergedTable
 from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
-from binlake.errors import OF_CODE, LakeTableChanged, LogUnreadable, snapshot_again
+from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, snapshot_again
 from binlake.lease.lease import Lease
 from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life, Standstill, rebased
@@ -118,28 +118,45 @@ def versions_of_shards(
     kept: Delta versions of tables, by their paths. before: also at the version that stood at this time, in seconds
     since 1970, and now. Raises LakeError.
     """
-    if not config.tables.merge_tables:
-        return {}
-    from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
-
     shown: dict[str, set[int]] = {}
     for entry in config.tables.merge_tables:
         path = config.table_path(entry.name)
         if not opened_tables.is_table(path):
             continue
-        asked = set(kept.get(path, ()))
-        if before is not None:
-            log = LogFiles.of(path)
-            first, newest = min(log.commits, default=0), max(log.commits, default=0)
-            asked |= {max(first, log.stood_at(before)), newest}  # a restored log's commits are all of now
-        by_id: dict[str, set[int]] = {}
+        by_id = _shown_by_id(path, set(kept.get(path, ())), before)
+        for folder in files.own_subfolders(path) if by_id != {} else ():
+            if not folder.startswith("_") and opened_tables.is_table(shard := f"{path}/{folder}"):
+                shown[shard] = _shown_of(shard, by_id)
+    return shown
+
+
+def _shown_by_id(path: str, asked: set[int], before: float | None) -> dict[str, set[int]] | None:
+    """Return the Delta versions of shards that versions of a merged table show, by the shards' table ids; None where
+    its log can't be read."""
+    from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
+
+    if before is not None:
+        log = LogFiles.of(path)
+        first, newest = min(log.commits, default=0), max(log.commits, default=0)
+        asked = asked | {max(first, log.stood_at(before)), newest}  # a restored log's commits are all of now
+    by_id: dict[str, set[int]] = {}
+    try:
         for version in asked:
             for table_id, of_shard in composed_table.shown_versions(path, version).items():
                 by_id.setdefault(table_id, set()).add(of_shard)
-        for folder in files.own_subfolders(path) if by_id else ():
-            if not folder.startswith("_") and opened_tables.is_table(shard := f"{path}/{folder}"):
-                shown[shard] = by_id.get(str(opened_tables.newest(shard).metadata().id), set())
-    return shown
+    except (LakeError, OSError, *OF_CODE):
+        return None
+    return by_id
+
+
+def _shown_of(shard: str, by_id: Mapping[str, set[int]] | None) -> set[int]:
+    """Return the versions of a shard's mirror that are shown; where that isn't known, all that there are."""
+    try:
+        if by_id is not None:
+            return by_id.get(str(opened_tables.newest(shard).metadata().id), set())
+    except (DeltaError, OSError, *OF_CODE):
+        pass
+    return set(LogFiles.of(shard).commits)
 
 
 def note_removed(config: PipelineConfig, metadata: Metadata, name: TableName) -> None:

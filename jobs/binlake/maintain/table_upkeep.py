@@ -181,7 +181,12 @@ class TablesUpkeep:
         before = self._looked - self._config.maintain.history_hours * HOUR_SECONDS
         table_versions.note_readable_since(held.metadata, name, max(0, LogFiles.of(log.path).stood_at(before)))
         life = Life("", name, TableSchema(()), nowhere, nowhere)
-        return Table(life, log, log.version(), is_beside=True, is_merged=True)
+        try:
+            return Table(life, log, log.version(), is_beside=True, is_merged=True)
+        except LakeError as error:
+            self._report.say(f"{name}: {error}")
+            self.failed.append(error)
+            return Table(life, log, is_beside=True, is_merged=True, left=error.message)
 
     def _beside(self, name: TableName) -> list[Table]:
         """Look at the tables beside a mirror; where a log can't be read they fail the run once the others are done."""
