@@ -92,7 +92,7 @@ class Statement:
     offset: the event's. ordinal: its number among the statements of the slice, from 0. database: the session's default
     database. sql_mode: the server's bits. server_charset: the default character set of new databases. error: the
     server's number of the error with which the statement failed half way; 0 if it didn't. has_xid, thread: see
-    events.Query. session: other settings of it in the log. needs_session: it used what its session alone has,
+    query_event.Query. session: other settings of it in the log. needs_session: it used what its session alone has,
     such as a temporary table or CONNECTION_ID().
     """
 

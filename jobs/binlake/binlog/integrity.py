@@ -1,13 +1,18 @@
-"""Checks by every reader of a file: its format description, and the checksums of events."""
+"""Checks of a file: its format description, the checksums of events, whose GTIDs they have, and how the file ends."""
 
 from __future__ import annotations
 
 import zlib
 
-from binlake.binlog.events import HEADER_SIZE, FormatDescription, Malformed
-from binlake.binlog.transport import Transport
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.transport import LogChunk, Transport
 from binlake.errors import CorruptEvent, PositionLost
 from binlake.position import FIRST_OFFSET, Slice
+
+_OF_MARIADB = frozenset({EventType.MARIADB_GTID})
+_OF_MYSQL = frozenset({EventType.GTID, EventType.GTID_TAGGED})
+_LONGEST_ROTATE = HEADER_SIZE + 8 + 512 + 4
+"""Bytes of a ROTATE event: the offset in the next file, its name (FN_REFLEN in the servers), and a checksum."""
 
 
 def format_description(transport: Transport, file: str) -> int:
@@ -62,3 +67,27 @@ def proved(event: bytes, description: FormatDescription, file: str, offset: int)
     if description.checksum and zlib.crc32(event[:stop]) != int.from_bytes(event[stop:], "little"):
         raise corrupt(file, offset, "the checksum is wrong")
     return event[HEADER_SIZE:stop]
+
+
+def foreign_gtids(chunk: LogChunk, *, mariadb: bool) -> list[int]:
+    """Return the offsets in the file of a chunk's GTID events as the other kind of server writes them.
+
+    mariadb: whether the file is one of MariaDB's.
+    """
+    kinds = _OF_MYSQL if mariadb else _OF_MARIADB
+    places, at = [], 0
+    while at < chunk.size:
+        _, kind, _, size, _, _ = HEADER.unpack(chunk.data[at : at + HEADER_SIZE].tobytes())
+        places += [chunk.offset + at] if kind in kinds else []
+        at += size
+    return places
+
+
+def ends_file(chunk: LogChunk) -> bool:
+    """Return whether a chunk's last event is one with which a server closes a file: STOP, or ROTATE to the next."""
+    tail = chunk.data[max(0, chunk.size - _LONGEST_ROTATE) : chunk.size].tobytes()
+    for start in range(len(tail) - HEADER_SIZE + 1):
+        _, kind, _, size, _, _ = HEADER.unpack_from(tail, start)
+        if kind in (EventType.STOP, EventType.ROTATE) and start + size == len(tail):
+            return True
+    return False

@@ -14,6 +14,7 @@ from typing import Any
 from binlake.binlog import events, payload, tablemap, values
 from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
+from binlake.binlog.query_event import Query
 from binlake.binlog.query_texts import charset_of, statement_text
 from binlake.binlog.transport import Transport
 from binlake.gtid import GtidPosition, GtidSet
@@ -155,16 +156,16 @@ def _names(flags: int, names: Mapping[int, str]) -> tuple[str, ...]:
 
 
 def _query(body: bytes) -> Detail:
-    query = events.Query.parse(body)
+    query = Query.parse(body)
     return _statement(query, query.text)
 
 
 def _compressed_query(body: bytes) -> Detail:
-    query = events.Query.parse(body)
+    query = Query.parse(body)
     return _statement(query, values.uncompressed_event(query.text))
 
 
-def _statement(query: events.Query, text: bytes) -> Detail:
+def _statement(query: Query, text: bytes) -> Detail:
     """Describe a statement: thread, seconds that it took, the server's number of its error; what else was logged."""
     detail: Detail = {"thread": query.thread, "seconds": query.seconds, "error": query.error}
     detail |= {"sql_mode": query.sql_mode} if query.sql_mode else {}

@@ -19,10 +19,11 @@ from binlake.binlog.batches import Batches
 from binlake.binlog.border import Item, Masking, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
-from binlake.binlog.integrity import corrupt, describe
+from binlake.binlog.integrity import corrupt, describe, ends_file, foreign_gtids
 from binlake.binlog.known_tables import KnownTable, KnownTables
+from binlake.binlog.query_event import Query
 from binlake.binlog.query_texts import charset_of, normal_xid, savepoint_name, spaced_text
-from binlake.binlog.row_events import RowEvents
+from binlake.binlog.row_events import RowEvents, up_to_last_failing
 from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import LogChunk, Transport
@@ -137,13 +138,8 @@ class _Reader:
         """Raise CorruptEvent where a transaction has a GTID of the other flavour, unless somebody stepped over it."""
         if not self._transactions.has_foreign:
             return
-        kinds = _OF_MYSQL if self._description.mariadb else _OF_MARIADB
-        chunk, at, places = self._chunk, 0, [int(self._state.began)]
-        while chunk is not None and at < chunk.size:
-            _, kind, _, size, _, _ = HEADER.unpack(chunk.data[at : at + HEADER_SIZE].tobytes())
-            places += [chunk.offset + at] if kind in kinds else []
-            at += size
-        places = places[1:] or places
+        foreign = foreign_gtids(self._chunk, mariadb=self._description.mariadb) if self._chunk else []
+        places = foreign or [int(self._state.began)]
         for where in places:
             if where not in self._skip:
                 raise corrupt(self._file, where, "a GTID as the other kind of server, MySQL or MariaDB, writes it")
@@ -254,7 +250,7 @@ class _Reader:
     def _query(self, kind: int, body: bytes, where: int, began: int, flags: int) -> Iterator[Emitted]:
         if kind == EventType.EXECUTE_LOAD_QUERY:
             body = body[:13] + body[26:]  # thirteen bytes about the loaded file come before the status variables
-        query = events.Query.parse(body)
+        query = Query.parse(body)
         raw = values.uncompressed_event(query.text) if kind == EventType.QUERY_COMPRESSED else query.text
         upper = raw[:64].lstrip().upper()
         word = upper.split(None, 1)[0].rstrip(b";\0") if upper else b""
@@ -453,19 +449,9 @@ class _Reader:
         servers = {} if self._description.mariadb else self._transactions.server_ids
         by_uuid = {prefix.partition(":")[0]: server_id for prefix, server_id in servers.items() if server_id}
         newest = self._transactions.newest_us
+        is_closed = self._chunk is not None and ends_file(self._chunk)
         unchecked, of_servers = tuple(sorted(self._known.unchecked)), tuple(sorted(by_uuid.items()))
-        return SliceSummary(executed, unchecked, of_servers, newest, self._whole and not self._is_closed())
-
-    def _is_closed(self) -> bool:
-        """Return whether the last event read is one with which a server closes a file: STOP, or ROTATE to the next."""
-        if self._chunk is None:
-            return False
-        tail = self._chunk.data[max(0, self._chunk.size - _LONGEST_ROTATE) : self._chunk.size].tobytes()
-        for start in range(len(tail) - HEADER_SIZE + 1):
-            _, kind, _, size, _, _ = HEADER.unpack_from(tail, start)
-            if kind in (EventType.STOP, EventType.ROTATE) and start + size == len(tail):
-                return True
-        return False
+        return SliceSummary(executed, unchecked, of_servers, newest, self._whole and not is_closed)
 
     def flush(self) -> Iterator[Emitted]:
         """Yield everything read so far, as batches."""
@@ -476,26 +462,6 @@ class _Reader:
         self._failing.clear()
 
 
-def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
-    """Return the number of events up to and including the last that fails; 0 if none does.
-
-    fails: shows whether any event from a first index up to, not including, an end fails. It is asked about no more than
-    ``count`` events in all.
-    """
-    low = 0
-    while low < count:
-        middle = (low + count) // 2
-        if fails(middle, count):
-            low = middle + 1
-        else:
-            count = middle
-    return count
-
-
-_OF_MARIADB = frozenset({EventType.MARIADB_GTID})
-_OF_MYSQL = frozenset({EventType.GTID, EventType.GTID_TAGGED})
-_LONGEST_ROTATE = HEADER_SIZE + 8 + 512 + 4
-"""Bytes of a ROTATE event: the offset in the next file, its name (FN_REFLEN in the servers), and a checksum."""
 _WRONG = {
     scan.BAD_SIZE: "an event whose size can't be",
     scan.BAD_CHECKSUM: "the checksum is wrong",

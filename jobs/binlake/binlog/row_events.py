@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,19 @@ class RowEvents:
             self._buffers.append(buffer)
             prepared["address"][number], prepared["end"][number] = buffer.ctypes.data, buffer.ctypes.data + len(data)
         return prepared, stopped
+
+
+def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
+    """Return the number of events up to and including the last that fails; 0 if none does.
+
+    fails: shows whether any event from a first index up to, not including, an end fails. It is asked about no more than
+    ``count`` events in all.
+    """
+    low = 0
+    while low < count:
+        middle = (low + count) // 2
+        if fails(middle, count):
+            low = middle + 1
+        else:
+            count = middle
+    return count

@@ -23,7 +23,8 @@ from mutate import Event, assemble, events
 from binlake.binlog import row_events
 from binlake.binlog.border import Mutations, RolledBack, Stopped
 from binlake.binlog.columns import TableDecoder
-from binlake.binlog.events import HEADER, EventType, Malformed, Query, tagged_transaction
+from binlake.binlog.events import HEADER, EventType, Malformed, tagged_transaction
+from binlake.binlog.query_event import Query
 from binlake.binlog.query_texts import savepoint_name
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport

@@ -11,10 +11,10 @@ from binlake.binlog.events import (
     EventType,
     FormatDescription,
     Malformed,
-    Query,
     is_in_no_file,
     mariadb_transaction,
 )
+from binlake.binlog.query_event import Query
 
 FLAG = 1 << 24
 

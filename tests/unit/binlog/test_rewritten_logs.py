@@ -21,7 +21,8 @@ from binlake.binlog import transport
 from binlake.binlog.border import Mutations, SliceSummary, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import HEADER, IGNORABLE, EventType
-from binlake.binlog.reader import Emitted, read, up_to_last_failing
+from binlake.binlog.reader import Emitted, read
+from binlake.binlog.row_events import up_to_last_failing
 from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.errors import CorruptEvent, UnsupportedEvent
 from binlake.position import Slice
