@@ -80,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by what they need, sort the quick ones to the front, and leave out what this run has no use for."""
     items.sort(key=selection.place)
+    for item in selection.in_the_soak_alone(items):
+        item.add_marker(pytest.mark.soak)
     reasons = [selection.reason_to_leave_out(item, quick=config.getoption("quick")) for item in items]
     left_out = [item for item, reason in zip(items, reasons, strict=True) if reason]
     items[:] = [item for item, reason in zip(items, reasons, strict=True) if not reason]

@@ -197,6 +197,7 @@ def test_killed_and_run_again(followed: Mirror, point: str) -> None:
     followed.assert_each_once("a", "b", "c")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
     change_shapes(shaped)

@@ -20,6 +20,7 @@ from binlake.phases import copies_beside, open_batch
 from binlake.position import Position
 from binlake.records import record
 from binlake.schema.table import TableName
+from mirror import in_the_soak
 from model_lake import Lake
 from model_server import Row
 from model_worker import Waiting, Worker
@@ -247,7 +248,7 @@ def row_changes(
 
 
 SETTINGS = settings(
-    max_examples=50,
+    max_examples=25,
     stateful_step_count=25,
     derandomize=True,
     database=None,
@@ -257,9 +258,15 @@ SETTINGS = settings(
 )
 
 
-@pytest.mark.parametrize("machine", [Protocol, ProtocolWithColumns, ProtocolWithCopies])
-def test_whatever_happens_the_lake_is_the_source(machine: type[Protocol]) -> None:
-    run_state_machine_as_test(machine, settings=SETTINGS)
+MACHINES = (Protocol, ProtocolWithColumns, ProtocolWithCopies)
+
+
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [*((machine, 25) for machine in MACHINES), *in_the_soak(*((machine, 300) for machine in MACHINES))],
+)
+def test_whatever_happens_the_lake_is_the_source(machine: type[Protocol], examples: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=examples))
 
 
 # planted bugs: a model that doesn't find them proves nothing ---------------------------------------------------------
@@ -348,7 +355,14 @@ PLANTED = {
 """Each with the machine that comes upon it soon."""
 
 
-@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+FOUND_LATE = (lease_not_checked,)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [*(plant for plant in PLANTED if plant not in FOUND_LATE), *in_the_soak(*FOUND_LATE)],
+    ids=lambda plant: plant.__name__,
+)
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     once = settings(SETTINGS, max_examples=300, phases=[Phase.generate], report_multiple_bugs=False)

@@ -29,7 +29,7 @@ from binlake.schema.table import TableName
 from binlake.snapshot import snapshot
 from binlake.snapshot.snapshot import SnapshotTask
 from binlake.source.server import Source
-from mirror import WAYS, CutOff, Mirror, on_mariadb, on_mysql, sync_alone
+from mirror import WAYS, CutOff, Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 from no_session import NoSession
 from servers import Server
 from writers import writing
@@ -213,8 +213,11 @@ POINTS: tuple[FaultPoint, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("continues", ["snapshot", "sync"])
-@pytest.mark.parametrize("point", POINTS)
+IN_TURN = list(zip(POINTS, ["snapshot", "sync"] * len(POINTS), strict=False))
+IN_THE_SOAK = list(zip(POINTS, ["sync", "snapshot"] * len(POINTS), strict=False))
+
+
+@pytest.mark.parametrize(("point", "continues"), [*IN_TURN, *in_the_soak(*IN_THE_SOAK)])
 @on_mysql
 def test_cut_off_anywhere_it_follows_in_the_end(mirror: Mirror, point: FaultPoint, continues: str) -> None:
     batches = batches_of(mirror, XA, FOLLOWS, ["XA COMMIT 'x'"], ["ALTER TABLE t ADD w INT DEFAULT 7"])

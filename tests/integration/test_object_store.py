@@ -165,6 +165,7 @@ def test_of_spark_s_commit_and_one_without_spark_the_later_is_refused(mirror: Mi
     mirror.assert_each_once("plain")
 
 
+@pytest.mark.soak
 def test_who_lost_the_lease_commits_nothing_and_who_was_killed_is_followed(mirror: Mirror, frozen: Frozen) -> None:
     """The second driver is a process with a JVM of its own, which has its account from the environment."""
     work(mirror)
@@ -206,6 +207,7 @@ def test_who_merges_without_spark_is_followed_wherever_he_is_cut_off(
     assert list((store.folder / "lake" / "mirrors" / "tests" / mirror.database / "plain").glob("**/*.bin"))
 
 
+@pytest.mark.soak
 def test_upkeep_and_a_snapshot_that_are_cut_off_are_taken_up(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "FEWEST", 2)
     kept = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}

@@ -1,6 +1,6 @@
 """Random rows and schema changes while tables are copied beside the batches, cut off anywhere: the mirror is equal.
 
-``BINLAKE_WALK_SECONDS`` a server (default 15) says how far, ``BINLAKE_WALK_SEED`` which way.
+``BINLAKE_WALK_SECONDS`` a server (default 6) says how far, ``BINLAKE_WALK_SEED`` which way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from random_walk import Walk
 if TYPE_CHECKING:
     from mirror import Mirror
 
-SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "15"))
+SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "6"))
 SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 MOST_TRIES = 20
 

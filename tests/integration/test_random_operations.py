@@ -1,6 +1,6 @@
 """Random operations on a server and its lake: each ends equal, or what is refused names a remedy that helps.
 
-``BINLAKE_OPERATIONS`` a server (default 12) says how many at most, within 15 seconds or ``BINLAKE_OPERATIONS_SECONDS``;
+``BINLAKE_OPERATIONS`` a server (default 12) says how many at most, within 8 seconds or ``BINLAKE_OPERATIONS_SECONDS``;
 ``BINLAKE_OPERATIONS_SEED`` which ones. The soak runs more: tests/soak/random_operations.py.
 """
 
@@ -14,7 +14,7 @@ from course import Course
 from servers import KINDS, RELEASES, Kind, Server
 
 COUNT = int(os.environ.get("BINLAKE_OPERATIONS", "12"))
-SECONDS = float(os.environ.get("BINLAKE_OPERATIONS_SECONDS", "15"))
+SECONDS = float(os.environ.get("BINLAKE_OPERATIONS_SECONDS", "8"))
 SEED = int(os.environ.get("BINLAKE_OPERATIONS_SEED", "23719"))
 
 

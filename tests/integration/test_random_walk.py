@@ -1,7 +1,7 @@
 """Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after, and
 so is a server that applies what a feed wrote of it.
 
-``BINLAKE_WALK_SECONDS`` a server (default 15) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
+``BINLAKE_WALK_SECONDS`` a server (default 6) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
 ``BINLAKE_WALK_SEED`` which way.
 """
 
@@ -21,7 +21,7 @@ from servers import Server
 if TYPE_CHECKING:
     from mirror import Mirror
 
-SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "15"))
+SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "6"))
 STATEMENTS = int(os.environ.get("BINLAKE_WALK_STATEMENTS", "0"))
 SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 

@@ -7,12 +7,15 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from binlake.report import counted
 from servers import KINDS, RELEASES, Kind, installed
+
+if TYPE_CHECKING:
+    from mirror import Merge
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = ("unit", "cases", "integration", "strangers", "ui", "faults")
@@ -32,7 +35,7 @@ _IN_WORDS = {"spark": "Spark", "store_jars": "the jars of object stores"}
 QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
 """The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
 
-FIRST_MERGES = ("rewrite", "spark", "mark")
+FIRST_MERGES: tuple[Merge, ...] = ("rewrite", "spark", "mark")
 IN_EVERY_ORDER = frozenset({"test_swapped_keys_and_several_tables_in_one_transaction"})
 """Tests that begin with each way of merging; others begin with one that their name decides."""
 
@@ -62,6 +65,35 @@ OF_NEWEST_MARIADB = frozenset({"test_newest_mariadb"})
 SINCE_MARIADB_11_4 = frozenset({"test_misplaced_rows"})
 """Those of MySQL, and of what MariaDB has since 11.4."""
 
+ON_EITHER_SERVER = frozenset(
+    {
+        "test_binlog_excluded", "test_bootstrap", "test_catalog", "test_catch_up", "test_column_grants",
+        "test_copies_beside", "test_ddl_times", "test_direct_reader", "test_errors", "test_excluded_columns",
+        "test_feed_binlog", "test_feed_debezium", "test_few_rows", "test_folder", "test_iceberg", "test_init",
+        "test_kept_log", "test_key_chunks", "test_key_range", "test_masks",
+        "test_merge_without_key", "test_misplaced_rows", "test_missed_changes", "test_network", "test_newest_changes",
+        "test_open_log", "test_poison", "test_policies_together", "test_relay", "test_reshape_in_process",
+        "test_row_conditions", "test_row_filters", "test_servers", "test_snapshot_in_process",
+        "test_snapshot_versions", "test_status", "test_strangers_statements", "test_tls", "test_tokens",
+        "test_tool_names", "test_transactions", "test_tunnel", "test_verify_by_executors",
+        "test_verify_without_spark", "test_watch",
+    }
+)  # fmt: skip
+"""Files about what the servers have in common: of a test that both could run, one of them does, and in the soak the
+other. The corpus of cases, the types and the readers of the log show on both how they differ."""
+
+
+def in_the_soak_alone(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of ON_EITHER_SERVER on the servers that a run of all tests leaves out, as their names decide."""
+    by_test: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        if item.path.stem not in ON_EITHER_SERVER or item.get_closest_marker("soak"):
+            continue
+        for server in _kinds(item):
+            by_test.setdefault(item.nodeid.replace(server, "", 1), {})[server] = item
+    pairs = ((test, of_servers) for test, of_servers in by_test.items() if len(of_servers) > 1)
+    return [of_servers[sorted(of_servers)[zlib.crc32(test.encode()) % len(of_servers)]] for test, of_servers in pairs]
+
 
 def place(item: pytest.Item) -> int:
     """Return the rank of a test's folder: folders with a smaller one run first."""
@@ -69,7 +101,7 @@ def place(item: pytest.Item) -> int:
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-def first_merges(test: str) -> tuple[str, ...]:
+def first_merges(test: str) -> tuple[Merge, ...]:
     """Return the ways of merging with which a test begins, one run for each. test: its node id without parameters."""
     if test.rpartition("::")[2] in IN_EVERY_ORDER:
         return FIRST_MERGES
