@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription
-from binlake.binlog.query_event import Query
 from binlake.binlog.integrity import corrupt, describe, format_description, proved
+from binlake.binlog.query_event import Query
 from binlake.binlog.transport import Transport
 from binlake.errors import RESNAPSHOT, PositionLost
 from binlake.gtid import Executed, GtidPosition, GtidSet, gtid_list
