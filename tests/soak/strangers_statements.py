@@ -38,7 +38,7 @@ def _what_is_wrong(text: str, flavour: Flavour, seconds: float) -> str:
         return f"raised {type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    reasons = [table.life.reason for table in steps.tables] + [note["reason"] or "" for note in steps.history]
+    reasons = [table.life.reason for table in steps.tables] + [note.reason or "" for note in steps.history]
     return next((reason for reason in reasons if "Error at " in reason), "")
 
 

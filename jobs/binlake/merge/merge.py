@@ -30,6 +30,7 @@ from binlake.report import Report
 from binlake.spark.starting import SessionAsked
 from binlake.staging.staged_files import read_manifest
 from binlake.store.metadata import Metadata
+from binlake.store.rows import StatementRow
 
 if TYPE_CHECKING:
     from binlake.lake.merged_tables import MergedOutcome
@@ -183,15 +184,15 @@ def declaring(metadata: Metadata, batch: OpenBatch, manifest: Manifest, lives: C
     statements = (statement.text for part in manifest.slices for statement in part.statements)
     if batch.cascades is None or not any(map(cascading.may_drop_key, statements)):
         return frozenset()
-    columns = ["table_id", "database", "sql_mode", "statement", "action", "reason"]
-    rows = metadata.read("ddl_history", columns, where=f"batch < {batch.batch}")
+    columns = ("table_id", "database", "sql_mode", "statement", "action", "reason")
+    rows = StatementRow.read(metadata, *columns, where=f"batch < {batch.batch}")
     return frozenset(
-        row["table_id"]
+        row.table_id
         for row in rows
-        if row["table_id"] in lives
-        and row["action"] != IGNORED
-        and row["reason"] != BEFORE_SNAPSHOT
-        and cascading.declares_cascade(row, batch.range.stop.flavour)
+        if row.table_id and row.table_id in lives
+        and row.action != IGNORED
+        and row.reason != BEFORE_SNAPSHOT
+        and cascading.declares_cascade(row.statement, row.sql_mode or 0, row.database, batch.range.stop.flavour)
     )
 
 
@@ -215,7 +216,7 @@ def apply_steps(
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
     """End the run where a table that can't be decoded or followed has the policy stop_run. One that waits for an answer
     can be. Raises TableError."""
-    waiting = {row["table_id"] for row in steps.history if row["action"] == WAITS}
+    waiting = {row.table_id for row in steps.history if row.action == WAITS}
     for table in steps.tables:
         if table.life.id in waiting:
             continue

@@ -273,7 +273,7 @@ class _Missed:
 
     def _note_waiting(self, steps: BatchSteps, batch: int) -> None:
         """Note the statement at which the table waits for an answer, in the place of what the batch itself noted."""
-        for row in (StatementRow(**row) for row in steps.history if row["action"] == WAITS):
+        for row in (StatementRow.of(row) for row in steps.history if row.action == WAITS):
             where = f'batch = {batch} AND table_id = {literal(row.table_id or "")} AND "offset" = {row.offset}'
             StatementRow.replace(self.metadata, f"{where} AND file = {literal(row.file)}", [row])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from binlake.errors import UnfollowedStatement
 from binlake.planner.steps import MergeStep, ParentMutations, TableSteps
@@ -139,15 +138,17 @@ def _as_declared(cascade: Cascade, tables: Mapping[TableName, TableSteps]) -> Ca
     )
 
 
-def declares_cascade(row: Mapping[str, Any], flavour: Flavour) -> bool:
-    """Return whether the statement of a row declares a foreign key that changes rows of its table."""
-    words = _words(row, flavour)
+def declares_cascade(statement: str, sql_mode: int, database: str, flavour: Flavour) -> bool:
+    """Return whether a statement of the DDL history declares a foreign key that changes rows of its table. database:
+    the table's."""
+    words = _words(statement, sql_mode, database, flavour)
     return bool(_CASCADES.search(" ".join(_behind(words, "REFERENCES"))))
 
 
-def drops_key(row: Mapping[str, Any], flavour: Flavour) -> bool:
-    """Return whether the statement of a row may drop a foreign key."""
-    return not {"FOREIGN", "CONSTRAINT"}.isdisjoint(_behind(_behind(_words(row, flavour), "ALTER"), "DROP"))
+def drops_key(statement: str, sql_mode: int, database: str, flavour: Flavour) -> bool:
+    """Return whether a statement of the DDL history may drop a foreign key. database: its table's."""
+    words = _behind(_words(statement, sql_mode, database, flavour), "ALTER")
+    return not {"FOREIGN", "CONSTRAINT"}.isdisjoint(_behind(words, "DROP"))
 
 
 def may_drop_key(text: str) -> bool:
@@ -156,9 +157,9 @@ def may_drop_key(text: str) -> bool:
     return bool(first and _KEY.search(text, first.end()))
 
 
-def _words(row: Mapping[str, Any], flavour: Flavour) -> list[str]:
-    """Return the words of a statement of the DDL history, without comments, names in quotes, and strings."""
-    cursor = Cursor(Lexer(row["statement"], row["sql_mode"], flavour), row["database"])
+def _words(statement: str, sql_mode: int, database: str, flavour: Flavour) -> list[str]:
+    """Return the words of a statement, without comments, names in quotes, and strings."""
+    cursor = Cursor(Lexer(statement, sql_mode, flavour), database)
     try:
         return [token.key for token in cursor.all_tokens() if token.key]
     except UnfollowedStatement:

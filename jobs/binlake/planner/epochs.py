@@ -68,7 +68,7 @@ def _follow_cascades(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest
         elif cascade.child in acted and policy == "resnapshot":
             walk.ask_snapshot(table, at_stop(cascading(acted[cascade.child])))
     acting = tuple(cascade for cascade in cascades if acts(cascade, {*acted}, deleted, updated))
-    altered = {TableName(row["database"], row["table"]) for row in walk.history}
+    altered = {row.name for row in walk.history}
     unchecked = {name for part in manifest.slices for name in part.unchecked}
     tables = {name: walk.tables[life] for name, life in walk.current.items()}
     _derive(walk, CascadedBatch(acting, tables, start, altered, unchecked))
@@ -102,14 +102,14 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
     """
     lost: set[TableName] = set()
     for row in walk.history:
-        table = walk.tables.get(row["table_id"])  # the table may have another name by now
-        if table is None or row["action"] in (IGNORED, NOT_APPLIED):
+        table = walk.tables.get(row.table_id or "")  # the table may have another name by now
+        if table is None or row.action in (IGNORED, NOT_APPLIED):
             continue
-        if not drops_key(row, walk.stop.flavour):
+        if not drops_key(row.statement, row.sql_mode or 0, row.database, walk.stop.flavour):
             continue
         lost.add(table.life.name)
         why = "a foreign key went that may have changed rows below the log"
-        standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
+        standstill = Standstill.at(row.file, row.offset, why, CASCADE_REMEDY)
         if walk.rules.policy(table.life.name).on_unlogged_cascade != "stop":
             walk.ask_snapshot(table, standstill)
         elif _declares_cascade(walk, table.life.id):
@@ -119,8 +119,10 @@ def _follow_dropped_keys(walk: Walk) -> set[TableName]:
 
 def _declares_cascade(walk: Walk, life_id: str) -> bool:
     """Return whether a statement of this batch, or of an earlier one, gave the table a foreign key that cascades."""
-    rows = (row for row in walk.history if row["table_id"] == life_id)
-    return life_id in walk.declaring or any(declares_cascade(row, walk.stop.flavour) for row in rows)
+    rows = (row for row in walk.history if row.table_id == life_id)
+    return life_id in walk.declaring or any(
+        declares_cascade(row.statement, row.sql_mode or 0, row.database, walk.stop.flavour) for row in rows
+    )
 
 
 def _goes(walk: Walk, life: Life) -> bool:

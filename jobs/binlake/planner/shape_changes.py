@@ -14,7 +14,7 @@ from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.row_condition import columns_of_condition
 from binlake.schema.table import INTEGERS, Column, TableSchema
-from binlake.schema.virtual import generated_columns
+from binlake.schema.virtual import as_logged, generated_columns
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class PlacedStatement:
     def standstill(self, why: str, remedy: str = "") -> Standstill:
         """Return why a table doesn't follow this statement."""
         return Standstill.at(self.statement.file, self.statement.offset, why, remedy)
+
+    def as_logged(self, schema: TableSchema) -> TableSchema:
+        """Return a shape after the statement, as row events of its server have it."""
+        return as_logged(schema) if self.statement.session.unlogged else schema
 
     def logged_text(self, excluded: Collection[str], flavour: Flavour) -> str:
         """Return the statement's text, without values if it names an excluded column; only the verb of DML, whose text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from binlake.binlog.border import Statement
@@ -12,8 +11,8 @@ from binlake.ddl.evolve import with_comments
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again, unexpected
 from binlake.planner import held_changes, tool_tables
+from binlake.planner.batch_history import BatchHistory
 from binlake.planner.manifest import GhostSpan
-from binlake.planner.noted_statements import Effect, noted_statement
 from binlake.planner.rules import ROWS_REMEDY
 from binlake.planner.shape_changes import (
     PlacedStatement,
@@ -35,25 +34,25 @@ from binlake.planner.steps import (
     TruncateStep,
 )
 from binlake.planner.tool_tables import copied_by
-from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, WAITS, BatchInputs, Walk
+from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
 from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable
 from binlake.schema.table import TableName, TableSchema, table_id
-from binlake.schema.virtual import UNTOLD_REMEDY, as_logged
+from binlake.schema.virtual import UNTOLD_REMEDY
 
 
 class StatementFollower:
     """Follower of a batch's statements, which applies them to the tables of a walk in the order of the log.
 
-    charsets: the databases' default character sets at this point of the log. server_shapes: see BatchInputs. ghosts:
-    where rows of ghost tables were read; None if the staging doesn't say.
+    charsets: the databases' default character sets at this point of the log. ghosts: where rows of ghost tables were
+    read; None if the staging doesn't say. history: the DDL history of the batch.
     """
 
     def __init__(
         self, batch: int, walk: Walk, inputs: BatchInputs, ghosts: Collection[GhostSpan] | None = None
     ) -> None:
-        self.batch = batch
+        self.history = BatchHistory(batch, walk, inputs)
         self.ghosts = ghosts
         self.walk = walk
         self.source = inputs.source
@@ -63,7 +62,6 @@ class StatementFollower:
         self.charsets = dict(inputs.charsets)
         self.lower_case_names = inputs.lower_case_names
         self.temporary = TemporaryTables(self.flavour)
-        self.server_shapes = dict(inputs.server_shapes)
 
     def follow(self, statement: Statement, created: int) -> None:
         """Apply a statement. created: timestamp of the format description event of its binlog file."""
@@ -131,7 +129,7 @@ class StatementFollower:
                 self._change(here, name, table_change)
         for name in here.parsed.tables:
             if name not in noted and self._concerns(name):
-                self._note(here, name, self.walk.at(name), IGNORED, "")
+                self.history.note(here, name, self.walk.at(name), IGNORED, "")
 
     def _concerns(self, name: TableName) -> bool:
         return self.rules.included(name) or name in self.walk.current
@@ -177,7 +175,7 @@ class StatementFollower:
     def _change(self, here: PlacedStatement, name: TableName, change: statements.Change) -> None:
         table = self.walk.at(name)
         if table is not None and here.order < table.life.low.order:
-            self._note(here, name, table, NOT_APPLIED, BEFORE_SNAPSHOT)
+            self.history.note(here, name, table, NOT_APPLIED, BEFORE_SNAPSHOT)
             return
         try:
             with self.walk.undone_on_error(table):
@@ -194,44 +192,19 @@ class StatementFollower:
             action, reason = self._ask_snapshot(table, here.standstill(why))
         else:
             action, reason = NOT_APPLIED, why
-        self._note(here, name, table, action, reason)
+        self.history.note(here, name, table, action, reason)
 
     def _apply(
         self, here: PlacedStatement, name: TableName, change: statements.Change, table: TableSteps | None
     ) -> None:
-        before = self._server_shape(table)
+        before = self.history.server_shape(table)
         action, reason = self._follow(here, name, change, table)
         after_table = self.walk.at(name)
         if action == FOLLOWED:
             after = after_table.life.schema if after_table else None
         else:
-            after = before if action == IGNORED else self._shape_after(here, table, change, before)
-        self._note(here, name, after_table or table, action, reason, (before, after))
-
-    def _server_shape(self, table: TableSteps | None) -> TableSchema | None:
-        """Return the table's shape at the server; None if it isn't known."""
-        if table is None or table.life.status == "following":
-            return table.life.schema if table else None
-        return self.server_shapes.get(table.life.id, table.life.schema)
-
-    def _shape_after(
-        self, here: PlacedStatement, table: TableSteps | None, change: statements.Change, before: TableSchema | None
-    ) -> TableSchema | None:
-        """Return the server's shape after a statement that the lake's table doesn't follow; None if it isn't known."""
-        if table is None:
-            return None
-        after = None
-        if before is not None and isinstance(change, statements.AlterTable):
-            with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
-                evolved = statements.evolve(before.unmasked, change, flavour=self.flavour).after
-                after = self.rules.excluding(table.life.name, self._as_logged(here, evolved))
-        elif (
-            isinstance(change, statements.TruncateTable | statements.NoShapeChange | statements.RowsChanged)
-            or here.parsed.kind == "DML"
-        ):
-            after = before
-        self.server_shapes[table.life.id] = after
-        return after
+            after = before if action == IGNORED else self.history.shape_after(here, table, change, before)
+        self.history.note(here, name, after_table or table, action, reason, (before, after))
 
     def _follow(
         self, here: PlacedStatement, name: TableName, change: statements.Change, table: TableSteps | None
@@ -288,7 +261,7 @@ class StatementFollower:
             return FOLLOWED, "COMMENT"
         try:
             evolution = statements.evolve(before.unmasked, change, flavour=self.flavour)
-            after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
+            after = self.rules.excluding(table.life.name, here.as_logged(evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._ask_snapshot(table, here.standstill(error.message))
         withheld = self.rules.withheld(table.life.name).union(before.masks)
@@ -334,9 +307,6 @@ class StatementFollower:
         self.walk.beside.altered(table.life, reshape, self.walk.turn)
         return FOLLOWED, why_left_out(before, after)
 
-    def _as_logged(self, here: PlacedStatement, schema: TableSchema) -> TableSchema:
-        return as_logged(schema) if here.statement.session.unlogged else schema
-
     def _create(
         self,
         here: PlacedStatement,
@@ -373,7 +343,7 @@ class StatementFollower:
         else:
             schema = change.schema
         try:
-            schema = self.rules.excluding(name, self._as_logged(here, schema))
+            schema = self.rules.excluding(name, here.as_logged(schema))
         except ConfigurationError as error:
             self.walk.missing.add(name)
             return STOPPED, error.message
@@ -428,7 +398,7 @@ class StatementFollower:
                 action, reason = self.walk.ask_first_snapshot(
                     new, f"{here.position.short}: renamed from {old}, which isn't mirrored"
                 )
-                self._note(here, new, None, action, reason)
+                self.history.note(here, new, None, action, reason)
         return noted
 
     def _without_held(
@@ -440,8 +410,8 @@ class StatementFollower:
             outcome = outcome.without(swap.lives, swap.old)
             life = swap.table.life
             after = swap.copy.life.schema if swap.copy else None
-            self._note(here, life.name, swap.table, *swap.done, (self._server_shape(swap.table), after))
-            self.server_shapes[life.id] = after
+            self.history.note(here, life.name, swap.table, *swap.done, (self.history.server_shape(swap.table), after))
+            self.history.server_shapes[life.id] = after
             noted |= {swap.old, life.name}
         return outcome, noted
 
@@ -461,12 +431,12 @@ class StatementFollower:
         stays: another table took the old name. superseded: a table with the new name was snapshotted after the
         statement. replaced: shape of the table that had the new name, and has another one since.
         """
-        schema = self._server_shape(table)
+        schema = self.history.server_shape(table)
         taken = self.rules.taken_by(new)
         if superseded or taken or not self.rules.included(new):
             why = "" if superseded else f": {taken}" if taken else ", not included"
             self.walk.end(table, f"renamed to {new} at {here.position.short}{why}")
-            self._note(here, old, table, FOLLOWED, table.life.reason, (schema, None))
+            self.history.note(here, old, table, FOLLOWED, table.life.reason, (schema, None))
             return
         self.walk.forget_name(new)
         if (stale := self.walk.at(new)) is not None:  # its DROP wasn't logged
@@ -493,10 +463,10 @@ class StatementFollower:
             )
             table.life = replace(table.life, status="following", standstill=None)
             if held:
-                self._note(here, new, table, *self._stop(table, held), (schema, schema))
+                self.history.note(here, new, table, *self._stop(table, held), (schema, schema))
                 return
             action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
-        self._note(here, new, table, action, reason, (schema, schema))
+        self.history.note(here, new, table, action, reason, (schema, schema))
 
     def _read_under_new_name(self, here: PlacedStatement, table: TableSteps, reason: str) -> tuple[str, str]:
         """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. A table that would
@@ -513,21 +483,3 @@ class StatementFollower:
         except ConfigurationError as error:
             why = error.message
         return self._ask_snapshot(table, here.standstill(why)) if why else (FOLLOWED, reason)
-
-    def _note(
-        self,
-        here: PlacedStatement,
-        name: TableName,
-        table: TableSteps | None,
-        action: str,
-        reason: str,
-        shapes: tuple[TableSchema | None, TableSchema | None] = (None, None),
-    ) -> None:
-        """Add a row to the DDL history. shapes: the server's before and after the statement."""
-        excluded = self.rules.excluding(name, TableSchema(())).excluded.union(
-            self.rules.withheld(name), *(s.excluded.union(s.masks) for s in shapes if s)
-        )
-        life = table.life.id if table else None
-        effect = Effect(action, reason, self.walk.held.get(life) if life and action == WAITS else None)
-        row = noted_statement(here, name, life, effect, shapes, here.logged_text(excluded, self.flavour))
-        self.walk.history.append({"batch": self.batch, **row})

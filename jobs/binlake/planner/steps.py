@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import BesideMode
 from binlake.errors import SNAPSHOTTED_BY_ITSELF
 from binlake.planner.manifest import StagedFile
+from binlake.planner.noted_statements import NotedStatement
 from binlake.position import Position, file_number
 from binlake.schema.cascades import Cascade
 from binlake.schema.hidden import without_hashes
@@ -470,7 +471,7 @@ class BatchSteps:
     """
 
     tables: tuple[TableSteps, ...]
-    history: tuple[dict[str, Any], ...]
+    history: tuple[NotedStatement, ...]
     missing: tuple[TableName, ...]
     asked: tuple[tuple[TableName, str], ...]
     prepared: tuple[PreparedXa, ...] = ()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from binlake.binlog.border import Statement
 from binlake.config.schema_change_tools import copied_table, has_tools_name
 from binlake.ddl import statements
 from binlake.planner.manifest import GhostSpan
+from binlake.planner.noted_statements import NotedStatement
 from binlake.position import Flavour, file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
@@ -26,7 +26,6 @@ _OWN_LOGS = {
     "_ghc": {"id", "last_update", "hint", "value"},  # gh-ost's changelog
     "_chkpnt": {"id", "binlog_name", "binlog_pos"},  # spirit's checkpoints, which also have columns by its version
 }
-HistoryRow = Mapping[str, Any]
 ShapeOf = Callable[[TableName], TableSchema | None]
 _MAY_CONCERN = re.compile(r"_(gho|new)\b|\blhmn_", re.IGNORECASE)
 
@@ -106,37 +105,36 @@ def _fates(
                 yield name, False
 
 
-def was_tools(name: TableName, life: str | None, rows: Sequence[HistoryRow], flavour: Flavour) -> bool:
+def was_tools(name: TableName, life: str | None, rows: Sequence[NotedStatement], flavour: Flavour) -> bool:
     """Return whether a dropped table was a schema change tool's. life: its id. rows: of the DDL history, all of each
     statement that concerned it."""
     if life is None or not has_tools_name(name.table):
         return False
-    own = (row for row in rows if row["table_id"] == life)
+    own = (row for row in rows if row.table_id == life)
     return any(_made_by_tool(row, flavour) or _gave_its_place(row, rows, flavour) for row in own)
 
 
-def _made_by_tool(row: HistoryRow, flavour: Flavour) -> bool:
+def _made_by_tool(row: NotedStatement, flavour: Flavour) -> bool:
     """Return whether a statement made gh-ost's copy of a table, or a tool's own log."""
-    if row["kind"] != "CREATE TABLE" or not row["after"]:
+    if row.kind != "CREATE TABLE" or not row.after:
         return False
     for ending, columns in _OWN_LOGS.items():
-        if row["table"].endswith(ending):
-            return columns <= set(_column_names(loads(TableSchema, row["after"])))
+        if row.table.endswith(ending):
+            return columns <= set(_column_names(loads(TableSchema, row.after)))
     likes = [change for change in _changes(row, flavour) if isinstance(change, statements.CreateLike)]
-    return row["table"].endswith("_gho") and any(copied_by(change, lambda name: None) for change in likes)
+    return row.table.endswith("_gho") and any(copied_by(change, lambda name: None) for change in likes)
 
 
-def _gave_its_place(row: HistoryRow, rows: Iterable[HistoryRow], flavour: Flavour) -> bool:
+def _gave_its_place(row: NotedStatement, rows: Iterable[NotedStatement], flavour: Flavour) -> bool:
     """Return whether a statement renamed a table, and gave its former name to another of its shape."""
     for change in _changes(row, flavour):
         if not isinstance(change, statements.RenameTables):
             continue
         named = names_before(change.pairs)
-        former = named.get(TableName(row["database"], row["table"]))
+        former = named.get(row.name)
         for other in rows:
-            is_same = (other["file"], other["offset"], other["batch"]) == (row["file"], row["offset"], row["batch"])
-            if is_same and TableName(other["database"], other["table"]) == former and other["after"] and row["after"]:
-                return is_alike(loads(TableSchema, other["after"]), loads(TableSchema, row["after"]))
+            if other.place == row.place and other.name == former and other.after and row.after:
+                return is_alike(loads(TableSchema, other.after), loads(TableSchema, row.after))
     return False
 
 
@@ -146,9 +144,9 @@ def is_alike(copy: TableSchema, original: TableSchema) -> bool:
     return 2 * len(shared) >= len(original.columns)
 
 
-def _changes(row: HistoryRow, flavour: Flavour) -> tuple[statements.Change, ...]:
+def _changes(row: NotedStatement, flavour: Flavour) -> tuple[statements.Change, ...]:
     parsed = statements.parse(
-        row["statement"], database=row["default_database"] or "", sql_mode=row["sql_mode"] or 0, flavour=flavour
+        row.statement, database=row.default_database or "", sql_mode=row.sql_mode or 0, flavour=flavour
     )
     return parsed.changes
 

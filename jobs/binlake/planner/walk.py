@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY, XaEvent
 from binlake.errors import ConfigurationError, snapshot_again, unexpected
 from binlake.planner.answers import Answer, HeldChange
 from binlake.planner.beside_steps import BesideCollector
 from binlake.planner.manifest import StagedFile
+from binlake.planner.noted_statements import NotedStatement
 from binlake.planner.prepared import PreparedTransactions
 from binlake.planner.rules import Rules
 from binlake.planner.steps import CreateStep, Life, PreparedXa, ReshapeStep, Standstill, TableSteps, XaCommit
@@ -79,7 +79,7 @@ class Walk:
         self.unsnapshotted = set(inputs.unsnapshotted)
         self.tables = {life.id: TableSteps(life) for life in inputs.lives}
         self.current = {life.name: life.id for life in inputs.lives if life.status != "dropped"}
-        self.history: list[dict[str, Any]] = []
+        self.history: list[NotedStatement] = []
         self.missing: set[TableName] = set()
         self.asked: dict[TableName, str] = {}
         self.gone: set[TableName] = set()

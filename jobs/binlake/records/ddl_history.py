@@ -85,7 +85,7 @@ def was_tools(metadata: Metadata, name: TableName, flavour: Flavour) -> bool:
         return False
     of_places = " OR ".join(f'(batch = {batch} AND "offset" = {offset})' for batch, offset in sorted(places))
     return tool_tables.was_tools(
-        name, life, [row.values() for row in StatementRow.read(metadata, where=of_places)], flavour
+        name, life, [row.noted for row in StatementRow.read(metadata, where=of_places)], flavour
     )
 
 

@@ -130,7 +130,7 @@ def log_noted(metadata: Metadata) -> LogRow | None:
 
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:
     """Write a batch's DDL history and the shapes that followed from it. It can be repeated."""
-    StatementRow.replace(metadata, f"batch = {plan.batch}", [StatementRow(**row) for row in steps.history])
+    StatementRow.replace(metadata, f"batch = {plan.batch}", [StatementRow.of(row) for row in steps.history])
     seen = [table for table in steps.tables if table.steps or table.life.status != "dropped"]
     changed = [
         watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")

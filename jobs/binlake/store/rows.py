@@ -10,6 +10,7 @@ import json
 from typing import Literal
 
 from binlake.caches import remembered
+from binlake.planner.noted_statements import NotedStatement
 from binlake.planner.steps import Status
 from binlake.position import Position, Range, file_number
 from binlake.schema.table import TableName, TableSchema
@@ -268,6 +269,16 @@ class StatementRow(OfTable, table="ddl_history"):
     before: str | None = None
     after: str | None = None
     held: str | None = None
+
+    @classmethod
+    def of(cls, noted: NotedStatement) -> StatementRow:
+        """Return the row that keeps a statement."""
+        return cls(**vars(noted))
+
+    @property
+    def noted(self) -> NotedStatement:
+        """Return the statement as the planner notes it. All columns must have been read."""
+        return NotedStatement(**self.values())
 
     @property
     def order(self) -> tuple[int, int, int]:

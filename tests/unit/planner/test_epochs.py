@@ -467,8 +467,8 @@ def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables
     )
     statuses = {table.life.name.table: table.life.status for table in steps.tables}
     assert statuses == {name: status if name in named else "following" for name in "abt"}
-    assert {(row["table"], row["action"]) for row in steps.history} == {(name, action) for name in named}
-    assert all(row["reason"].startswith("binlog.000001:50: ") for row in steps.history)
+    assert {(row.table, row.action) for row in steps.history} == {(name, action) for name in named}
+    assert all(row.reason.startswith("binlog.000001:50: ") for row in steps.history)
     merged = {
         table.life.name.table: [
             file.first[1] for step in table.steps if isinstance(step, MergeStep) for file in step.files
@@ -602,7 +602,7 @@ def test_a_kept_column_stays_whatever_becomes_of_the_table_and_of_the_policy(pol
 def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
     steps = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
     assert (table_of(steps).life.status, len(table_of(steps).steps)) == ("following", 1)
-    assert [(row["table"], row["action"], row["reason"]) for row in steps.history] == [
+    assert [(row.table, row.action, row.reason) for row in steps.history] == [
         ("t", "not applied", "before the snapshot"),
         ("u", "not applied", "this table isn't mirrored"),
     ]
@@ -611,7 +611,7 @@ def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> 
 def test_rows_changed_without_row_events_leave_a_stopped_table_as_it_is() -> None:
     steps = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
     assert table_of(steps).life.status == "stopped"
-    assert [(row["action"], row["reason"]) for row in steps.history] == [("not applied", "this table is stopped")]
+    assert [(row.action, row.reason) for row in steps.history] == [("not applied", "this table is stopped")]
 
 
 def test_what_becomes_of_the_shape_of_a_stopped_table_is_told_beside_it() -> None:
@@ -625,14 +625,14 @@ def test_what_becomes_of_the_shape_of_a_stopped_table_is_told_beside_it() -> Non
         lives=[life(status="stopped")],
     )
     assert [column.name for column in table_of(steps).life.schema.columns] == ["id", "v"]
-    shapes = [(names(row["before"]), names(row["after"])) for row in steps.history]
+    shapes = [(names(row.before), names(row.after)) for row in steps.history]
     assert shapes == [
         (["id", "v"], ["id", "v", "w"]),
         (["id", "v", "w"], ["id", "v", "w"]),
         (["id", "v", "w"], None),
         (None, None),
     ]
-    assert {row["action"] for row in steps.history} == {"not applied"}
+    assert {row.action for row in steps.history} == {"not applied"}
 
 
 def names(shape: str | None) -> list[str] | None:
@@ -690,7 +690,7 @@ def test_names_without_a_life_that_are_swapped_are_asked_for() -> None:
 def test_a_new_table_whose_columns_are_not_told_is_asked_for() -> None:
     steps = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
     assert steps.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
-    assert [row["action"] for row in steps.history] == ["resnapshot asked"]
+    assert [row.action for row in steps.history] == ["resnapshot asked"]
 
 
 @pytest.mark.parametrize("like", [life(status="paused"), life(low=60)])
@@ -727,8 +727,8 @@ def test_history_has_every_statement_with_what_was_done() -> None:
             statement(60, 2, "CREATE USER u IDENTIFIED BY 'secret'"),
         )
     )
-    assert [(row["offset"], row["action"]) for row in steps.history] == [(40, "followed"), (50, "resnapshot asked")]
-    assert '"n"' in steps.history[0]["after"]
+    assert [(row.offset, row.action) for row in steps.history] == [(40, "followed"), (50, "resnapshot asked")]
+    assert '"n"' in steps.history[0].after
     assert "secret" not in str(steps.history)
 
 
@@ -743,11 +743,11 @@ def test_what_statements_say_of_an_excluded_column_is_nowhere_in_history_or_shap
         ),
         excluded=["hush"],
     )
-    assert {row["action"] for row in steps.history} == {"followed"}
+    assert {row.action for row in steps.history} == {"followed"}
     assert "secret" not in str(steps)
     assert "4711" not in str(steps)
-    assert steps.history[1]["statement"] == "ALTER TABLE a ALTER hush SET DEFAULT '***', ADD w INT DEFAULT 0"
-    assert steps.history[3]["statement"] == "ALTER TABLE t ADD o INT DEFAULT 6"
+    assert steps.history[1].statement == "ALTER TABLE a ALTER hush SET DEFAULT '***', ADD w INT DEFAULT 0"
+    assert steps.history[3].statement == "ALTER TABLE t ADD o INT DEFAULT 6"
     defaults = {table.life.name: {c.name: c.default for c in table.life.schema.columns} for table in steps.tables}
     assert defaults[A] == {"id": None, "Hush": None, "v": "7", "w": "8"}
     assert defaults[T] == {"id": None, "v": None, "hush": None, "n": "5", "o": "6"}
@@ -807,7 +807,7 @@ def test_a_history_is_told_what_its_mirror_follows() -> None:
     assert alter.reshape is not None
     assert isinstance(left, EventBeside)
     assert (left.is_replaced, left.life) == (True, None)
-    assert [row["reason"] for row in steps.history if row["table"] == "b"] == [
+    assert [row.reason for row in steps.history if row.table == "b"] == [
         f"{FILE}:150: it has no key, by which a history distinguishes rows"
     ]
 

@@ -120,9 +120,9 @@ def answered(offset: int, *, yes: bool) -> Answer:
 def test_a_table_that_asks_waits_and_says_what_an_answer_does() -> None:
     steps = steps_of(rows(50), "ALTER TABLE t ADD n INT, DROP v", policy=ASK)
     table, (row,) = table_of(steps), steps.history
-    assert (table.life.status, table.steps, row["action"]) == ("stopped", [], "waits")
+    assert (table.life.status, table.steps, row.action) == ("stopped", [], "waits")
     assert "binlake table schema-change --config FILE --table 'shop.t' --yes|--no" in table.life.remedy
-    held = loads(HeldChange, row["held"])
+    held = loads(HeldChange, row.held)
     assert (held.changes, held.asked, held.left_out) == (
         ("adds 'n' int", "drops 'v'"),
         ("add: ask", "drop: ask"),
@@ -143,13 +143,13 @@ def test_a_table_that_asks_waits_and_says_what_an_answer_does() -> None:
 )  # fmt: skip
 def test_a_no_without_an_exact_meaning_freezes(text: str, freezes: bool) -> None:
     (row,) = steps_of(text, policy=ASK).history
-    assert loads(HeldChange, row["held"]).freezes == freezes
+    assert loads(HeldChange, row.held).freezes == freezes
 
 
 def test_after_a_yes_the_statement_is_followed_and_the_next_one_asked_about() -> None:
     texts = ("ALTER TABLE t ADD n INT", "ALTER TABLE t ADD m INT")
     steps = steps_of(*texts, policy=ASK, answers=[answered(100, yes=True)])
-    assert [row["action"] for row in steps.history] == ["followed", "waits"]
+    assert [row.action for row in steps.history] == ["followed", "waits"]
     assert (table_of(steps).life.status, table_of(steps).steps) == ("stopped", [])
     steps = steps_of(*texts, policy=ASK, answers=[answered(100, yes=True), answered(200, yes=True)])
     assert [type(step) for step in table_of(steps).steps] == [ReshapeStep, ReshapeStep]
@@ -165,19 +165,19 @@ def test_after_a_no_a_dropped_column_is_kept_for_good() -> None:
 
 def test_after_a_no_a_retyped_column_freezes_its_table() -> None:
     steps = steps_of("ALTER TABLE t MODIFY v TEXT", policy=ASK, answers=[answered(100, yes=False)])
-    assert (table_of(steps).life.status, steps.history[0]["action"]) == ("stopped", "stopped")
+    assert (table_of(steps).life.status, steps.history[0].action) == ("stopped", "stopped")
 
 
 def test_of_freeze_and_ask_freeze_counts() -> None:
     policy = SchemaChangePolicy(add="ask", drop="freeze")
-    assert steps_of("ALTER TABLE t ADD n INT, DROP v", policy=policy).history[0]["action"] == "stopped"
+    assert steps_of("ALTER TABLE t ADD n INT, DROP v", policy=policy).history[0].action == "stopped"
 
 
 def test_a_tools_copy_waits_for_a_snapshot() -> None:
     steps = steps_of("ALTER TABLE _t_gho ADD n INT", SWAP, lives=(life(), life(GHOST)), policy=ASK)
-    (row,) = [row for row in steps.history if row["table"] == "t"]
-    held = loads(HeldChange, row["held"])
-    assert (row["action"], held.copies, held.freezes, held.left_out) == ("waits", True, False, ("n",))
+    (row,) = [row for row in steps.history if row.table == "t"]
+    held = loads(HeldChange, row.held)
+    assert (row.action, held.copies, held.freezes, held.left_out) == ("waits", True, False, ("n",))
 
 
 def test_answers_follow_a_table_to_its_new_name() -> None:
@@ -201,7 +201,7 @@ def test_a_tools_copy_with_other_columns_does_not_take_the_place(included: bool)
     assert (table.life.id, table.life.status, table.steps) == ("life of shop.t", "stopped", [])
     assert "a tool's copy takes the table's place, and adds 'n' int" in table.life.reason
     assert [copy.life.status for copy in steps.tables if copy.life.id == "life of shop._t_gho"] == ["dropped"]
-    assert [row["action"] for row in steps.history if row["table"] == "t"] == ["stopped"]
+    assert [row.action for row in steps.history if row.table == "t"] == ["stopped"]
 
 
 def test_a_tools_copy_with_the_same_columns_does() -> None:

@@ -86,7 +86,7 @@ def test_an_alteration_that_fails_stops_its_table(error: Exception, monkeypatch:
     assert stopped.standstill.reason.startswith(f"{FILE}:100: this statement can't be followed: {type(error).__name__}")
     assert "secret" not in stopped.standstill.reason
     assert "binlake snapshot" in stopped.standstill.remedy
-    assert [(note["table"], note["action"]) for note in steps.history] == [("t", "stopped")]
+    assert [(note.table, note.action) for note in steps.history] == [("t", "stopped")]
 
 
 def test_an_alteration_that_fails_has_its_table_copied_anew_where_the_policy_says_so(
