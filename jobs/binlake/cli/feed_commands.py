@@ -66,20 +66,20 @@ def feed(arguments: argparse.Namespace) -> None:
     failed: list[BinlakeError] = []
     known = understood(arguments.config, arguments.feed)
     chosen = _chosen(arguments, known)
-    if not (arguments.anew and arguments.feed):  # asked for by name, a feed with enabled: false is freed
+    if not (arguments.restart_from and arguments.feed):  # asked for by name, a feed with enabled: false is freed
         chosen = _enabled(chosen, report)
     if is_file_of_feeds(arguments.config):
         hold_staging(known)
     for config, settings in chosen:
-        if arguments.anew:
-            settings = settings.model_copy(update={"begin": arguments.anew})
+        if arguments.restart_from:
+            settings = settings.model_copy(update={"begin": arguments.restart_from})
         try:
-            run = carry(config, settings, PARTS, until=until, anew=bool(arguments.anew))
+            run = carry(config, settings, PARTS, until=until, restarts=bool(arguments.restart_from))
             runs.append(run)
             if not arguments.json:
                 print(run.message)
         except FeedFollowed as followed:
-            if arguments.anew:
+            if arguments.restart_from:
                 raise
             report.say(followed.message)
         except BinlakeError as error:
@@ -93,9 +93,10 @@ def feed(arguments: argparse.Namespace) -> None:
 
 def _follow(arguments: argparse.Namespace, report: Report) -> None:
     """Carry the chosen feeds until SIGTERM or Ctrl-C. Raises UsageError; ConfigurationError at the beginning."""
-    if arguments.anew or arguments.forget is not None or arguments.until != "now":
+    if arguments.restart_from or arguments.forget is not None or arguments.until != "now":
         raise UsageError(
-            "--follow continues from where each feed is", remedy="run --anew, --forget or --until by itself before"
+            "--follow continues from where each feed is",
+            remedy="run --restart-from, --forget or --until by itself before",
         )
     heap.return_freed_memory()
     file, ending = FeedsOnDisk(arguments.config, arguments.feed), Ending()

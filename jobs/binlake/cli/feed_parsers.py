@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from binlake.cli import argument_values, parser_parts
@@ -27,7 +28,9 @@ def _add_feeds(subparsers: Any) -> None:
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )
     feed.add_argument("--follow", action="store_true", help="continue with each batch that is recorded, until SIGTERM")
-    feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's position, and begin here")
+    begins = ("oldest", "now", "lake")
+    feed.add_argument("--restart-from", choices=begins, help="forget the feed's position, and begin here")
+    feed.add_argument("--anew", dest="restart_from", choices=begins, help=argparse.SUPPRESS)  # its former name
     feed.add_argument("--json", action="store_true", help="print JSON for programs")
     feed.set_defaults(command=parser_parts.imported_when_run("binlake.cli.feed_commands", "feed"))
     help_ = "print staged mutations, one message per line"

@@ -94,14 +94,14 @@ def carry(
     parts: Parts,
     *,
     until: datetime | None = None,
-    anew: bool = False,
+    restarts: bool = False,
 ) -> FeedRun:
     """Carry a feed to the newest recorded batch, or to the first commit at or after ``until``.
 
-    anew: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't continue; the
-    reason is kept in its row of metadata, which ``status`` shows.
+    restarts: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't continue;
+    the reason is kept in its row of metadata, which ``status`` shows.
     """
-    with opened(config, feed, parts, anew=anew) as carried, rarely_collected():
+    with opened(config, feed, parts, restarts=restarts) as carried, rarely_collected():
         return carried.carry(_microseconds(until))
 
 
@@ -111,14 +111,15 @@ def opened(
     feed: FeedConfig,
     parts: Parts,
     *,
-    anew: bool = False,
+    restarts: bool = False,
     follows: bool = False,
     between: Callable[[], None] = lambda: None,
 ) -> Iterator[OpenFeed]:
     """Hold a feed, with its sink open, for one run or for many.
 
-    anew: see ``carry``. follows: batches are carried as they come. between: called between two windows of rows; what
-    was sent since the last commit is given up if it raises. Raises FeedError; LeaseHeld if another run has the feed.
+    restarts: see ``carry``. follows: batches are carried as they come. between: called between two windows of rows;
+    what was sent since the last commit is given up if it raises. Raises FeedError; LeaseHeld if another run has the
+    feed.
     """
     metadata = metadata_of(config)
     limits = FeedLimits(feed.keep_gb, feed.keep_hours)
@@ -128,8 +129,8 @@ def opened(
             selection = Selection.of(config, feed)
             sink = parts.make_sink(feed, config.source.name)
             try:
-                _refuse_lost_place(feed, held, sink, is_lost=is_lost and not anew, anew=anew)
-                yield OpenFeed(config, metadata, selection, held, sink, parts, between, anew)
+                _refuse_lost_place(feed, held, sink, is_lost=is_lost and not restarts, restarts=restarts)
+                yield OpenFeed(config, metadata, selection, held, sink, parts, between, restarts)
             finally:
                 sink.close()
         except BinlakeError as error:
@@ -137,15 +138,18 @@ def opened(
             raise
 
 
-def _refuse_lost_place(feed: FeedConfig, held: FeedLease, sink: Sink, *, is_lost: bool, anew: bool) -> None:
-    """Raise FeedError for a feed whose place was in metadata that are gone, until a run with ``anew`` begins it again:
-    without that it would begin where ``begin`` says, and leave out what came between, or send it twice.
+def _refuse_lost_place(feed: FeedConfig, held: FeedLease, sink: Sink, *, is_lost: bool, restarts: bool) -> None:
+    """Raise FeedError for a feed whose place was in metadata that are gone, until a run that ``restarts`` begins it
+    again: without that it would begin where ``begin`` says, and leave out what came between, or send it twice.
 
     is_lost: the table of feeds was gone when this run began, and the feed's row is new.
     """
     refused = is_lost or (held.row.status == "stopped" and held.row.reason == _PLACE_LOST)
-    if refused and not anew and not sink.keeps_position and feed.position == "metadata":
-        raise FeedError(_PLACE_LOST, remedy=f"binlake feed --config FILE --feed {feed.name} --anew lake, or --anew now")
+    if refused and not restarts and not sink.keeps_position and feed.position == "metadata":
+        raise FeedError(
+            _PLACE_LOST,
+            remedy=f"binlake feed --config FILE --feed {feed.name} --restart-from lake, or --restart-from now",
+        )
 
 
 @contextmanager
@@ -217,7 +221,7 @@ class OpenFeed:
         sink: Sink,
         parts: Parts,
         between: Callable[[], None],
-        anew: bool,
+        restarts: bool,
     ) -> None:
         """Find the place to continue from. Raises FeedError, NoSnapshotYet."""
         self._config, self._metadata, self._selection = config, metadata, selection
@@ -233,7 +237,7 @@ class OpenFeed:
                 remedy="take position away",
             )
         self._store = positions.store_of(self._feed.position, self._feed.name, config.source.name, held)
-        kept = None if anew else self._kept_position()
+        kept = None if restarts else self._kept_position()
         self._safe = kept or begin(config, metadata, selection, recorded_state)
         self._context = context_of(self._feed, config, recorded_state)
         self._errors = FeedErrors(
@@ -398,7 +402,7 @@ class BatchReader:
                 f"feed {feed} can't decode {place}: {event.reason}",
                 remedy=self.errors.going_on(
                     "once the lake has the table's rows again, begin behind it: "
-                    f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: {left_out}"
+                    f"binlake feed --feed {feed} --restart-from lake (or now); or leave such events out: {left_out}"
                 ),
             )
             self.errors.decide(

@@ -171,7 +171,7 @@ class FeedErrors:
     def unlogged_rows(self) -> FeedError:
         """Return the error for a statement that was logged in the place of its rows."""
         going_on = self.going_on(
-            f"begin behind it: binlake feed --feed {self._feed} --anew lake (or now); "
+            f"begin behind it: binlake feed --feed {self._feed} --restart-from lake (or now); "
             f"or leave such statements out: {self._leaving_out}"
         )
         return FeedError(

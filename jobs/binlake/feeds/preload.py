@@ -144,7 +144,7 @@ class Preload:
             why = f"no column {error}" if isinstance(error, KeyError) else storage_errors.cause_of(error)
             raise FeedError(
                 f"{life.name} can't be read at version {at.version}: {why}",
-                remedy=f"begin again: binlake feed --config FILE --feed {self.selection.feed.name} --anew lake",
+                remedy=f"begin again: binlake feed --config FILE --feed {self.selection.feed.name} --restart-from lake",
             ) from error
 
     def _as_staged(self, table: FeedTable, batch: pa.RecordBatch, read: int) -> pa.RecordBatch:

@@ -267,7 +267,7 @@ def _unknown_rows(event: XaEvent) -> FeedError:
     """Return the error of an XA COMMIT whose rows were prepared before the feed began."""
     return FeedError(
         f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, which was prepared before the feed began",
-        remedy="begin the feed again, with --anew lake or --anew now",
+        remedy="begin the feed again, with --restart-from lake or --restart-from now",
     )
 
 

@@ -189,7 +189,8 @@ def declaring(metadata: Metadata, batch: OpenBatch, manifest: Manifest, lives: C
     return frozenset(
         row.table_id
         for row in rows
-        if row.table_id and row.table_id in lives
+        if row.table_id
+        and row.table_id in lives
         and row.action != IGNORED
         and row.reason != BEFORE_SNAPSHOT
         and cascading.declares_cascade(row.statement, row.sql_mode or 0, row.database, batch.range.stop.flavour)

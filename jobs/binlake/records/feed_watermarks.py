@@ -384,7 +384,8 @@ def left_behind(feed: str, batch: int) -> tuple[str, str]:
         return tail_left_behind(batch)
     return (
         f"the staging of batch {batch} is gone: more waited for feed {feed} than keep_gb and keep_hours allow",
-        f"begin it again with the tables' rows: binlake feed --config FILE --feed {feed} --anew lake (or oldest, now)",
+        f"begin it again with the tables' rows: binlake feed --config FILE --feed {feed} --restart-from lake"
+        " (or oldest, now)",
     )
 
 

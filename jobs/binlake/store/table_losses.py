@@ -72,7 +72,7 @@ LOSSES: dict[str, MetadataLoss] = {
     ),
     "feeds": MetadataLoss(
         "where each feed is, unless its sink keeps it",
-        "begin each feed again: binlake feed --config FILE --feed NAME --anew lake",
+        "begin each feed again: binlake feed --config FILE --feed NAME --restart-from lake",
         (_FEED,),
     ),
     "omissions": MetadataLoss("what feeds left out", _MAKES_ANEW),

@@ -51,7 +51,7 @@ def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(
     mirror.sync()
     with pytest.raises(FeedError, match="a date that no calendar has") as stopped:
         carried(mirror, config)
-    assert "--anew lake" in stopped.value.remedy
+    assert "--restart-from lake" in stopped.value.remedy
     capsys.readouterr()
     tail = ["tail", "--config", str(mirror.write_yaml())]
     assert command_line.run(tail) == 3

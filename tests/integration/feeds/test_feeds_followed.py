@@ -80,7 +80,7 @@ def test_batches_are_carried_as_they_come_whoever_is_killed(mirror: Mirror, tmp_
         process = start(life, file, tmp_path / "told", "--feed", "out", "--quiet", "--json")
         until(lambda: ids(out) == [*range(5)])
         assert command_line.run(["feed", "--config", str(file), "--feed", "out"]) == 0, "somebody carries it"
-        assert command_line.run(["feed", "--config", str(file), "--feed", "out", "--anew", "now"]) == 3
+        assert command_line.run(["feed", "--config", str(file), "--feed", "out", "--restart-from", "now"]) == 3
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
     (run,) = json.loads((tmp_path / "told").read_text())

@@ -48,7 +48,7 @@ PLAIN = ("shop.orders",)
         ("binlake snapshot --config FILE --begin", "binlake snapshot --config FILE --begin", []),
         ("run binlake synchronize", "run binlake synchronize", []),
         ("binlake help yaml shows a whole file", "binlake help yaml shows a whole file", []),
-        ("binlake feed --config FILE --feed f --anew lake", "binlake feed --config FILE --feed f --anew lake", []),
+        ("binlake feed --feed f --restart-from lake", "binlake feed --feed f --restart-from lake", []),
     ],
 )  # fmt: skip
 def test_commands_become_buttons(remedy: str, words: str, fixes: list[Fix]) -> None:

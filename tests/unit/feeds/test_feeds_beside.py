@@ -214,9 +214,9 @@ def test_a_feed_that_is_not_enabled_is_free_to_begin_anew(tmp_path: Path, capsys
     for name, batch in (("a", 3), ("b", 3)):
         with feed_watermarks.held(metadata, name, FeedLimits(1, 1)) as feed:
             feed.advance(FeedPosition(batch), 0)
-    assert command_line.run(["feed", "--config", str(file), "--feed", "a", "--anew", "now"]) == 0
+    assert command_line.run(["feed", "--config", str(file), "--feed", "a", "--anew", "now"]) == 0  # the former name
     assert capsys.readouterr().out == "feed a: 0 mutations as 0 messages, up to batch 7\n"
-    assert command_line.run(["feed", "--config", str(file), "--anew", "now"]) == 0
+    assert command_line.run(["feed", "--config", str(file), "--restart-from", "now"]) == 0
     assert capsys.readouterr().err.count("stays where it is on s: enabled: false") == 2
     standing = {status.name: status.batch for status in feed_watermarks.statuses(config, metadata)}
     assert standing == {"a": 7, "b": 3}

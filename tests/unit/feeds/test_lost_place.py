@@ -29,8 +29,8 @@ def config(tmp_path: Path) -> PipelineConfig:
     return made
 
 
-def carried(config: PipelineConfig, sink: Kept, *, anew: bool = False) -> int:
-    return carry(config, config.feeds[0], Parts(make_format, lambda feed, source: sink), anew=anew).batch
+def carried(config: PipelineConfig, sink: Kept, *, restarts: bool = False) -> int:
+    return carry(config, config.feeds[0], Parts(make_format, lambda feed, source: sink), restarts=restarts).batch
 
 
 def test_it_stops_until_somebody_begins_it_anew(config: PipelineConfig) -> None:
@@ -41,8 +41,8 @@ def test_it_stops_until_somebody_begins_it_anew(config: PipelineConfig) -> None:
     for _ in range(2):
         with pytest.raises(FeedError, match="nobody knows where the feed is") as refused:
             carried(config, Kept())
-        assert "--anew lake" in refused.value.remedy
-    assert carried(config, Kept(), anew=True) == 0
+        assert "--restart-from lake" in refused.value.remedy
+    assert carried(config, Kept(), restarts=True) == 0
     assert carried(config, Kept()) == 0
 
 

@@ -124,7 +124,7 @@ class BinlogEvents(Format):
         if change.kind == "DML":
             raise FeedError(
                 f"{change.statement.file}:{change.statement.offset}: a statement was logged in the place of its rows",
-                remedy="copy the tables to where the log is applied, then: binlake feed --feed NAME --anew now",
+                remedy="copy the tables to where the log is applied, then: binlake feed --feed NAME --restart-from now",
             )
         if change.text != change.statement.text:
             raise FeedError(
