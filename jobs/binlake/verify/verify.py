@@ -126,8 +126,7 @@ def verify(
     )
     if choice.since_us is not None and not verify_report.unfinished:
         unfinished.end(metadata, scope.tables)
-    kind = "verify" if repairs is None else "repair"
-    _note(metadata, verify_report, kind, scope.run, began_us, with_keys=config.page.show_values)
+    _note(metadata, verify_report, scope, began_us, with_keys=config.page.show_values)
     return verify_report
 
 
@@ -214,14 +213,12 @@ def _say_chosen(report: Report, choice: Choice, chosen: Mapping[TableName, Chose
         report.say(f"{every - looked:,} of {every:,} chunks are known equal and haven't changed since{seen}")
 
 
-def _note(
-    metadata: Metadata, report: VerifyReport, kind: str, run: str | None, began_us: int, *, with_keys: bool
-) -> None:
+def _note(metadata: Metadata, report: VerifyReport, scope: VerifyScope, began_us: int, *, with_keys: bool) -> None:
     """Note results in metadata. with_keys: with the keys of differing rows."""
     VerificationRow.append(metadata, _rows(report, with_keys=with_keys))
     noted = OtherRun(
-        kind=kind,
-        run=run,
+        kind="verify" if scope.repairs is None else "repair",
+        run=scope.run,
         batch=max((table.batch for table in report.tables if table.batch is not None), default=0),
         position=report.position,  # each table's result is in verifications
         phase=("verify", round(report.seconds, 2)),

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from binlake.config import PipelineConfig
 from binlake.config.units import DAY_US
@@ -18,7 +18,9 @@ from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.store.conditions import Newest, rows_of
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import LogRow
+from binlake.store.rows import DecisionRow, FollowerStopRow, LogRow, QuarantineRow, StatementRow
+from binlake.store.run_rows import VerificationRow
+from binlake.store.typed_rows import Row
 from binlake_airflow.page.answers import metadata_of
 from binlake_airflow.page.dag_runs import states_of
 from binlake_airflow.page.folded_batches import SYNCS, Batches, are_dense, folded
@@ -182,10 +184,10 @@ def _comparisons(asked: _Asked) -> list[Event]:
     """Return comparisons and repairs, each with the tables that it found to differ; of a table those that read it."""
     predicates, times = [_VERIFIES], []
     if asked.table:
-        rows = _newest(asked, "verifications", "at_us", ["at_us"])
+        rows = _newest(asked, VerificationRow, "at_us", "at_us")
         if not rows:
             return []
-        times = [row["at_us"] for row in rows]
+        times = [row.at_us for row in rows]
         predicates.append(f"ended_us >= {min(times)}")
     count = _MOST if asked.table else asked.count
     heads = runs.newest(asked.metadata, count, before_us=asked.before_us, where=asked.where(*predicates))
@@ -197,7 +199,7 @@ def _comparisons(asked: _Asked) -> list[Event]:
     since, until = min(map(_began_us, compared)), compared[0].at_us
     of_table = [rows_of(asked.table)] if asked.table else []
     where = " AND ".join(["equal = false", f"at_us >= {since}", f"at_us <= {until}", *of_table])
-    found = asked.metadata.read("verifications", ["database", "table", "at_us"], where=where)
+    found = VerificationRow.read(asked.metadata, "database", "table", "at_us", where=where)
     return [_with_differing(event, found) for event in compared]
 
 
@@ -205,9 +207,9 @@ def _began_us(event: Event) -> int:
     return event.at_us - round((event.seconds or 0) * 1e6)
 
 
-def _with_differing(event: Event, found: Sequence[dict[str, Any]]) -> Event:
+def _with_differing(event: Event, found: Sequence[VerificationRow]) -> Event:
     """Return a comparison with the tables that it found to differ: noted while it ran, of which one does at a time."""
-    tables = tuple(sorted(_table(row) for row in found if _began_us(event) <= row["at_us"] <= event.at_us))
+    tables = tuple(sorted(_table(row) for row in found if _began_us(event) <= row.at_us <= event.at_us))
     if not tables:
         return event
     return replace(event, tables=tables, look="warn" if event.title == "repair" else "bad")
@@ -215,23 +217,23 @@ def _with_differing(event: Event, found: Sequence[dict[str, Any]]) -> Event:
 
 def _ddl(asked: _Asked) -> list[Event]:
     """Return statements; one that concerns several tables is one event."""
-    columns = [
-        "batch", "file", "offset", "committed_us", "database", "table", "statement", "kind", "action", "reason"
-    ]  # fmt: skip
-    rows = _newest(asked, "ddl_history", "committed_us", columns)
-    statements: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    rows = _newest(
+        asked, StatementRow, "committed_us",
+        "batch", "file", "offset", "committed_us", "database", "table", "statement", "kind", "action", "reason",
+    )  # fmt: skip
+    statements: dict[tuple[Any, ...], list[StatementRow]] = {}
     for row in rows:
-        statements.setdefault((row["batch"], row["file"], row["offset"], row["action"]), []).append(row)
+        statements.setdefault((row.batch, row.file, row.offset, row.action), []).append(row)
     return [
         Event(
-            first["committed_us"],
+            first.committed_us,
             "ddl",
-            f"{first['kind']}, {first['action']}",
-            first["statement"] or "",
-            first["reason"] or None,
-            first["batch"],
-            tuple(sorted({_table(row) for row in same if row["table"]})),
-            f"{first['file']}:{first['offset']}",
+            f"{first.kind}, {first.action}",
+            first.statement or "",
+            first.reason or None,
+            first.batch,
+            tuple(sorted({_table(row) for row in same if row.table})),
+            f"{first.file}:{first.offset}",
         )
         for same in statements.values()
         for first in same[:1]
@@ -240,19 +242,19 @@ def _ddl(asked: _Asked) -> list[Event]:
 
 def _stops(asked: _Asked) -> list[Event]:
     """Return what stopped tables or runs, without the event's bytes, which hold values."""
-    columns = ["batch", "database", "table", "file", "offset", "reason", "remedy", "at_us"]
+    columns = ("batch", "database", "table", "file", "offset", "reason", "remedy", "at_us")
     return [
         Event(
-            row["at_us"],
+            row.at_us,
             "stop",
-            "table stopped" if row["table"] else "run stopped",
-            row["reason"] or "",
-            row["remedy"] or None,
-            row["batch"],
-            (_table(row),) if row["table"] else (),
+            "table stopped" if row.table else "run stopped",
+            row.reason or "",
+            row.remedy or None,
+            row.batch,
+            (_table(row),) if row.table else (),
             _place(row),
         )
-        for row in _newest(asked, "quarantine", "at_us", columns)
+        for row in _newest(asked, QuarantineRow, "at_us", *columns)
     ]
 
 
@@ -260,54 +262,54 @@ def _follower_stops(asked: _Asked) -> list[Event]:
     """Return when processes that followed the log ended before their time, with the newest if it is gone now."""
     if asked.table:
         return []
-    columns = ["at_us", "holder", "how", "batch", "message"]
-    stops = [(row["at_us"], row) for row in _newest(asked, "follower_stops", "at_us", columns)]
+    columns = ("at_us", "holder", "how", "batch", "message")
+    stops = _newest(asked, FollowerStopRow, "at_us", *columns)
     now = followers.read_status(asked.metadata)
     if now and now.is_silent and (asked.before_us is None or now.at_us < asked.before_us):
         how = "dead" if now.is_dead else "silent"
-        stops.append((now.at_us, {"holder": now.holder, "how": how, "batch": now.batch, "message": ""}))
+        stops.append(FollowerStopRow(at_us=now.at_us, holder=now.holder, since_us=now.at_us, how=how, batch=now.batch))
     return [
         Event(
-            at_us,
+            row.at_us,
             "stop",
-            f"follower {row['how']}",
-            f"{row['holder']}{HOW[row['how']]}{': ' if row['message'] else ''}{row['message']}",
-            batch=row["batch"],
-            look=None if row["how"] in ("dead", "silent", "failed") else "warn",
+            f"follower {row.how}",
+            f"{row.holder}{HOW[row.how]}{': ' if row.message else ''}{row.message}",
+            batch=row.batch,
+            look=None if row.how in ("dead", "silent", "failed") else "warn",
         )
-        for at_us, row in stops
+        for row in stops
     ]
 
 
-HOW: dict[followers.StopKind, str] = {
+HOW: Mapping[str, str] = {
     "dead": ", which followed the log, is gone without having ended; it gave its last sign of life then",
     "silent": ", which followed the log, gave its last sign of life then",
     "paused": " stopped following, as its DAG was paused",
     "ended": " stopped following, as it was asked to end",
     "failed": " stopped following, as it failed",
 }
-"""What is said of a process that followed, by how it ended."""
+"""What is said of a process that followed, by how it ended, see followers.StopKind."""
 
 
 def _decisions(asked: _Asked) -> list[Event]:
     """Return decisions; what was asked for several tables at once is one event."""
-    columns = ["at_us", "who", "why", "action", "database", "table", "batch", "file", "offset", "run", "result"]
-    made: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in _newest(asked, "decisions", "at_us", columns):
-        made.setdefault((row["at_us"], row["who"], row["action"], row["run"], _place(row)), []).append(row)
+    columns = ("at_us", "who", "why", "action", "database", "table", "batch", "file", "offset", "run", "result")
+    made: dict[tuple[Any, ...], list[DecisionRow]] = {}
+    for row in _newest(asked, DecisionRow, "at_us", *columns):
+        made.setdefault((row.at_us, row.who, row.action, row.run, _place(row)), []).append(row)
     return [
         Event(
-            first["at_us"],
+            first.at_us,
             "decision",
-            first["action"],
-            first["result"] or "",
+            first.action,
+            first.result or "",
             None,
-            first["batch"],
-            tuple(sorted(_table(row) for row in same if row["table"])),
+            first.batch,
+            tuple(sorted(_table(row) for row in same if row.table)),
             _place(first),
-            first["run"],
-            who=first["who"],
-            why=first["why"],
+            first.run,
+            who=first.who,
+            why=first.why,
         )
         for same in made.values()
         for first in same[:1]
@@ -335,21 +337,24 @@ _READERS: dict[Kind, _Reader] = {
 }
 
 
-def _newest(asked: _Asked, table: str, time: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the newest rows, with all that are as old as the last of them: the next page begins before its time."""
+_Of = TypeVar("_Of", bound=Row)
+
+
+def _newest(asked: _Asked, rows: type[_Of], time: str, *columns: str) -> list[_Of]:
+    """Return the newest rows, with all that are as old as the last of them: the next page begins before its time.
+    time: the column by which they are ordered."""
     of_table = [rows_of(asked.table)] if asked.table else []
     where = asked.where(*of_table, time=time)
-    newest = asked.metadata.read(table, columns, where=where, newest=Newest(time, asked.count))
-    if len(newest) < asked.count or newest[-1][time] is None:
+    newest = rows.read(asked.metadata, *columns, where=where, newest=Newest(time, asked.count))
+    if len(newest) < asked.count or (oldest := getattr(newest[-1], time)) is None:
         return newest
-    oldest = newest[-1][time]
-    as_old = asked.metadata.read(table, columns, where=" AND ".join([f"{time} = {oldest}", *of_table]))
-    return [*(row for row in newest if row[time] > oldest), *as_old]
+    as_old = rows.read(asked.metadata, *columns, where=" AND ".join([f"{time} = {oldest}", *of_table]))
+    return [*(row for row in newest if getattr(row, time) > oldest), *as_old]
 
 
-def _table(row: dict[str, Any]) -> str:
-    return f"{row['database']}.{row['table']}"
+def _table(row: StatementRow | QuarantineRow | DecisionRow | VerificationRow) -> str:
+    return f"{row.database}.{row.table}"
 
 
-def _place(row: dict[str, Any]) -> str | None:
-    return f"{row['file']}:{row['offset']}" if row["file"] else None
+def _place(row: QuarantineRow | DecisionRow) -> str | None:
+    return f"{row.file}:{row.offset}" if row.file else None

@@ -16,8 +16,9 @@ from binlake.records.lake_sizes import sums_at
 from binlake.records.status import SourceStatus, read_status
 from binlake.store.conditions import Newest
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import BatchRow, LogRow
-from binlake.store.run_rows import RunRow
+from binlake.store.rows import BatchRow, DecisionRow, LogRow, QuarantineRow, StatementRow
+from binlake.store.run_rows import RunRow, VerificationRow
+from binlake.store.typed_rows import Row
 from binlake_airflow.page import charts
 from binlake_airflow.page.answers import VERIFIED_DAYS, metadata_of, totals_of
 from binlake_airflow.page.charts import COUNT, MINUTE_US, SECONDS, Periods, Series
@@ -194,8 +195,12 @@ def _sizes(metadata: Metadata, periods: Periods, width: int) -> list[Drawn]:
 
 _LANES = {"snapshots": "bootstrap", "failed": "failed", "verify": "verify", "repairs": "repair", "upkeep": "maintain"}
 """Lanes of runs that aren't syncs, and the kind of each."""
-_TIMES = {"DDL": ("ddl_history", "committed_us"), "stops": ("quarantine", "at_us"), "decisions": ("decisions", "at_us")}
-"""Lanes of other events: the metadata table, and the column of its time."""
+_TIMES: dict[str, tuple[type[Row], str]] = {
+    "DDL": (StatementRow, "committed_us"),
+    "stops": (QuarantineRow, "at_us"),
+    "decisions": (DecisionRow, "at_us"),
+}
+"""Lanes of other events: their rows, and the column of their time."""
 
 
 def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], looks: Sequence[LogRow], width: int) -> Drawn:
@@ -203,11 +208,11 @@ def _events(metadata: Metadata, periods: Periods, ran: Sequence[Ran], looks: Seq
     since = periods.since_us
     runs = RunRow.read(metadata, "kind", "ended_us", where=f"kind <> 'sync' AND ended_us >= {since}")
     lanes = {name: [row.ended_us for row in runs if row.kind == kind] for name, kind in _LANES.items()}
-    for name, (table, column) in _TIMES.items():
-        lanes[name] = [row[column] for row in metadata.read(table, [column], where=f"{column} >= {since}")]
-    found = metadata.read("verifications", ["at_us"], where=f"at_us >= {since} AND equal = false")
+    for name, (rows, column) in _TIMES.items():
+        lanes[name] = [getattr(row, column) for row in rows.read(metadata, column, where=f"{column} >= {since}")]
+    found = VerificationRow.read(metadata, "at_us", where=f"at_us >= {since} AND equal = false")
     if found:
-        lanes["differing"] = [row["at_us"] for row in found]
+        lanes["differing"] = [row.at_us for row in found]
     quiet = _counted(periods, [row.at_us for row in looks if row.kind == "nothing new"])
     series = [
         Series("syncs", "event-syncs", [period.runs + count for period, count in zip(ran, quiet, strict=True)]),
