@@ -122,7 +122,7 @@ def test_a_table_that_asks_waits_and_says_what_an_answer_does() -> None:
     table, (row,) = table_of(steps), steps.history
     assert (table.life.status, table.steps, row.action) == ("stopped", [], "waits")
     assert "binlake table schema-change --config FILE --table 'shop.t' --yes|--no" in table.life.remedy
-    held = loads(HeldChange, row.held)
+    held = loads(HeldChange, row.held or "")
     assert (held.changes, held.asked, held.left_out) == (
         ("adds 'n' int", "drops 'v'"),
         ("add: ask", "drop: ask"),
@@ -143,7 +143,7 @@ def test_a_table_that_asks_waits_and_says_what_an_answer_does() -> None:
 )  # fmt: skip
 def test_a_no_without_an_exact_meaning_freezes(text: str, freezes: bool) -> None:
     (row,) = steps_of(text, policy=ASK).history
-    assert loads(HeldChange, row.held).freezes == freezes
+    assert loads(HeldChange, row.held or "").freezes == freezes
 
 
 def test_after_a_yes_the_statement_is_followed_and_the_next_one_asked_about() -> None:
@@ -176,7 +176,7 @@ def test_of_freeze_and_ask_freeze_counts() -> None:
 def test_a_tools_copy_waits_for_a_snapshot() -> None:
     steps = steps_of("ALTER TABLE _t_gho ADD n INT", SWAP, lives=(life(), life(GHOST)), policy=ASK)
     (row,) = [row for row in steps.history if row.table == "t"]
-    held = loads(HeldChange, row.held)
+    held = loads(HeldChange, row.held or "")
     assert (row.action, held.copies, held.freezes, held.left_out) == ("waits", True, False, ("n",))
 
 
