@@ -194,7 +194,13 @@ def write_repaired(
     for image, values in zip(_IMAGES, (before, after), strict=True):
         rows |= {f"{image}_{column.name}": values[column.name].cast(column.arrow) for column in columns}
     table = pa.table(rows)
-    commit.append(AppendedRows(wanted, _REPEATING, lambda: table, lambda session: session.createDataFrame(table)))
+
+    def frame(session: SparkSession) -> DataFrame:
+        from binlake.merge.mutations import spark_columns
+
+        return session.createDataFrame(table, spark_columns(table.schema))
+
+    commit.append(AppendedRows(wanted, _REPEATING, lambda: table, frame))
 
 
 def _own_values(event: EventBeside, batch: int, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:

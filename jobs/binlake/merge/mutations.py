@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from binlake.binlog.border import DELETE, INSERT
 from binlake.merge.arrow_mutations import HELD, NUMBER, StagedMutations, moved
@@ -66,11 +67,16 @@ class TaskRows:
                     for rows in through(self._rows(*shares[number])):
                         yield from rows.to_batches()
 
-        return session.range(0, len(shares), 1, len(shares)).mapInArrow(read, from_arrow_schema(schema))
+        return session.range(0, len(shares), 1, len(shares)).mapInArrow(read, spark_columns(schema))
 
     def _rows(self, step: MergeStep, share: tuple[int, int]) -> Iterator[pa.Table]:
         for rows in StagedMutations(self.life, step, self.invalid, 0).unordered(share, self.more):
             yield self.made(rows).cast(self.schema)
+
+
+def spark_columns(schema: pa.Schema) -> StructType:
+    """Return columns as Spark has them. Releases before 4.2 take a DATETIME for an instant, unless it is said."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _shares(step: MergeStep) -> Iterator[tuple[MergeStep, tuple[int, int]]]:
