@@ -18,7 +18,7 @@ from binlake.report import Report
 from feeding import carried, feed, plain_lines
 from mirror import Mirror, on_mysql
 from servers import Server
-from without_spark import no_spark, path, put, repair, rows, sync, verify
+from without_spark import no_spark, path, put, repair, result, rows, sync, verify
 
 WHERE = "status <> 'draft' AND tenant IN (1, 2)"
 ORDERS = "CREATE TABLE orders (id INT PRIMARY KEY, tenant INT, status VARCHAR(20), note VARCHAR(40))"
@@ -233,3 +233,44 @@ def test_doctor_says_what_a_condition_leaves_and_which_collation_it_cannot_have(
     assert (checks["rows"].ok, "nothing" in checks["rows"].found) == ("warn", True)
     with pytest.raises(BinlakeError, match="number 239"):
         begin_alone(alone)
+
+
+def test_a_condition_of_snapshots_alone(alone: Mirror) -> None:
+    since = {"tables": f"{alone.database}.*", "snapshot_where": "tenant >= 2"}
+    alone.options = {"rows": [since, {"tables": f"{alone.database}.orders", "where": "status <> 'draft'"}]}
+    alone.execute(
+        ORDERS, "CREATE TABLE plain (id VARCHAR(9) PRIMARY KEY, tenant INT, note TEXT)",
+        "INSERT INTO orders VALUES (1, 2, 'new', ''), (2, 1, 'new', ''), (3, 1, 'new', ''), (4, 1, 'new', ''),"
+        " (5, NULL, 'new', ''), (6, 2, 'draft', ''), (7, 1, 'draft', ''), (8, 1, 'new', '')",
+        "INSERT INTO plain SELECT id, tenant, status FROM orders",
+    )  # fmt: skip
+    begin_alone(alone)
+    assert sorted(rows(alone, "orders")["id"].to_pylist()) == [1]
+    assert sorted(rows(alone, "plain")["id"].to_pylist()) == ["1", "6"]
+    assert verify(alone).equal, "rows that the snapshot left out are no differences"
+    alone.execute(
+        "UPDATE orders SET note = 'x' WHERE id = 2", "DELETE FROM orders WHERE id = 3",
+        "UPDATE orders SET id = 40 WHERE id = 4", "UPDATE orders SET status = 'draft' WHERE id = 5",
+        "UPDATE orders SET status = 'new' WHERE id = 7", "INSERT INTO orders VALUES (9, 1, 'new', '')",
+        "UPDATE plain SET tenant = 1 WHERE id = '1'", "UPDATE plain SET tenant = 3 WHERE id = '2'",
+        "ALTER TABLE plain ADD more INT DEFAULT 5", "DELETE FROM plain WHERE id = '4'",
+    )  # fmt: skip
+    sync(alone)
+    assert sorted(rows(alone, "orders")["id"].to_pylist()) == [1, 2, 7, 9, 40]
+    assert sorted(rows(alone, "plain")["id"].to_pylist()) == ["1", "2", "6"]
+    assert verify(alone).equal
+    for name in ("orders", "plain"):
+        lake = rows(alone, name)
+        kept = [row for row in lake.to_pylist() if str(row["id"]) not in ("1", "9", "6")]
+        put(alone, name, pa.Table.from_pylist(kept, lake.schema))
+    missing = {table.name.table: [(row.kind, row.key[0][1]) for row in table.rows] for table in verify(alone).tables}
+    assert missing == {"orders": [("missing", "1")], "plain": [("missing", "6")]}
+    repair(alone)
+    assert verify(alone).equal
+    assert sorted(rows(alone, "orders")["id"].to_pylist()) == [1, 2, 7, 40], "9 is beyond the snapshot, and not known"
+    lake = rows(alone, "orders")
+    wrong = [{**row, "note": "wrong"} if row["id"] == 40 else row for row in lake.to_pylist()]
+    put(alone, "orders", pa.Table.from_pylist(wrong, lake.schema))
+    assert [(row.kind, row.columns) for row in result(alone, "orders").rows] == [("changed", ("note",))]
+    repair(alone)
+    assert verify(alone).equal

@@ -20,7 +20,7 @@ from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
 from binlake.config.readers_config import CatalogConfig, IcebergCatalogConfig, IcebergConfig, PageConfig
-from binlake.config.row_filters import RowFilter, condition_of
+from binlake.config.row_filters import RowFilter, condition_of, snapshot_condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
 from binlake.config.shards import MergedTable, Shard, refuse_same_tables, shard_of
@@ -130,6 +130,10 @@ class PipelineConfig(Section):
         """Return the condition of the rows that the lake has of a table; empty for all rows."""
         return condition_of(self.rows, name.database, name.table) if self.rows else ""
 
+    def snapshot_condition(self, name: TableName) -> str:
+        """Return the condition that a table's snapshots ask for beside that of its rows; empty without one."""
+        return snapshot_condition_of(self.rows, name.database, name.table) if self.rows else ""
+
     def shard_of(self, name: TableName) -> Shard | None:
         """Return the place of a table in one that shows several; None for a table by itself."""
         return shard_of(self.tables.merge_tables, name) if self.tables.merge_tables else None
@@ -187,6 +191,7 @@ class PipelineConfig(Section):
             row_metadata=tuple(sorted(set(modes.row_metadata))),
             without_rows=not modes.mirror,
             where=self.row_condition(name),
+            snapshot_where=self.snapshot_condition(name),
         )
 
     def withheld(self, name: TableName) -> frozenset[str]:

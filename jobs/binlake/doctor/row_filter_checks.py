@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from binlake.errors import SourceError
-from binlake.schema.row_condition import parsed, server_sql
+from binlake.schema.row_condition import conditions_of, parsed, server_sql
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 
 
 def rows_left(source: Source, table: SourceTable) -> str:
-    """Return about how many rows a table's condition leaves, as a part of a sentence; empty without a condition.
+    """Return about how many rows a table's conditions leave, as a part of a sentence; empty without a condition.
 
     The server estimates it (EXPLAIN), and reads no row for that.
     """
-    if not table.schema.where:
+    if not (conditions := conditions_of(table.schema)):
         return ""
-    condition = server_sql(parsed(table.schema.where), table.schema)
+    condition = " AND ".join(server_sql(parsed(text), table.schema) for text in conditions)
+    said = " AND ".join(conditions) + (" (the latter in snapshots alone)" if table.schema.snapshot_where else "")
     verb = "EXPLAIN EXTENDED" if source.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
     try:
         plan = source.query(f"{verb} SELECT 1 FROM {table.name.quoted} WHERE {condition}")[0]
     except SourceError as error:
-        return f", of which {table.schema.where} leaves some ({error.message})"
+        return f", of which {said} leaves some ({error.message})"
     left = int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100
-    return f", of which {table.schema.where} leaves about {left:,.0f}"
+    return f", of which {said} leaves about {left:,.0f}"

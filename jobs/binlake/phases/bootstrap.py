@@ -187,7 +187,10 @@ def refused_for_modes(config: PipelineConfig, source: Source, names: list[TableN
     wanted = [
         name
         for name in names
-        if config.history(name) or config.mirror_modes(name).tell_of_rows or config.row_condition(name)
+        if config.history(name)
+        or config.mirror_modes(name).tell_of_rows
+        or config.row_condition(name)
+        or config.snapshot_condition(name)
     ]
     schemas = read_tables(source, wanted, config.excluding) if wanted else {}
     rules = Rules.of(config)

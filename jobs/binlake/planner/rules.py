@@ -18,7 +18,7 @@ from binlake.planner.steps import LEFT_GHOST, LEFT_OUT, Life, Standstill
 from binlake.planner.tool_tables import is_alike
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
-from binlake.schema.row_condition import CONDITION_REMEDY, refusal
+from binlake.schema.row_condition import CONDITION_REMEDY, conditions_of, refusal
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
@@ -109,7 +109,7 @@ class Rules:
         if schema.without_rows and self.policy(name).on_unlogged_cascade == "derive":
             why = "mutations are derived from the rows of a mirror (on_unlogged_cascade: derive), and it has none"
             return Standstill(why, NO_ROWS_REMEDY)
-        if schema.where and (why := no_row_filter(schema, self.policy(name))):
+        if why := no_row_filter(schema, self.policy(name)):
             return Standstill(f"its row filter can't be worked out: {why}", ROWS_REMEDY)
         return None
 
@@ -177,7 +177,7 @@ class Rules:
     def _difference(self, schema: TableSchema, now: TableSchema) -> str:
         """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         same_rows = schema.invalid in (None, self.invalid) and own_columns(now) == own_columns(schema)
-        same_rows = same_rows and now.where == schema.where
+        same_rows = same_rows and conditions_of(now) == conditions_of(schema) and now.where == schema.where
         same_rows = same_rows and now.shard == schema.shard
         same_columns = now.excluded == schema.excluded and now.masks == schema.masks
         if same_columns and same_rows and now.without_rows == schema.without_rows:
@@ -210,6 +210,9 @@ class Rules:
         if now.where != schema.where:
             have = f"the rows with {now.where}" if now.where else "all rows"
             reasons.append(f"the lake is to have {have} (rows), and it was snapshotted with other rows")
+        if now.snapshot_where != schema.snapshot_where:
+            have = f"the rows with {now.snapshot_where}" if now.snapshot_where else "all rows"
+            reasons.append(f"a snapshot is to copy {have} (rows, snapshot_where), and it was snapshotted with others")
         if now.shard != schema.shard:
             reasons.append(
                 f"merge_tables makes it {_place(now.shard)}, and it was snapshotted as {_place(schema.shard)}"
@@ -248,10 +251,15 @@ def no_own_columns(schema: TableSchema, policy: Policy, invalid: InvalidValues) 
 
 
 def no_row_filter(schema: TableSchema, policy: Policy) -> str:
-    """Return why the rows of a table of this shape can't be chosen by its condition; empty where they can."""
+    """Return why the rows of a table of this shape can't be chosen by its conditions; empty where they can, and without
+    any."""
+    if not conditions_of(schema):
+        return ""
+    if schema.snapshot_where and not schema.key:
+        return "it has no key, by which a row that a snapshot didn't copy is told from others (snapshot_where)"
     if policy.on_unlogged_cascade == "derive":
         return "mutations that are derived from a parent's (on_unlogged_cascade: derive) would pass by it"
-    return refusal(schema.where, schema)
+    return refusal(schema)
 
 
 def no_source_column(schema: TableSchema, invalid: InvalidValues) -> str:

@@ -12,7 +12,7 @@ from binlake.planner.steps import Standstill
 from binlake.position import Flavour, Position, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
-from binlake.schema.row_condition import columns_of_condition
+from binlake.schema.row_condition import columns_of_conditions
 from binlake.schema.table import INTEGERS, Column, TableSchema
 from binlake.schema.virtual import as_logged, generated_columns
 
@@ -66,9 +66,9 @@ def reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | No
 
 
 def why_no_filter(before: TableSchema, evolution: Evolution) -> str:
-    """Return why the condition of a table's rows can't be asked any more: a column of it went or has another name;
-    empty where it can."""
-    names = columns_of_condition(before.where) if before.where else ()
+    """Return why a condition of a table's rows can't be asked any more: a column of it went or has another name; empty
+    where it can."""
+    names = columns_of_conditions(before)
     for column in before.columns:
         if column.name.lower() in names and column.name not in evolution.origins:
             return f"the statement drops the column {column.name!r}, which its row filter names"
@@ -79,11 +79,11 @@ def why_no_filter(before: TableSchema, evolution: Evolution) -> str:
 
 
 def why_other_rows(before: TableSchema, evolution: Evolution) -> str:
-    """Return why other rows may meet the condition of a table's rows after a statement; empty where none do.
+    """Return why other rows may meet a condition of a table's rows after a statement; empty where none do.
 
     A whole number keeps its value in another type, but NULL becomes 0 where a column may not be NULL any more.
     """
-    names = columns_of_condition(before.where) if before.where else ()
+    names = columns_of_conditions(before)
     for origin, column in zip(evolution.origins, evolution.after.columns, strict=True):
         if origin is None or origin.lower() not in names:
             continue

@@ -11,7 +11,7 @@ selects of rows in the log is worked out by ``row_matching``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -293,9 +293,14 @@ def leaves(node: ConditionNode) -> Iterator[ConditionLeaf]:
             yield node
 
 
-def columns_of_condition(text: str) -> frozenset[str]:
-    """Return the names, in lower case, of the columns that a condition looks at. Raises RefusedCondition."""
-    return frozenset(leaf.column.lower() for leaf in leaves(parsed(text)))
+def columns_of_conditions(schema: TableSchema) -> frozenset[str]:
+    """Return the names, in lower case, of the columns that a table's conditions look at. Raises RefusedCondition."""
+    return frozenset(leaf.column.lower() for text in conditions_of(schema) for leaf in leaves(parsed(text)))
+
+
+def conditions_of(schema: TableSchema) -> tuple[str, ...]:
+    """Return a table's conditions: of the rows of its mirror, and of those that a snapshot copies."""
+    return tuple(text for text in (schema.where, schema.snapshot_where) if text)
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -389,10 +394,10 @@ def moment_of(column: Column, constant: ComparedConstant) -> date | datetime:
     raise RefusedCondition(f"{said}: write a date that there is, as '{example}', not {constant.shown}")
 
 
-def refusal(text: str, schema: TableSchema) -> str:
-    """Return why a condition can't be worked out for a table of this shape; empty where it can."""
+def refusal(schema: TableSchema) -> str:
+    """Return why a table's conditions can't be worked out for its shape; empty where they can."""
     try:
-        for leaf in leaves(parsed(text)):
+        for leaf in (leaf for text in conditions_of(schema) for leaf in leaves(parsed(text))):
             check(leaf, _own_column(leaf.column, schema))
     except RefusedCondition as error:
         return str(error)
@@ -415,12 +420,24 @@ def _own_column(name: str, schema: TableSchema) -> Column:
 
 @once_per_shape
 def server_condition(schema: TableSchema) -> str:
-    """Return the server's SQL of a table's condition, which no setting of a session changes; empty without one.
+    """Return the server's SQL of the rows that a snapshot copies, which no setting of a session changes; empty for all.
 
     Nothing is optimised by it: the server reads by the key's range, and in the key's order, as without it. See
     ``jdbc.as_unpruned``.
     """
-    return f"IF({server_sql(parsed(schema.where), schema)}, 1, 0)" if schema.where else ""
+    return _all_of(f"IF({server_sql(parsed(text), schema)}, 1, 0)" for text in conditions_of(schema))
+
+
+@once_per_shape
+def beyond_snapshot(schema: TableSchema) -> str:
+    """Return the server's SQL of the rows that the mirror may have and a snapshot doesn't copy."""
+    where = [f"IF({server_sql(parsed(schema.where), schema)}, 1, 0)"] if schema.where else []
+    copied = server_sql(parsed(schema.snapshot_where), schema) if schema.snapshot_where else "TRUE"
+    return _all_of([*where, f"IF({copied}, 0, 1)"])
+
+
+def _all_of(conditions: Iterable[str]) -> str:
+    return " AND ".join(conditions)
 
 
 def server_sql(node: ConditionNode, schema: TableSchema) -> str:

@@ -124,7 +124,9 @@ class Index:
     by_hash: bool = False
 
 
-_NOT_COMPARED = ("indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows", "where", "shard")
+_NOT_COMPARED = (
+    "indexes", "unlogged", "invalid", "soft_delete", "row_metadata", "without_rows", "where", "snapshot_where", "shard",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ class TableSchema:
     soft_delete: deleted rows stay in the lake, marked. row_metadata: facts about each row's newest mutation that the
     lake has as columns.
         without_rows: the mirror has this shape, and never a row. They aren't compared where shapes are, either.
-    where: the condition of the rows that the mirror has, see row_condition.py; empty for all rows. It isn't compared,
-        either.
+    where: the condition of the rows that the mirror has, see row_condition.py; empty for all rows. snapshot_where: the
+        condition that snapshots of the table ask for beside it, and the log doesn't. They aren't compared, either.
     shard: the table that shows it with others, the column that distinguishes them, and this table's value there; empty
         for a table by itself. It isn't compared, either.
     comment: the table's; see Column.
@@ -171,6 +173,7 @@ class TableSchema:
     without_rows: bool = field(default=False, compare=False)
     comment: str = field(default="", compare=False)
     where: str = field(default="", compare=False)
+    snapshot_where: str = field(default="", compare=False)
     shard: tuple[str, ...] = field(default=(), compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,7 +280,7 @@ class TableSchema:
         shape: dict[str, Any] = dump(self)
         for part in (shape, *shape["columns"], *shape["kept"]):
             del part["comment"]
-        for name in ("where", "shard"):  # texts of an older binlake have neither
+        for name in ("where", "snapshot_where", "shard"):  # texts of an older binlake have none of them
             if not shape[name]:
                 del shape[name]
         for column in (*shape["columns"], *shape["kept"]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
-from binlake.schema.row_condition import server_condition
+from binlake.schema.row_condition import beyond_snapshot, server_condition
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import bounds, keystores, socks_door
 from binlake.snapshot.bounds import Bound
@@ -70,17 +70,20 @@ def chunk_query(
     *,
     partitions: Sequence[str] = (),
     unpruned: bool = False,
+    beyond: bool = False,
 ) -> str:
     """Return a SELECT of the rows whose key is in [lower, upper) in the order of its index; None is no bound.
 
-    partitions: rows of these alone. unpruned: see ``between``.
+    partitions: rows of these alone. unpruned, beyond: see ``between``.
     """
     # Without FORCE INDEX, the server's estimates would decide whether it reads a range of the key or the whole table,
     # or another index that has all columns, whose rows come in another order than the key's.
     index = key_index(schema)
     forced = f" FORCE INDEX ({mysql_quote(index)})" if index else ""
     chosen = f" PARTITION ({', '.join(map(mysql_quote, partitions))})" if partitions else ""
-    return f"{whole_query(name, schema)}{chosen}{forced}{between(schema, lower, upper, unpruned=unpruned)}"
+    return (
+        f"{whole_query(name, schema)}{chosen}{forced}{between(schema, lower, upper, unpruned=unpruned, beyond=beyond)}"
+    )
 
 
 def whole_query(name: TableName, schema: TableSchema) -> str:
@@ -88,14 +91,17 @@ def whole_query(name: TableName, schema: TableSchema) -> str:
     return f"SELECT {select_list(schema)} FROM {name.quoted}"
 
 
-def between(schema: TableSchema, lower: Bound | None, upper: Bound | None, *, unpruned: bool = False) -> str:
-    """Return the WHERE clause for the mirror's rows whose key is in [lower, upper): those that the table's condition
-    lets in; empty without both. A mirror without rows takes none of them. unpruned: it looks at the rows of all
-    partitions, see ``as_unpruned``."""
+def between(
+    schema: TableSchema, lower: Bound | None, upper: Bound | None, *, unpruned: bool = False, beyond: bool = False
+) -> str:
+    """Return the WHERE clause for the rows whose key is in [lower, upper) that a snapshot copies, by the table's
+    conditions; empty without both. A mirror without rows takes none of them. unpruned: it looks at the rows of all
+    partitions, see ``as_unpruned``. beyond: for those that the mirror may have and a snapshot doesn't copy."""
     if schema.without_rows:
         return " WHERE FALSE"
     condition = within(schema, lower, upper)
-    return _where(as_unpruned([condition]) if unpruned and condition else condition, server_condition(schema))
+    wanted = (beyond_snapshot if beyond else server_condition)(schema)
+    return _where(as_unpruned([condition]) if unpruned and condition else condition, wanted)
 
 
 def _where(*conditions: str) -> str:
@@ -103,10 +109,10 @@ def _where(*conditions: str) -> str:
     return f" WHERE {' AND '.join(wanted)}" if wanted else ""
 
 
-def in_ranges(schema: TableSchema, conditions: Sequence[str]) -> str:
-    """Return the WHERE clause for the mirror's rows that meet one of some conditions, whatever partition they are
-    in."""
-    return _where(as_unpruned(conditions), server_condition(schema))
+def in_ranges(schema: TableSchema, conditions: Sequence[str], *, beyond: bool = False) -> str:
+    """Return the WHERE clause for the mirror's rows that meet one of some conditions, whatever partition they are in.
+    beyond: see ``between``."""
+    return _where(as_unpruned(conditions), (beyond_snapshot if beyond else server_condition)(schema))
 
 
 def within(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:

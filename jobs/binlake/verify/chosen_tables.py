@@ -53,7 +53,8 @@ class ChosenTables:
             if (known := recorded.get(name)) is None:
                 return mirrored
             mirrored = replace(mirrored, soft_delete=known.soft_delete, row_metadata=known.row_metadata)
-            return replace(mirrored, kept=known.kept, untold=known.untold, where=known.where)
+            mirrored = replace(mirrored, where=known.where, snapshot_where=known.snapshot_where)
+            return replace(mirrored, kept=known.kept, untold=known.untold)
 
         return read_tables(source, wanted, as_mirrored)
 

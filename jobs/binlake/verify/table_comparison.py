@@ -39,6 +39,7 @@ from binlake.spark.starting import SessionFactory
 from binlake.store.rows import WatermarkRow
 from binlake.verify.cluster.executor_plan import PlannedReads
 from binlake.verify.pace import Budget
+from binlake.verify.reading.beyond_snapshot import LOST_BEYOND
 from binlake.verify.reading.by_read import ByRead
 from binlake.verify.reading.chosen_chunks import Choice, ChosenChunks
 from binlake.verify.reading.known_chunks import ChunkNotes, KnownChunks
@@ -98,8 +99,8 @@ class TableComparison:
 
     def _reads(self, table: SourceTable) -> bool:
         """Return whether a table is read: also where others are hashed, if columns are masked, as the server's SQL has
-        no masks."""
-        return self.config.verify.by == "read" or bool(table.schema.masks)
+        no masks, and if snapshots leave rows out, as hashes don't tell which rows the lake has beyond these."""
+        return self.config.verify.by == "read" or bool(table.schema.masks or table.schema.snapshot_where)
 
     def _way(self, table: SourceTable) -> ByRead | ByHash:
         return self._by_read if self._reads(table) else self._hashing("the YAML says verify.by: hash")
@@ -221,6 +222,9 @@ class TableComparison:
         version, recorded = self.versions[table.name], mark.delta_version
         if version is None or recorded is None or version >= recorded:
             return self._compare_at(table, views, blank, version)
+        if table.schema.snapshot_where:
+            why = f"{LOST_BEYOND}: its Delta log went back, to version {version} from {recorded}"
+            return replace(blank, reason=why, remedy=snapshot_command(table.name))
         if self.repairs:
             self.repairs.note_lost(table.name, version)
         result = self._compare_at(table, views, blank, version)
@@ -234,8 +238,9 @@ class TableComparison:
             try:
                 return self._noted(self._way(table).compare(table, views, blank, version))
             except Unreadable as reason:
-                if table.schema.masks:
-                    unread = f"it can't be compared by reading: {reason}, and masked columns aren't hashed"
+                if table.schema.masks or table.schema.snapshot_where:
+                    what = "masked columns aren't" if table.schema.masks else "tables with snapshot_where aren't"
+                    unread = f"it can't be compared by reading: {reason}, and {what} hashed"
                     return replace(blank, reason=unread, remedy=UNREADABLE_REMEDY)
                 if not table.has_read_views:
                     return replace(blank, reason=f"it can't be compared by reading: {reason}", remedy=_BY_HASH)
@@ -251,6 +256,8 @@ class TableComparison:
             text = error.message if isinstance(error, LakeError) else _first_line(error)
             self._by_read.note_unreadable(table.name, text)
             why, remedy = f"its Delta table can't be read: {text}", repair_command(table.name)
+            if table.schema.snapshot_where:
+                why, remedy = f"{why}; {LOST_BEYOND}", snapshot_command(table.name)
             return replace(blank, reason=why, remedy=remedy, is_unreadable=True)
         except OF_CODE as error:
             return replace(blank, reason=f"it can't be compared: {unexpected(error)}", remedy=UNREADABLE_REMEDY)

@@ -200,6 +200,22 @@ def test_a_table_with_another_condition_of_its_rows_is_copied_anew() -> None:
     assert config().reading_as(chosen.tables, chosen.invalid, chosen.rows).reading == chosen.reading
 
 
+def test_a_table_with_another_condition_of_its_snapshots_is_copied_anew() -> None:
+    since = config(rows=[{"tables": "shop.t", "snapshot_where": "id > 5"}])
+    for before, now, why in (
+        (config(), since, "copy the rows with id > 5 (rows, snapshot_where)"),
+        (since, config(), "copy all rows"),
+    ):
+        status, reason = stands(before, now, NAME)
+        assert (status, why in reason) == ("resnapshot", True)
+    status, reason = stands(of_rows(("shop.t", "id > 5")), since, NAME)
+    assert (status, "all rows (rows)" in reason) == ("resnapshot", True)
+    assert Rules.of(since).has_all_rows(T), "what the log has of it is staged whole"
+    keyless = Rules.of(since).refused_mode(T, since.excluding(T, TableSchema((ID, NAME))))
+    assert keyless is not None
+    assert "it has no key" in keyless.reason
+
+
 def test_a_condition_that_its_table_can_not_have_stops_it() -> None:
     for options, where, why in (
         ({}, "state = 1", "no column 'state'"),
@@ -218,7 +234,7 @@ def test_a_tools_copy_has_the_condition_of_its_table_and_shapes_without_one_are_
     assert not Rules.of(chosen).has_all_rows(T)
     assert Rules.of(chosen).has_all_rows(TableName("shop", "u"))
     schema = life(config()).schema
-    assert not {"where", "shard"} & schema.uncommented().keys()
+    assert not {"where", "snapshot_where", "shard"} & schema.uncommented().keys()
     assert schema.fingerprint == life(chosen).schema.fingerprint
 
 
@@ -226,6 +242,8 @@ def test_a_tools_copy_has_the_condition_of_its_table_and_shapes_without_one_are_
     ("where", "said"), [("", "in the middle"), ("id = NOW()", "NOW(…)"), ("a.b = 1", "name alone")]
 )
 def test_a_condition_that_is_not_understood_is_an_error_of_the_yaml(where: str, said: str) -> None:
+    with pytest.raises(ValueError, match="neither where nor snapshot_where"):
+        config(rows=[{"tables": "shop.t"}])
     with pytest.raises(ValueError, match="rows") as refused:
         of_rows(("shop.t", where))
     assert said in str(refused.value)

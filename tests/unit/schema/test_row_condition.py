@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from binlake.schema.row_condition import RefusedCondition, columns_of_condition, parsed, refusal, server_sql
+from binlake.schema.row_condition import (
+    RefusedCondition,
+    beyond_snapshot,
+    columns_of_conditions,
+    parsed,
+    refusal,
+    server_condition,
+    server_sql,
+)
 from binlake.schema.row_matching import RowMatcher
 from binlake.schema.table import Column, TableSchema
 
@@ -95,7 +104,8 @@ def test_what_may_differ_in_the_log_is_refused(condition: str, why: str) -> None
     ],
 )
 def test_what_does_not_fit_the_table_is_refused(condition: str, why: str) -> None:
-    assert why in refusal(condition, SHAPE)
+    assert why in refusal(replace(SHAPE, where=condition))
+    assert why in refusal(replace(SHAPE, snapshot_where=condition))
 
 
 def test_values_are_three() -> None:
@@ -124,4 +134,11 @@ def test_an_invalid_date_has_no_order_and_is_not_null() -> None:
 def test_a_collation_that_is_not_known_is_refused() -> None:
     with pytest.raises(RefusedCondition, match="number 236"):
         RowMatcher("status = 'a'", COLUMNS, (0, 0, 0, 236, BIN, GENERAL_CI, 0, 0))
-    assert columns_of_condition("status = 'a' OR ID = 1") == {"status", "id"}
+    conditions = replace(SHAPE, where="status = 'a' OR ID = 1", snapshot_where="tenant = 2")
+    assert columns_of_conditions(conditions) == {"status", "id", "tenant"}
+
+
+def test_what_a_snapshot_copies_and_what_is_beyond_it() -> None:
+    both = replace(SHAPE, where="tenant = 1", snapshot_where="day >= '2026-01-01'")
+    assert server_condition(both) == "IF((`tenant` = 1), 1, 0) AND IF((`day` >= DATE'2026-01-01'), 1, 0)"
+    assert beyond_snapshot(both) == "IF((`tenant` = 1), 1, 0) AND IF((`day` >= DATE'2026-01-01'), 0, 1)"

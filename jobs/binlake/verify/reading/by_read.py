@@ -8,9 +8,10 @@ is compared some chunks at a time, and what is known by then is noted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,35 +30,22 @@ from binlake.source.server import Source
 from binlake.verify.cluster.by_executors import ByExecutors, ExecutorPart
 from binlake.verify.pace import Budget, Pace
 from binlake.verify.reading import server_rows
+from binlake.verify.reading.beyond_snapshot import LakeKeys
 from binlake.verify.reading.chosen_chunks import ChosenChunks
 from binlake.verify.reading.key_cells import CELLS, ComparedColumns, KeyCells, Measured
 from binlake.verify.reading.keys_twice import KeysTwice, RepeatedKeys, repeated_keys, rows_of
 from binlake.verify.reading.known_chunks import ChunkNotes, KnownChunks, VerifiedAt
 from binlake.verify.reading.lake_rows import LakeRows, Unreadable
-from binlake.verify.reading.row_checksums import Flags, Sums
-from binlake.verify.reading.row_pairs import Collected, Shown, differences
+from binlake.verify.reading.row_checksums import Checksums, Flags, Sums
+from binlake.verify.reading.row_pairs import Collected, Shown, differences, held_together
 from binlake.verify.repair.repair import Looked, Repairs
 from binlake.verify.result import MOST_ROWS, TableRepair, TableResult
 from binlake.verify.server_load import ServerLoad, TimeIsUp
 from binlake.verify.views import ReadViews
 
-MOST_LOOKED_AT = 200_000
-"""The most rows of a side that are held to find the differing ones, but for those of one cell."""
-
-
 _TOGETHER = 20
 """Chunks that are compared together: after these, what is known is noted, and the time that is left is looked at."""
-
-
 _ALL = slice(None)
-
-
-@dataclass(frozen=True)
-class ServerPart:
-    """Rows that are read from the server by one query. chunks: which are in it."""
-
-    chunks: slice
-    future: Future[None]
 
 
 @dataclass
@@ -68,7 +56,7 @@ class TableReading:
     table: SourceTable
     compared: ComparedColumns
     chosen: ChosenChunks
-    parts: list[ServerPart] = field(default_factory=list)
+    parts: list[server_rows.ServerPart] = field(default_factory=list)
     by_statistics: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +65,11 @@ class TableReading:
         self._adding = threading.Lock()
         self.keys = KeysTwice() if self.table.partitions and self.table.schema.key else None
         """Of rows that this process reads from the server, where partitions may have the same key."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether the server's rows are read behind the lake's (see beyond_snapshot.py)."""
+        return bool(self.table.schema.snapshot_where)
 
     @property
     def cells(self) -> KeyCells:
@@ -113,10 +106,10 @@ class TableReading:
             sums.add(measured.cells, measured.checksums)
         return measured
 
-    def add_server(self, source: Source, query: str, pace: Pace) -> None:
-        """Add a query's rows. Raises SourceError and Unreadable."""
+    def add_server(self, source: Source, query: str, pace: Pace, known: LakeKeys | None = None) -> None:
+        """Add a query's rows. known: those alone whose keys are among these. Raises SourceError and Unreadable."""
         for rows in server_rows.read(source, self.table, query, pace):
-            measured = self.add(self.server, rows)
+            measured = self.add(self.server, known.rows_of(rows, self.compared) if known else rows)
             if self.keys:
                 self.keys.add(measured.keys.first)
 
@@ -175,12 +168,14 @@ class ByRead:
         reading = self._reading(table, self.cut(table))
         finished: Future[None] = Future()
         try:
+            if reading.is_behind:
+                raise Unreadable(f"{table.engine} has no read views, so that it is read before the lake's rows are")
             for _, query in server_rows.of_wanted(table, reading.cells, reading.chosen.wanted):
                 reading.add_server(view, query, Pace(None))
             finished.set_result(None)
         except Unreadable as error:
             finished.set_exception(error)
-        reading.parts.append(ServerPart(slice(0, reading.cells.chunks), finished))
+        reading.parts.append(server_rows.ServerPart(slice(0, reading.cells.chunks), finished))
 
     def begin(self, table: SourceTable, views: ReadViews, chosen: ChosenChunks | None = None) -> Sequence[Future[None]]:
         """Begin to read a table's rows from the server, and return the futures of its parts.
@@ -190,6 +185,8 @@ class ByRead:
         if table.name in self._tables:
             return self._tables[table.name].futures
         reading = self._reading(table, chosen or self.cut(table))
+        if reading.is_behind:
+            return ()
         wanted = reading.chosen.wanted.copy()
         parts = self.executors.parts_of(table, reading.cells) if self.executors else []
         for part in parts:
@@ -202,19 +199,30 @@ class ByRead:
             texts = views.looking.submit(lambda view: server_rows.of_parts(view, table, count)).result()
             queries = [(whole, query) for query in texts]
         reading.parts = [
-            ServerPart(chunks, views.reading.submit(self._reader(reading, query))) for chunks, query in queries
+            server_rows.ServerPart(chunks, views.reading.submit(self._reader(reading, query)))
+            for chunks, query in queries
         ]
         reading.parts += [self._by_executors(reading, part, views) for part in parts]
         return reading.futures
 
-    def _reader(self, reading: TableReading, query: str) -> Callable[[Source], None]:
+    def _reader(self, reading: TableReading, query: str, known: LakeKeys | None = None) -> Callable[[Source], None]:
         def read(view: Source) -> None:
             with self._load.reading():
-                reading.add_server(view, query, self._pace)
+                reading.add_server(view, query, self._pace, known)
 
         return read
 
-    def _by_executors(self, reading: TableReading, part: ExecutorPart, views: ReadViews) -> ServerPart:
+    def _read_behind(self, reading: TableReading, views: ReadViews, wanted: Flags, known: LakeKeys) -> None:
+        """Sum up the server's rows of wanted chunks: those that a snapshot copies, and of the others those that the
+        lake has. Raises SourceError, Unreadable and TimeIsUp."""
+        parts: list[Future[None]] = []
+        for beyond in (None, known):
+            queries = server_rows.of_wanted(reading.table, reading.cells, wanted, beyond=beyond is not None)
+            parts += [views.looking.submit(self._reader(reading, query, beyond)) for _, query in queries]
+        for part in parts:
+            part.result()
+
+    def _by_executors(self, reading: TableReading, part: ExecutorPart, views: ReadViews) -> server_rows.ServerPart:
         """Return a part that executors read, and this process where they don't."""
         future: Future[None] = Future()
         chunks, text = part.query.chunks, part.query.text
@@ -247,7 +255,7 @@ class ByRead:
                     future.set_result(None)
 
         part.sums.add_done_callback(summed_up)
-        return ServerPart(chunks, future)
+        return server_rows.ServerPart(chunks, future)
 
     def _reading(self, table: SourceTable, chosen: ChosenChunks) -> TableReading:
         reading = TableReading(table, ComparedColumns(table.schema), chosen)
@@ -276,7 +284,7 @@ class ByRead:
         try:
             return self._compare(table, views, blank, LakeRows(path, version))
         except (DeltaError, LakeError, OSError, pa.ArrowException) as error:
-            if not self._repairs or not table.has_read_views:
+            if not self._repairs or not table.has_read_views or table.schema.snapshot_where:
                 raise
             life = decisions.following(self._repairs.metadata, table.name)
             lake = self._repairs.without_unreadable(path, life)
@@ -299,7 +307,7 @@ class ByRead:
                 reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
             )  # fmt: skip
         position = str(views.position)
-        self._compare_chunks(reading, lake, blank, position)
+        self._compare_chunks(reading, lake, blank, views)
         cells = reading.differing()
         result = replace(
             blank, state="compared", equal=not (len(cells) or lake.wrong), source_rows=reading.total(reading.server),
@@ -332,10 +340,10 @@ class ByRead:
             return replace(result, state="unfinished", equal=None, reason=reason, remedy=remedy)
         return result
 
-    def _compare_chunks(self, reading: TableReading, lake: LakeRows, blank: TableResult, position: str) -> None:
+    def _compare_chunks(self, reading: TableReading, lake: LakeRows, blank: TableResult, views: ReadViews) -> None:
         """Sum up both sides' rows of the wanted chunks, some chunks at a time, for as long as the time allows, and note
         what is known then. Raises SourceError, Unreadable, and what LakeRows raises."""
-        reach = lake.reach(reading.table.schema, reading.cells)
+        reach, position = lake.reach(reading.table.schema, reading.cells), str(views.position)
         together = _TOGETHER * (self.executors.side_by_side(reading.table.name) if self.executors else 1)
         for wanted in reach.together(reading.chosen.wanted, together):
             if not self._budget.allows():
@@ -348,11 +356,13 @@ class ByRead:
                 for part in reading.parts:
                     if wanted[part.chunks].any():
                         part.future.result()
+                paths = reach.holding(wanted)
+                reading.by_statistics |= len(paths) < len(reach.paths)
+                keys = self._sum_up_lake(reading, lake, paths, None if wanted.all() else wanted)
+                if reading.is_behind:
+                    self._read_behind(reading, views, wanted, keys)
             except TimeIsUp:
                 break
-            paths = reach.holding(wanted)
-            reading.by_statistics |= len(paths) < len(reach.paths)
-            self._sum_up_lake(reading, lake, paths, None if wanted.all() else wanted)
             reading.done |= wanted
             self._note(reading, lake, blank, position)
         if reading.by_statistics and (len(reading.differing()) or lake.wrong):
@@ -384,14 +394,21 @@ class ByRead:
         """Return which keys the server has in several rows, read once more; None where there are none."""
         if reading.keys is None or not len(halves := reading.keys.twice()):
             return None
-        table, compared = reading.table, reading.compared
-        queries = [query for _, query in server_rows.of_wanted(table, reading.cells, reading.done)]
+        compared = reading.compared
 
         def from_server(view: Source) -> list[Measured]:
-            rows = (rows for query in queries for rows in server_rows.read(view, table, query, self._pace))
+            rows = self._server_rows(reading, view, reading.done)
             return rows_of((compared.measured(batch, reading.cells) for batch in rows), halves[:MOST_ROWS])
 
         return repeated_keys(compared, views.looking.submit(from_server).result(), len(halves))
+
+    def _server_rows(
+        self, reading: TableReading, view: Source, chunks: Flags, known: LakeKeys | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the server's rows of some chunks. known: see LakeKeys.rows_of, of those beyond a snapshot."""
+        for _, query in server_rows.of_wanted(reading.table, reading.cells, chunks, beyond=known is not None):
+            for rows in server_rows.read(view, reading.table, query, self._pace):
+                yield known.rows_of(rows, reading.compared) if known else rows
 
     def _looked_into(
         self, reading: TableReading, lake: LakeRows, views: ReadViews, cells: Numbers, result: TableResult
@@ -437,57 +454,47 @@ class ByRead:
 
     def _sum_up_lake(
         self, reading: TableReading, lake: LakeRows, paths: Sequence[str] | None, wanted: Flags | None
-    ) -> None:
-        """Sum up rows of data files at some paths, all without any; only those in wanted chunks, where some are."""
-        if self.executors and paths is not None:
+    ) -> LakeKeys:
+        """Sum up rows of data files at some paths, all without any; only those in wanted chunks, where some are. Return
+        their keys, where the server's rows are read behind them."""
+        keys: list[Checksums] = []
+        if self.executors and paths is not None and not reading.is_behind:
             sums = self.executors.lake_sums(reading.table, reading.cells, lake, paths, wanted)
             if sums is not None:
                 reading.add_sums(reading.lake, sums)
-                return
+                return LakeKeys.of(keys)
 
         def of_file(file: FileRows) -> None:
             for rows, _ in file.numbered():
-                reading.add(reading.lake, rows, wanted)
+                measured = reading.add(reading.lake, rows, wanted)
+                if reading.is_behind and paths is not None:
+                    keys.append(measured.keys)
 
         files = [self._files.submit(of_file, file) for file in lake.files(reading.compared, paths)]
         for file in files:
             file.result()
+        return LakeKeys.of(keys)
 
     def _looked_at(self, reading: TableReading, lake: LakeRows, views: ReadViews, cells: Numbers) -> Iterator[Looked]:
         """Yield the rows of differing cells, of as many cells at a time as may be held, and what differs in them."""
-        for some in _held(cells, reading.server.rows, reading.lake.rows):
+        for some in held_together(cells, reading.server.rows, reading.lake.rows):
             wanted: Flags = np.zeros(reading.cells.count, np.bool_)
             wanted[some] = True
             chunks: Flags = np.zeros(reading.cells.chunks, np.bool_)
             chunks[some // CELLS] = True
-            queries = [query for _, query in server_rows.of_wanted(reading.table, reading.cells, chunks)]
 
-            def from_server(view: Source, queries: Sequence[str] = queries, wanted: Flags = wanted) -> list[Measured]:
-                rows = (rows for query in queries for rows in server_rows.read(view, reading.table, query, self._pace))
-                return _chosen(reading, rows, wanted)
+            def from_server(
+                view: Source, known: LakeKeys | None = None, chunks: Flags = chunks, wanted: Flags = wanted
+            ) -> list[Measured]:
+                rows = self._server_rows(reading, view, chunks, known)
+                return reading.compared.of_cells(rows, reading.cells, wanted)
 
-            ours = views.looking.submit(from_server)
+            copied = views.looking.submit(from_server)
             there = (rows for file in lake.files(reading.compared) for rows, _ in file.numbered())
-            theirs = Collected.of(reading.compared, _chosen(reading, there, wanted))
-            mine = Collected.of(reading.compared, ours.result())
+            their_rows = reading.compared.of_cells(there, reading.cells, wanted)
+            our_rows = copied.result()
+            if reading.is_behind:
+                known = LakeKeys.of(part.keys for part in their_rows)
+                our_rows += views.looking.submit(partial(from_server, known=known)).result()
+            mine, theirs = (Collected.of(reading.compared, rows) for rows in (our_rows, their_rows))
             yield mine, theirs, list(differences(mine, theirs, keyed=bool(reading.table.schema.key)))
-
-
-def _chosen(reading: TableReading, rows: Iterable[pa.RecordBatch], wanted: Flags) -> list[Measured]:
-    measured = (reading.compared.measured(batch, reading.cells).of_cells(wanted) for batch in rows)
-    return [part for part in measured if part.rows.num_rows]
-
-
-def _held(cells: Numbers, ours: Numbers, theirs: Numbers) -> Iterator[Numbers]:
-    """Divide cells into groups whose rows may be held at once; a group has one cell at least."""
-    group: list[int] = []
-    rows = 0
-    for cell in cells.tolist():
-        more = max(int(ours[cell]), int(theirs[cell]))
-        if group and rows + more > MOST_LOOKED_AT:
-            yield np.array(group, np.int64)
-            group, rows = [], 0
-        group.append(cell)
-        rows += more
-    if group:
-        yield np.array(group, np.int64)

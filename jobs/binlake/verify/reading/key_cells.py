@@ -7,7 +7,7 @@ key's checksum: few rows need be looked at where one of them differs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -159,6 +159,11 @@ class ComparedColumns:
         checksums = self._whole(rows, keys)
         keys = keys if self._key else checksums
         return Measured(rows, cells.numbers(rows, self._key[0] if self._key else 0, keys), keys, checksums)
+
+    def of_cells(self, batches: Iterable[pa.RecordBatch], cells: KeyCells, wanted: NDArray[np.bool_]) -> list[Measured]:
+        """Return those of some rows that are in wanted cells. wanted: a flag for each cell. Raises LakeError."""
+        measured = (self.measured(rows, cells).of_cells(wanted) for rows in batches)
+        return [part for part in measured if part.rows.num_rows]
 
     def _keys(self, rows: pa.RecordBatch) -> Checksums:
         return Checksums.of([rows.column(place) for place in self._key], rows.num_rows)

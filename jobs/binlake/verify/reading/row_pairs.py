@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from binlake.kernels.row_kernels import Numbers
 from binlake.verify.reading.key_cells import ComparedColumns, Measured
 from binlake.verify.result import ROW_HASH, DifferingRow
 
+MOST_LOOKED_AT = 200_000
+"""The most rows of a side that are held to find the differing ones, but for those of one cell."""
 Checksum = tuple[int, int]
 """A checksum, as two numbers of 64 bits."""
 
@@ -118,3 +121,18 @@ def _batch(rows: pa.Table, places: Sequence[int | None]) -> pa.RecordBatch:
     taken = rows.take(pa.array(np.array(places, np.int64))).combine_chunks()
     (batch,) = taken.to_batches()
     return batch
+
+
+def held_together(cells: Numbers, ours: Numbers, theirs: Numbers) -> Iterator[Numbers]:
+    """Divide cells into groups whose rows may be held at once; a group has one cell at least."""
+    group: list[int] = []
+    rows = 0
+    for cell in cells.tolist():
+        more = max(int(ours[cell]), int(theirs[cell]))
+        if group and rows + more > MOST_LOOKED_AT:
+            yield np.array(group, np.int64)
+            group, rows = [], 0
+        group.append(cell)
+        rows += more
+    if group:
+        yield np.array(group, np.int64)

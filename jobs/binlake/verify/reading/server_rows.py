@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +28,14 @@ _MOST_RANGES = 100
 """The most ranges of keys in a query's condition; beyond them a partitioned table is read as a whole."""
 _FEWEST_ROWS = 200_000
 """The fewest rows for which a table without ranges is read by several connections."""
+
+
+@dataclass(frozen=True)
+class ServerPart:
+    """Rows that are read from the server by one query. chunks: which are in it."""
+
+    chunks: slice
+    future: Future[None]
 
 
 def parts_without_ranges(table: SourceTable, cells: KeyCells, connections: int) -> int:
@@ -53,16 +62,16 @@ def of_parts(source: Source, table: SourceTable, parts: int) -> list[str]:
 
 
 def of_wanted(
-    table: SourceTable, cells: KeyCells, wanted: Flags, each: int = CHUNKS_PER_QUERY
+    table: SourceTable, cells: KeyCells, wanted: Flags, each: int = CHUNKS_PER_QUERY, *, beyond: bool = False
 ) -> list[tuple[slice, str]]:
     """Return queries that together read each row of wanted chunks once, each with the chunks that it reads: some that
     follow each other, ``each`` at most, where chunks are ranges, else all. Of a partitioned table one query reads all.
-    wanted: a flag for each chunk."""
+    wanted: a flag for each chunk. beyond: of the rows that a snapshot doesn't copy, see ``jdbc.between``."""
     if cells.edges is None:
-        whole = slice(0, cells.chunks), jdbc.chunk_query(table.name, table.schema, None, None)
+        whole = slice(0, cells.chunks), jdbc.chunk_query(table.name, table.schema, None, None, beyond=beyond)
         return [whole] if wanted.any() else []
     if table.partitions:
-        return _unpruned(table, cells, wanted)
+        return _unpruned(table, cells, wanted, beyond=beyond)
     bounds, queries = cells.bounds(), []
     first = 0
     while first < len(bounds):
@@ -71,12 +80,12 @@ def of_wanted(
             behind += 1
         if behind > first:
             ends = bounds[first][0], bounds[behind - 1][1]
-            queries.append((slice(first, behind), jdbc.chunk_query(table.name, table.schema, *ends)))
+            queries.append((slice(first, behind), jdbc.chunk_query(table.name, table.schema, *ends, beyond=beyond)))
         first = max(behind, first + 1)
     return queries
 
 
-def _unpruned(table: SourceTable, cells: KeyCells, wanted: Flags) -> list[tuple[slice, str]]:
+def _unpruned(table: SourceTable, cells: KeyCells, wanted: Flags, *, beyond: bool) -> list[tuple[slice, str]]:
     """Return the query of a partitioned table's rows in wanted chunks, wherever they are; none if no chunk is."""
     if not wanted.any():
         return []
@@ -84,11 +93,12 @@ def _unpruned(table: SourceTable, cells: KeyCells, wanted: Flags) -> list[tuple[
     bounds = cells.bounds()
     ranges = [(bounds[first][0], bounds[behind - 1][1]) for first, behind in edges.reshape(-1, 2).tolist()]
     conditions = [jdbc.within(table.schema, *ends) for ends in ranges]
-    whole = jdbc.chunk_query(table.name, table.schema, None, None)
+    whole = jdbc.chunk_query(table.name, table.schema, None, None, beyond=beyond)
     if table.schema.without_rows or len(ranges) > _MOST_RANGES or not all(conditions):
         return [(slice(0, cells.chunks), whole)]
-    every = replace(table.schema, where="")
-    chosen = jdbc.chunk_query(table.name, every, None, None) + jdbc.in_ranges(table.schema, conditions)
+    every = replace(table.schema, where="", snapshot_where="")
+    chosen = jdbc.chunk_query(table.name, every, None, None)
+    chosen += jdbc.in_ranges(table.schema, conditions, beyond=beyond)
     return [(slice(0, cells.chunks), chosen)]
 
 
