@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from binlake.binlog.border import Statement
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig, hash_connections
@@ -75,6 +76,11 @@ class SliceTask:
     masked: MaskedTables | None = None
     keys: Mapping[str, HashKey] = field(default_factory=dict)
 
+    def statements(self, transport: Transport) -> tuple[Statement, ...]:
+        """Return the slice's statements, without reading a row."""
+        items = read(transport, self.part, lambda database, table: False, invalid=self.config.invalid, skip=self.skip)
+        return tuple(item for item in items if isinstance(item, Statement))
+
     def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
         """Stage the slice. Rows of ghost tables are staged where these are followed."""
         wanted = GhostsWanted(self.config.tables, self.ghosts)
@@ -113,6 +119,16 @@ def _read_here(reached: Callable[[int, int], None], task: SliceTask, transport: 
         raise
     except Exception as error:
         raise RuntimeError(f"{unexpected(error)} while {task.part.file} was staged") from None
+
+
+def _statements_here(task: SliceTask, transport: Transport) -> tuple[Statement, ...]:
+    """Return a slice's statements, read in this process. Errors: see ``_read_here``."""
+    try:
+        return task.statements(transport)
+    except BinlakeError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{unexpected(error)} while the statements of {task.part.file} were read") from None
 
 
 def _on_executors(session: SessionFactory, why: str) -> ReadSlice:
@@ -174,7 +190,8 @@ def stage_batch(
         for number, part in enumerate(plan.range.slices)
     ]
     try:
-        tasks, slices = _first_staged(config, session, tasks, transports, plan, report)
+        tasks = _with_tables_before(config, tasks, transports)
+        slices = _staged(config, session, tasks, transports, plan, report)
         spans = ghosts.spans(slices, plan.range.stop.flavour, lower_case_names=plan.lower_case_names)
         if again := [replace(tasks[part.slice], ghosts=spans) for part in slices if differs(part, spans)]:
             for task in again:
@@ -210,29 +227,20 @@ def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
             files.remove_folder(f"{folder}/{attempt}")
 
 
-def _first_staged(
-    config: PipelineConfig,
-    session: SessionFactory,
-    tasks: list[SliceTask],
-    transports: Sequence[Transport],
-    plan: OpenBatch,
-    report: Report,
-) -> tuple[list[SliceTask], list[StagedSlice]]:
-    """Stage all slices. Returns them, and their tasks.
+def _with_tables_before(
+    config: PipelineConfig, tasks: Sequence[SliceTask], transports: Sequence[Transport]
+) -> list[SliceTask]:
+    """Return the tasks, each with the tables as the statements of earlier slices leave them.
 
-    Where columns are masked, slices are staged one after the other: the statements in one decide what is masked in the
-    next.
+    These decide which columns are masked or excluded in a slice, so that they are read before any row is.
     """
-    if not masks_any(config.columns):
-        return tasks, _staged(config, session, tasks, transports, plan, report)
-    done: list[SliceTask] = []
-    slices: list[StagedSlice] = []
-    masked = tasks[0].masked if tasks else None
-    for task in tasks:
-        done.append(replace(task, masked=masked))
-        slices += _staged(config, session, done[-1:], transports, plan, report)
-        masked = masked and masked.after(config, slices[-1].statements)
-    return done, slices
+    if len(tasks) < 2 or tasks[0].masked is None:
+        return list(tasks)
+    placed, masked = [tasks[0]], tasks[0].masked
+    for task, statements in zip(tasks[1:], share_out(tasks[:-1], transports, _statements_here), strict=True):
+        masked = masked.after(config, statements)
+        placed.append(replace(task, masked=masked))
+    return placed
 
 
 def _staged(
