@@ -9,7 +9,7 @@ FaultPoint = Literal[
     "planned", "slice staged", "manifest written", "schema evolved", "rows marked", "data file written",
     "epoch committed", "table merged", "table composed", "merged", "recorded",
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
-    "bootstrap noted", "lives begun",
+    "bootstrap noted", "lives begun", "answer known",
     "rows rewritten", "layout committed", "versions known", "versions thinned", "vacuumed", "log shortened",
     "metadata compacted", "leftovers removed",
     "name registered",

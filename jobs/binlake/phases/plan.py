@@ -23,7 +23,7 @@ from binlake.phases.log_looks import refuse_unlogged
 from binlake.phases.outcomes import PlanOutcome
 from binlake.planner.outcome import NEVER_SNAPSHOTTED
 from binlake.position import Position, Range, Slice
-from binlake.records import awaited_tables, leftovers, life_settings, lost_tables, watermarks
+from binlake.records import awaited_tables, leftovers, life_settings, lost_tables, waiting_changes, watermarks
 from binlake.records.failures import noted
 from binlake.records.intervals import MergedBy, merged_by
 from binlake.records.record import LookKind, changed_by_yaml, missing_run, note_log, note_open, standing_still
@@ -76,6 +76,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
     if recorded_state is None:
         raise NoSnapshotYet
     config = config.leaving_out(control.columns_left_out)
+    waiting_changes.let_continue(config, held)
     lost = lost_tables.refuse(held.metadata, "sync")
     lost_tables.refuse_mixed(held.metadata, control.batch)
     leftovers.remove_recorded(config, recorded_state)

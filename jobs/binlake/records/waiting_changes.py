@@ -14,7 +14,9 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, answer_command, resnapshot_again
+from binlake.faults import fault
 from binlake.lease import lease
+from binlake.lease.lease import Lease
 from binlake.planner.answers import Answer, HeldChange
 from binlake.position import Position
 from binlake.records import decisions, watermarks
@@ -26,6 +28,7 @@ from binlake.store.metadata import Metadata, metadata_of, now_us
 from binlake.store.rows import StatementRow, WatermarkRow
 
 _WAITS = "action = 'waits'"
+_FROZEN = ", and the answer is no"
 _CONTINUES = "nothing to do: the next sync, or the process that follows, continues with it"
 
 
@@ -115,12 +118,31 @@ def answer(config: PipelineConfig, name: TableName, reason: Reason, *, yes: bool
         result, standing = _outcome(config, row, change, yes=yes)
         given = _given(row, statement, () if yes else change.left_out, yes=yes)
         others = tuple(known for known in control.answers if known is not before)
-        watermarks.write(metadata, [replace(standing, updated_us=now_us())])  # without the answer it stops there again
         about = {"file": statement.file, "offset": statement.offset, "created": given.created, "batch": statement.batch}
         said = f"schema-change {'yes' if yes else 'no'}"
         decisions.note(metadata, said, reason, [name], **about, result=result)
         held.know_answers(state, (*others, given))
+        fault("answer known")
+        watermarks.write(metadata, [replace(standing, updated_us=now_us())])  # else the next plan does it
     return result
+
+
+def let_continue(config: PipelineConfig, held: Lease) -> None:
+    """Let the tables continue whose answer is known, though whoever gave it was ended before they did.
+
+    Call it without an open batch.
+    """
+    answers, metadata = held.control().answers, held.metadata
+    stopped = [row for row in watermarks.read(metadata) if row.status == "stopped"] if answers else []
+    known = StatementRow.read(metadata, where=_WAITS) if stopped else []
+    for row in stopped:
+        statement = _held_at(known, row)
+        given = None if statement is None else _answer_to(answers, statement)
+        if statement is not None and given is not None:
+            change = _held(statement)
+            if given.yes or not change.freezes or not (row.reason or "").endswith(_FROZEN):
+                _, standing = _outcome(config, row, change, yes=given.yes)
+                watermarks.write(metadata, [replace(standing, updated_us=now_us())])
 
 
 def take_in(config: PipelineConfig, name: TableName, column: str, reason: Reason) -> str:
@@ -156,7 +178,7 @@ def _outcome(config: PipelineConfig, row: WatermarkRow, change: HeldChange, *, y
     name = row.name
     if not yes and change.freezes:
         again = f"{answer_command(name, '--yes')}; or take the table as it is now: {resnapshot_again(name)}"
-        frozen = replace(row, reason=f"{row.reason}, and the answer is no", remedy=again)
+        frozen = replace(row, reason=f"{row.reason}{_FROZEN}", remedy=again)
         return f"{name} stays as it is: {change.no}", frozen
     does = "follows the statement" if yes else change.no
     if change.copies or _has_part(config, row):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from binlake.schema.table import Column, TableName
 from binlake.source.folder import Folder
 from binlake.store.metadata import metadata_of
 from no_session import NoSession
+from planted_secrets import found_in
 
 WHY = Reason("ada", "seen")
 T = TableName("shop", "t")
@@ -38,6 +40,16 @@ class CutOff(Exception):
     """The process is killed here."""
 
 
+@contextmanager
+def killed_at(point: FaultPoint) -> Iterator[None]:
+    def cut_off(reached: FaultPoint) -> None:
+        if reached == point:
+            raise CutOff
+
+    with mock.patch.object(faults, "at_point", cut_off), pytest.raises(CutOff):
+        yield
+
+
 @dataclass
 class Shop:
     """A source whose log is a folder: t has two rows, u none, and both are in the lake."""
@@ -45,13 +57,15 @@ class Shop:
     folder: Path
     log: WrittenLog
     policy: str = ASK
+    excluded: str = ""
 
     @property
     def config(self) -> PipelineConfig:
         yaml = self.folder / "shop.yaml"
         yaml.write_text(
             f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
-            f"tables: {{include: ['shop.*']}}\nlake: {{path: ./lake}}\non_schema_change: [{self.policy}]\n"
+            f"tables: {{include: ['shop.*'], exclude_columns: [{self.excluded}]}}\n"
+            f"lake: {{path: ./lake}}\non_schema_change: [{self.policy}]\n"
         )
         return config.load(yaml)
 
@@ -167,19 +181,73 @@ def test_killed_between_the_answer_and_the_end_of_the_catch_up(shop: Shop) -> No
     with mock.patch.object(Lease, "know_answers", side_effect=LakeError("killed")), pytest.raises(LakeError):
         shop.answer(yes=True)
     shop.sync()
-    assert shop.waiting == ["adds 'n' int"]  # it met the statement without an answer
+    assert shop.waiting == ["adds 'n' int"]  # no answer is known
     shop.answer(yes=True)
     with pytest.raises(UsageError, match="is catching up"):
         shop.answer(yes=False)
 
-    def cut_off(reached: FaultPoint) -> None:
-        if reached == "epoch committed":
-            raise CutOff
-
-    with mock.patch.object(faults, "at_point", cut_off), pytest.raises(CutOff):
+    with killed_at("epoch committed"):
         shop.sync()
     shop.sync()
     assert (shop.rows()[-1], shop.status) == ((3, 30, 3), "following")
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_killed_between_the_answer_and_the_watermark(shop: Shop, yes: bool) -> None:
+    shop.does("ALTER TABLE t ADD n INT", ("t", "id v n", "3", "30", "5"))
+    shop.sync()
+    with killed_at("answer known"):
+        shop.answer(yes=yes)
+    assert (shop.status, shop.waiting) == ("stopped", [])
+    shop.sync()
+    names, last = (("id", "v", "n"), (3, 30, 5)) if yes else (("id", "v"), (3, 30))
+    assert (shop.rows()[0], shop.rows()[-1], shop.status) == (names, last, "following")
+
+
+def test_killed_between_a_no_that_freezes_and_the_watermark(shop: Shop) -> None:
+    shop.does("ALTER TABLE t RENAME COLUMN v TO w", ("t", "id w", "3", "30"))
+    shop.sync()
+    with killed_at("answer known"):
+        shop.answer(yes=False)
+    for _ in range(2):
+        shop.sync()
+        row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name == T)
+        assert (row.status, (row.reason or "").count("and the answer is no")) == ("stopped", 1)
+    shop.answer(yes=True)
+    shop.sync()
+    assert (shop.rows()[-1], shop.status) == ((3, 30), "following")
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_column_that_takes_an_excluded_ones_name_in_an_earlier_file_is_not_read(
+    tmp_path: Path, flavour: Flavour
+) -> None:
+    with binlog.write(tmp_path / "log", flavour=flavour, file_mb=0.0001) as log:
+        shop = Shop(tmp_path, log, policy="", excluded="shop.w.secret")
+        shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        shop.does("ALTER TABLE w RENAME COLUMN secret TO shown, RENAME COLUMN shown TO secret")
+        _assert_not_read(shop, "zq77-it-was-secret")
+
+
+def _assert_not_read(shop: Shop, secret: str) -> None:
+    texts = tuple(Column(name, "varchar", length=40, charset="utf8mb4") for name in ("shown", "secret"))
+    made = WrittenTable(TableName("shop", "w"), (Column("id", "int"), *texts), ("id",))
+    with shop.log.transaction() as transaction:
+        transaction.insert(made, [{"id": 1, "shown": secret, "secret": "it was shown"}])
+    written: list[str] = []
+
+    def look(reached: FaultPoint) -> None:
+        if reached == "manifest written":
+            written.extend(found_in(shop.folder / "lake", [secret]))
+
+    with mock.patch.object(faults, "at_point", look):
+        shop.sync()
+    assert len(list((shop.folder / "log").glob("*.0*"))) > 2, "the row is in another file than the statement"
+    assert written == [], "the staging has it"
+    row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "w")
+    assert (row.status, "masks or excludes" in (row.reason or "")) == ("stopped", True)
 
 
 def test_a_no_without_an_exact_meaning_freezes_until_a_yes(shop: Shop) -> None:
