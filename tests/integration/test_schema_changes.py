@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from binlake import faults
+from binlake.faults import FaultPoint
 from binlake.records import decisions, waiting_changes
 from binlake.records.decisions import Reason
 from binlake.records.status import read_status
@@ -72,6 +76,18 @@ def test_after_a_no_the_lake_goes_without_the_new_column_for_good(alone: Mirror)
     assert verify(alone).equal
 
 
+class CutOff(Exception):
+    """The process is killed here."""
+
+
+def cut_off_at(point: FaultPoint) -> Callable[[FaultPoint], None]:
+    def reached(here: FaultPoint) -> None:
+        if here == point:
+            raise CutOff
+
+    return reached
+
+
 @on_mariadb
 def test_a_tools_copy_waits_and_comes_by_a_snapshot(alone: Mirror) -> None:
     alone.execute(
@@ -84,7 +100,8 @@ def test_a_tools_copy_waits_and_comes_by_a_snapshot(alone: Mirror) -> None:
     (waits,) = read_status(alone.config).waiting
     assert waits["changes"] == ["adds 'n' int", "adds 'secret' int"]
     assert [row["id"] for row in stored(alone)] == [1, 2]
-    answer(alone, yes=False)
+    with mock.patch.object(faults, "at_point", cut_off_at("answer known")), pytest.raises(CutOff):
+        answer(alone, yes=False)
     sync_alone(alone)
     sync_alone(alone)
     assert stored(alone) == [{"id": number, "v": 10 * number} for number in (1, 2, 3)]

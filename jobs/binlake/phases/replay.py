@@ -390,7 +390,7 @@ class _Replay:
         if plan is None or manifest is None:
             plan, manifest = self._stage_again(life, number)
         life = rebased(life, life.high, plan.range.start)
-        inputs = inputs_of(as_staged(self._selection.config, manifest), plan, [life], self._selection.answers)
+        inputs = inputs_of(self._as_followed(manifest, number), plan, [life], self._selection.answers)
         inputs = replace(inputs, prepared=prepared, charsets=self._selection.charsets)
         steps = epochs.split(manifest, inputs)
         (table,) = [table for table in steps.tables if table.life.id == life.id]
@@ -407,6 +407,13 @@ class _Replay:
         self._refuse_stop(life)
         version = outcomes[0].delta_version if outcomes else life.delta_version
         return replace(life, delta_version=version), steps.prepared
+
+    def _as_followed(self, manifest: Manifest, number: int) -> PipelineConfig:
+        """Return the settings by which the table followed a batch, whatever the YAML has by now: it followed the
+        batch's schema changes, by the policy of then or by an answer, unless it stopped there."""
+        config = as_staged(self._selection.config, manifest)
+        followed = self._row.status == "following" or number < self._row.batch
+        return config.model_copy(update={"on_schema_change": []}) if followed else config
 
     def _refuse_stop(self, life: Life) -> None:
         """Raise TableError unless the table follows the log."""

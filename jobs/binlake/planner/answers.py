@@ -33,7 +33,8 @@ class Answer:
     """What somebody decided about a schema change.
 
     table_id, file, offset, created: the table's life, and the statement's place. name: of the table, which a RENAME
-    TABLE changes here, too. left_out: columns that the lake goes without from then on.
+    TABLE changes here, too. left_out: columns that the lake goes without from then on. freezes: a no leaves the table
+    as it is; None where an older binlake recorded the answer.
     """
 
     table_id: str
@@ -43,6 +44,7 @@ class Answer:
     created: int
     yes: bool
     left_out: tuple[str, ...] = ()
+    freezes: bool | None = None
 
     def is_about(self, table_id: str, where: Position) -> bool:
         """Return whether it is about the statement at this place, for this life of a table."""

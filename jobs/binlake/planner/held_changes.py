@@ -42,7 +42,9 @@ def ruling(
     after, origins: of the table's columns behind the statement.
     """
     name, before = table.life.name, table.life.schema
-    policy = walk.rules.schema_changes(name)
+    policy, answer = walk.rules.schema_changes(name), _answer(walk, here, table)
+    if answer is not None:  # it counts whatever the YAML says by now
+        return _answered(walk, here, table, after, origins, answer)
     if policy == FOLLOW_ALL or _is_tools(walk, name):
         return Ruling()
     changes = column_changes(before, after, origins)
@@ -52,11 +54,24 @@ def ruling(
     if action == "freeze":
         again = f"let on_schema_change follow it in the YAML, then {resume_command(name)}; or {_as_it_is(name)}"
         return Ruling(_stop(walk, table, here.standstill(_why(policy, changes), again)))
-    answer = _answer(walk, here, table)
-    change = _held_change(policy, changes, before, after)
-    if answer is None:
-        return Ruling(_wait(walk, here, table, change))
-    if not answer.yes and change.freezes:
+    return Ruling(_wait(walk, here, table, _held_change(policy, changes, before, after)))
+
+
+def _answered(
+    walk: Walk,
+    here: PlacedStatement,
+    table: TableSteps,
+    after: TableSchema,
+    origins: Sequence[str | None],
+    answer: Answer,
+) -> Ruling:
+    """Return what somebody's answer makes of a statement; stop the table where it is a no without an exact meaning."""
+    name, before = table.life.name, table.life.schema
+    policy, changes = walk.rules.schema_changes(name), column_changes(before, after, origins)
+    freezes = answer.freezes
+    if freezes is None:
+        freezes = _held_change(policy, changes, before, after).freezes
+    if not answer.yes and freezes:
         again = f"{answer_command(name, '--yes')}; or {_as_it_is(name)}"
         return Ruling(_stop(walk, table, here.standstill(f"{_why(policy, changes)}, and the answer is no", again)))
     return Ruling(keeps_dropped=not answer.yes)
@@ -196,6 +211,8 @@ def _is_copy(old: TableName, new: TableName, table: TableSteps, copy: TableSteps
 
 def _why(policy: SchemaChangePolicy, changes: Sequence[ColumnChange], how: str = "the statement ") -> str:
     held = [change for change in changes if policy.of(change.kind) != "follow"]
+    if changes and not held:  # an answer counts, and the YAML lets the table follow by now
+        return f"{how}{', '.join(change.text for change in changes)}"
     kinds = dict.fromkeys(change.kind for change in held)
     settings = ", ".join(f"{kind}: {policy.of(kind)}" for kind in kinds)
     if not changes:

@@ -116,7 +116,7 @@ def answer(config: PipelineConfig, name: TableName, reason: Reason, *, yes: bool
             raise UsageError(f"{name} waits at {at} by now, for another statement", remedy="look at that one")
         change = _held(statement)
         result, standing = _outcome(config, row, change, yes=yes)
-        given = _given(row, statement, () if yes else change.left_out, yes=yes)
+        given = _given(row, statement, change, yes=yes)
         others = tuple(known for known in control.answers if known is not before)
         about = {"file": statement.file, "offset": statement.offset, "created": given.created, "batch": statement.batch}
         said = f"schema-change {'yes' if yes else 'no'}"
@@ -199,9 +199,9 @@ def _has_part(config: PipelineConfig, row: WatermarkRow) -> bool:
     return LakeLog.of(config, row.name, row.table_id).recorded() >= row.batch * STEPS_PER_BATCH
 
 
-def _given(row: WatermarkRow, statement: StatementRow, left_out: tuple[str, ...], *, yes: bool) -> Answer:
-    created = Position.parse(statement.position).created
-    return Answer(row.table_id, row.name, statement.file, statement.offset, created, yes, left_out)
+def _given(row: WatermarkRow, statement: StatementRow, change: HeldChange, *, yes: bool) -> Answer:
+    created, left_out = Position.parse(statement.position).created, () if yes else change.left_out
+    return Answer(row.table_id, row.name, statement.file, statement.offset, created, yes, left_out, change.freezes)
 
 
 def _held_at(waits: Iterable[StatementRow], row: WatermarkRow) -> StatementRow | None:

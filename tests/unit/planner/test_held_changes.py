@@ -168,6 +168,17 @@ def test_after_a_no_a_retyped_column_freezes_its_table() -> None:
     assert (table_of(steps).life.status, steps.history[0].action) == ("stopped", "stopped")
 
 
+@pytest.mark.parametrize("policy", [SchemaChangePolicy(), FREEZE, ASK])
+def test_an_answer_counts_whatever_the_policy_is_by_now(policy: SchemaChangePolicy) -> None:
+    yes, no = answered(100, yes=True), replace(answered(100, yes=False), freezes=False)
+    assert table_of(steps_of("ALTER TABLE t MODIFY v TEXT", policy=policy, answers=[yes])).life.status == "following"
+    table = table_of(steps_of("ALTER TABLE t DROP v", policy=policy, answers=[no]))
+    assert [column.name for column in table.life.schema.kept] == ["v"]
+    steps = steps_of("ALTER TABLE t MODIFY v TEXT", policy=policy, answers=[replace(no, freezes=True)])
+    assert (table_of(steps).life.status, steps.history[0]["action"]) == ("stopped", "stopped")
+    assert table_of(steps).life.reason.endswith("and the answer is no")
+
+
 def test_of_freeze_and_ask_freeze_counts() -> None:
     policy = SchemaChangePolicy(add="ask", drop="freeze")
     assert steps_of("ALTER TABLE t ADD n INT, DROP v", policy=policy).history[0].action == "stopped"
