@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 
 from binlake.errors import ConfigurationError
 from binlake.schema import hash_key
@@ -10,7 +11,10 @@ from binlake.schema.hash_key import HashKey
 from binlake.storage import passwords
 from binlake.storage.connection_text import variable_of
 
+LOOKED_UP_EACH = 60.0
+"""Seconds after which a process that works on looks a key up again."""
 _known: dict[str, HashKey] = {}
+_looked_up_at: dict[str, float] = {}
 
 
 def know(keys: Mapping[str, HashKey]) -> None:
@@ -20,14 +24,27 @@ def know(keys: Mapping[str, HashKey]) -> None:
 
 
 def key(connection: str) -> HashKey:
-    """Return the key that a connection's password is; a process looks it up once. Raises ConfigurationError."""
+    """Return the key that a connection's password is; a process looks it up once, until ``look_again``. Raises
+    ConfigurationError."""
     if connection not in _known:
-        password = passwords.look_up(connection)
-        if not password:
-            raise ConfigurationError(
-                f"the key of a hash is missing: the connection {connection!r} isn't defined, or has no password",
-                remedy=f"export {variable_of(connection)}='{{\"password\": …}}', or add it in Airflow",
-            )
-        _known[connection] = HashKey.of(password)
-        hash_key.use([_known[connection]])
+        know({connection: _looked_up(connection)})
     return _known[connection]
+
+
+def look_again(connections: Iterable[str]) -> None:
+    """Look keys up that this process looked up a minute ago or longer: their passwords may be others by now. Raises
+    ConfigurationError."""
+    for connection in connections:
+        if time.monotonic() - _looked_up_at.get(connection, time.monotonic()) >= LOOKED_UP_EACH:
+            know({connection: _looked_up(connection)})
+
+
+def _looked_up(connection: str) -> HashKey:
+    password = passwords.look_up(connection)
+    if not password:
+        raise ConfigurationError(
+            f"the key of a hash is missing: the connection {connection!r} isn't defined, or has no password",
+            remedy=f"export {variable_of(connection)}='{{\"password\": …}}', or add it in Airflow",
+        )
+    _looked_up_at[connection] = time.monotonic()
+    return HashKey.of(password)

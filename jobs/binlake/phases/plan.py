@@ -12,7 +12,8 @@ from binlake.binlog.boundaries import Boundary, transaction_boundaries
 from binlake.binlog.integrity import format_description
 from binlake.binlog.locate import between
 from binlake.binlog.transport import Transport
-from binlake.config import FollowConfig, PipelineConfig
+from binlake.config import FollowConfig, PipelineConfig, hash_connections
+from binlake.config.column_policies import key_connections
 from binlake.errors import BinlogError, NoSnapshotYet, PositionLost
 from binlake.faults import fault
 from binlake.lake import merged_tables
@@ -75,6 +76,7 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin | Log, limit:
     recorded_state = control.recorded_state
     if recorded_state is None:
         raise NoSnapshotYet
+    hash_connections.look_again(key_connections(config.columns))
     config = config.leaving_out(control.columns_left_out)
     waiting_changes.let_continue(config, held)
     lost = lost_tables.refuse(held.metadata, "sync")

@@ -283,7 +283,8 @@ def _column_names(columns: Iterable[Column]) -> str:
 
 
 def _shown(schema: TableSchema, name: str) -> str:
-    return str(schema.masks.get(name) or "the value")
+    mask = schema.masks.get(name)
+    return f"{mask}, by the key {mask.key}" if mask and mask.key else str(mask or "the value")
 
 
 def _policies_changed(schema: TableSchema, before: InvalidValues | None, now: InvalidValues) -> list[str]:
