@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numpy.typing import NDArray
 
-from binlake.kernels.native import act, intrinsic, kernel, load8, load32, swap64
+from binlake.kernels.native import act, intrinsic, kernel, load8, load32, store8, store16, swap64
 from binlake.schema.hash_key import HashKey
 from binlake.schema.mask import FEWEST_DIGITS, MOST_DIGITS
 
@@ -35,6 +35,7 @@ def _fraction(number: int, root: int) -> int:
 
 
 _ROUND_CONSTANTS = np.array([_fraction(prime, 3) for prime in _PRIMES], np.uint32)
+_PAIRS = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "<u2")
 _FIRST_STATE = np.array([_fraction(prime, 2) for prime in _PRIMES[:8]], np.uint32)
 
 
@@ -129,12 +130,16 @@ def _fill(words: NDArray[np.uint32], address: int, at: int, size: int) -> None:
     whole = min(max(size - at, 0) >> 2, 16)
     for number in range(whole):
         words[number] = np.uint32((swap64(load32(address + at + 4 * number)) >> 32) & 0xFFFFFFFF)
+    if whole == 16:
+        return
     for number in range(whole, 16):
-        word = np.uint32(0)
-        for place in range(at + 4 * number, at + 4 * number + 4):
-            byte = load8(address + place) if place < size else 0x80 if place == size else 0
-            word = np.uint32(np.uint32(word << np.uint32(8)) | np.uint32(byte))
-        words[number] = word
+        words[number] = 0
+    if size >= at:
+        word, shift = 0x80, 24
+        for place in range(at + 4 * whole, size):
+            word = (word & ~0xFF) << 8 | int(load8(address + place)) << 8 | 0x80
+            shift -= 8
+        words[whole] = np.uint32((word << shift) & 0xFFFFFFFF)
 
 
 @kernel
@@ -143,10 +148,12 @@ def _hash_all(
     offsets: NDArray[np.int32],
     states: NDArray[np.uint32],
     constants: NDArray[np.uint32],
+    pairs: NDArray[np.uint16],
     digits: int,
-    out: NDArray[np.uint8],
+    out: int,
 ) -> None:
-    """Write the digits of each value's hash. states: the inner and the outer one behind the key's blocks."""
+    """Write the digits of each value's hash. states: the inner and the outer one behind the key's blocks. pairs: the
+    two digits of each byte, the first one in the lower half. out: an address."""
     state, words = np.empty(8, np.uint32), np.empty(64, np.uint32)
     for row in range(len(offsets) - 1):
         start, size = address + offsets[row], int(offsets[row + 1] - offsets[row])
@@ -168,9 +175,13 @@ def _hash_all(
         words[8], words[15] = np.uint32(0x80000000), np.uint32(8 * 96)
         state[:] = states[1]
         _compress(state, words, constants)
-        for number in range(digits):
-            nibble = int(state[number >> 3] >> np.uint32(28 - 4 * (number & 7))) & 15
-            out[row * digits + number] = nibble + (48 if nibble < 10 else 87)
+        to = out + row * digits
+        for number in range(digits >> 1):
+            store16(to + 2 * number, pairs[(state[number >> 2] >> np.uint32(24 - 8 * (number & 3))) & np.uint32(0xFF)])
+        if digits & 1:
+            last = digits - 1
+            byte = (state[last >> 3] >> np.uint32(24 - 8 * ((last >> 1) & 3))) & np.uint32(0xFF)
+            store8(to + last, pairs[byte] & np.uint16(0xFF))
 
 
 def _state_behind(block: bytes) -> NDArray[np.uint32]:
@@ -184,12 +195,14 @@ def _state_behind(block: bytes) -> NDArray[np.uint32]:
 def hashed(values: pa.Array, key: HashKey, digits: int) -> pa.StringArray:
     """Return the first hexadecimal digits of the hash of each text or binary value; NULL stays NULL."""
     assert FEWEST_DIGITS <= digits <= MOST_DIGITS
+    if values.null_count == len(values):
+        return pa.nulls(len(values), pa.string())
     buffers = values.buffers()
     offsets = np.frombuffer(buffers[1], np.int32)[values.offset : values.offset + len(values) + 1]
     address = buffers[2].address if buffers[2] is not None else 0
     written = pa.allocate_buffer(len(values) * digits)
     states = np.stack([_state_behind(bytes(byte ^ pad for byte in key.block)) for pad in (0x36, 0x5C)])
-    _hash_all(address, offsets, states, _ROUND_CONSTANTS, digits, np.frombuffer(written, np.uint8))
+    _hash_all(address, offsets, states, _ROUND_CONSTANTS, _PAIRS, digits, written.address)
     ends = np.arange(len(values) + 1, dtype=np.int32) * np.int32(digits)
     validity = None
     if values.null_count:

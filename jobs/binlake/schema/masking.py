@@ -110,15 +110,9 @@ def _texts(values: pa.Array, column: Column) -> pa.Array:
 
 
 def _keep(values: pa.Array, column: Column, mask: Mask) -> pa.Array:
-    length = pc.utf8_length(values)
-    hidden = pc.subtract(length, pc.cast(mask.first + mask.last, pa.int32()))
-    # A value that is no longer than what is kept would be shown whole.
-    shows = pc.greater(hidden, 0)
-    fill = pc.binary_repeat(mask.fill, pc.if_else(shows, hidden, length))
-    empty = pa.scalar("", pa.string())
-    first = pc.if_else(shows, pc.utf8_slice_codeunits(values, 0, mask.first), empty) if mask.first else empty
-    last = pc.if_else(shows, pc.utf8_slice_codeunits(values, -mask.last), empty) if mask.last else empty
-    return pc.binary_join_element_wise(first, fill, last, "")
+    from binlake.schema.kept_characters import kept  # as above
+
+    return kept(values, mask.first, mask.last, mask.fill)
 
 
 def _truncate(values: pa.Array, column: Column, mask: Mask) -> pa.Array:

@@ -49,6 +49,23 @@ _FORM: Mapping[str, Any] = {"compression": "zstd", "compression_level": 1}
 _SMALL_FORM: Mapping[str, Any] = {"compression": "snappy", "write_statistics": False}
 
 
+def _settings(form: Mapping[str, Any], mutations: Mutations, schema: pa.Schema) -> dict[str, Any]:
+    """Return the settings of a staged file's writer. Hashes aren't compressed: it takes longer than to make them."""
+    hashes = {column.name for column in mutations.columns if column.mask is not None and column.mask.kind == "hash"}
+    if not hashes:
+        return dict(form)
+    parts = [part for column in schema for part in (column.flatten() if pa.types.is_struct(column.type) else [column])]
+    names = {
+        f"{part.name}.list.element" if pa.types.is_list(part.type) else part.name: part.name.partition(".")[2] in hashes
+        for part in parts
+    }
+    packed = [name for name, is_hash in names.items() if not is_hash]
+    settings = {**form, "compression": {name: "none" for name in names} | dict.fromkeys(packed, form["compression"])}
+    if level := form.get("compression_level"):
+        settings["compression_level"] = dict.fromkeys(packed, level)
+    return settings
+
+
 def write_manifest(folder: str, manifest: Manifest) -> None:
     """Write the manifest into the staging's folder, as ``manifest.json``."""
     if not manifest.slices:
@@ -228,7 +245,7 @@ class SliceWriter:
         sink = stack.enter_context(files.hashing_sink(path))
         form = _SMALL_FORM if mutations.batch.nbytes < _SMALL else _FORM
         schema = staged_schema(mutations.columns, self._invalid)
-        writer = pq.ParquetWriter(sink, schema, use_dictionary=["gtid", "xid"], **form)
+        writer = pq.ParquetWriter(sink, schema, use_dictionary=["gtid", "xid"], **_settings(form, mutations, schema))
         return _OpenFile(path, mutations, writer, sink, stack, self._number)
 
     def end_epoch(self) -> None:

@@ -15,6 +15,7 @@ from binlake.errors import ConfigurationError
 from binlake.schema import hash_key
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.hash_key import HashKey
+from binlake.schema.kept_characters import kept
 from binlake.schema.keyed_hashes import hashed
 from binlake.schema.mask import Mask
 from binlake.schema.masked_shapes import uncovered, unmaskable, with_masks
@@ -43,6 +44,34 @@ def test_a_hash_is_the_hmac_that_everybody_computes(size: int) -> None:
     rows = pa.array([None, text, "other"]).slice(0, 2)
     assert hashed(rows, KEY, 64).to_pylist() == [None, expected]
     assert hashed(rows.slice(1), KEY, 12).to_pylist() == [expected[:12]]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 4), (3, 0), (2, 2), (5, 9)])
+@pytest.mark.parametrize("fill", ["*", "€", "😀"])
+def test_characters_are_kept_as_python_counts_them(first: int, last: int, fill: str) -> None:
+    texts = [
+        None,
+        "",
+        "a",
+        "1234",
+        "12345",
+        "héllo wörld",
+        "😀😀😀😀😀😀",
+        "ab€",
+        "0170 1234567",
+        None,
+        "漢字かな交じり文",
+    ]
+
+    def expected(text: str | None) -> str | None:
+        if text is None or len(text) <= first + last:
+            return text and fill * len(text)
+        return text[:first] + fill * (len(text) - first - last) + text[len(text) - last :]
+
+    rows = pa.array(["skipped", *texts])
+    assert kept(rows.slice(1), first, last, fill).to_pylist() == [expected(text) for text in texts]
+    assert kept(rows.slice(2, 0), first, last, fill).to_pylist() == []
+    assert kept(rows.slice(1, 1), first, last, fill).to_pylist() == [None]
 
 
 def test_a_key_longer_than_a_block_is_hashed_first() -> None:

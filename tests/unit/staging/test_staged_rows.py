@@ -14,6 +14,7 @@ from binlake.binlog.staged_schema import staged_schema
 from binlake.merge.shared_reads import COLUMNS, REPEATING, SharedReads
 from binlake.planner.manifest import StagedFile
 from binlake.schema.invalid import FAIL
+from binlake.schema.mask import Mask
 from binlake.schema.table import Column, TableName
 from binlake.staging import staged_files, staged_rows
 from binlake.staging.staged_files import SliceWriter
@@ -89,3 +90,25 @@ def test_files_make_room_for_others(known: ModuleType, monkeypatch: pytest.Monke
     assert [known.take(path) is not None for path in ("a", "b", "c")] == [False, True, True]
     known.keep("d", [mutations(1).batch], 250)
     assert known.take("d") is not None
+
+
+def test_hashes_are_not_compressed(tmp_path: Path) -> None:
+    digest = Column("it's.a", "char", length=64, charset="ascii", mask=Mask("hash", 64, "a key"))
+    columns = (*SHAPE, digest, Column("v", "vector", length=2))
+    schema = staged_schema(columns, FAIL)
+    image = pa.array([{"n": 1, "it's.a": "ab" * 32, "v": [0.5, 1.0]}] * 20_000, schema.field("after").type)
+    numbers = pa.array(range(20_000), pa.int64())
+    values: dict[str, pa.Array] = dict.fromkeys(("file", "offset", "row", "committed_us"), numbers)
+    values |= {"op": pa.array([INSERT] * 20_000, pa.int8()), "before": image, "after": image}
+    values |= dict.fromkeys(("gtid", "xid"), pa.nulls(20_000, pa.string()))
+    rows = pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
+    writer = SliceWriter(str(tmp_path), 0, FAIL)
+    writer.write(Mutations(NAME, columns, ("n",), 0, rows))
+    (file,) = writer.finish()
+    group = pq.ParquetFile(file.path).metadata.row_group(0)
+    parts = [group.column(number) for number in range(group.num_columns)]
+    packed = {part.path_in_schema: part.compression for part in parts}
+    assert {name for name, way in packed.items() if way == "UNCOMPRESSED"} == {"before.it's.a", "after.it's.a"}
+    assert set(packed.values()) == {"ZSTD", "UNCOMPRESSED"}
+    assert {"before.v.list.element", "after.v.list.element"} <= packed.keys()
+    assert pq.read_table(file.path).to_batches()[0].equals(rows)
