@@ -256,7 +256,7 @@ def no_row_filter(schema: TableSchema, policy: Policy) -> str:
     if not conditions_of(schema):
         return ""
     if schema.snapshot_where and not schema.key:
-        return "it has no key, by which a row that a snapshot didn't copy is told from others (snapshot_where)"
+        return "it has no key, by which rows that no snapshot copied are recognized (snapshot_where)"
     if policy.on_unlogged_cascade == "derive":
         return "mutations that are derived from a parent's (on_unlogged_cascade: derive) would pass by it"
     return refusal(schema)

@@ -99,7 +99,7 @@ class TableComparison:
 
     def _reads(self, table: SourceTable) -> bool:
         """Return whether a table is read: also where others are hashed, if columns are masked, as the server's SQL has
-        no masks, and if snapshots leave rows out, as hashes don't tell which rows the lake has beyond these."""
+        no masks, and if snapshots leave rows out, as hashes don't show which rows the lake has beyond these."""
         return self.config.verify.by == "read" or bool(table.schema.masks or table.schema.snapshot_where)
 
     def _way(self, table: SourceTable) -> ByRead | ByHash:

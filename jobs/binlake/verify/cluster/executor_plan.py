@@ -43,6 +43,9 @@ class PlannedReads:
         decide, so that executors don't read them."""
         least = self.config.verify.without_spark_rows
         large = {name: table for name, table in tables.items() if table.rows > least and table.has_read_views}
+        large = {
+            name: table for name, table in large.items() if not table.schema.snapshot_where
+        }  # read behind the lake
         chosen = choice.of({name: known[name] for name in large if name in known}) if choice else {}
         chosen |= {name: self.cut(table) for name, table in large.items() if name not in known}
         return [

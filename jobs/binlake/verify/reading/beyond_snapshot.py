@@ -16,7 +16,7 @@ import pyarrow as pa
 from binlake.verify.reading.key_cells import ComparedColumns
 from binlake.verify.reading.row_checksums import Checksums, Flags, Words
 
-LOST_BEYOND = "rows of it that no snapshot copies (snapshot_where) can't be told from lost ones"
+LOST_BEYOND = "rows of it that no snapshot copies (snapshot_where) can't be distinguished from lost ones"
 
 
 @dataclass(frozen=True)
