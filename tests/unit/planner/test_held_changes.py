@@ -175,7 +175,7 @@ def test_an_answer_counts_whatever_the_policy_is_by_now(policy: SchemaChangePoli
     table = table_of(steps_of("ALTER TABLE t DROP v", policy=policy, answers=[no]))
     assert [column.name for column in table.life.schema.kept] == ["v"]
     steps = steps_of("ALTER TABLE t MODIFY v TEXT", policy=policy, answers=[replace(no, freezes=True)])
-    assert (table_of(steps).life.status, steps.history[0]["action"]) == ("stopped", "stopped")
+    assert (table_of(steps).life.status, steps.history[0].action) == ("stopped", "stopped")
     assert table_of(steps).life.reason.endswith("and the answer is no")
 
 
