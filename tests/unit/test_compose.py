@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from packaging.utils import canonicalize_name
 import servers
 import shop
 from binlake import versions
+from binlake.cli import command_line
 from binlake.storage import accounts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -241,6 +243,31 @@ def test_docker_itself_reads_it() -> None:
     command = ["docker", "compose", "-f", str(DOCKER / "compose.yaml"), "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **needed})
     assert done.returncode == 0, done.stderr
+
+
+def test_the_catalog_is_started_with_a_secret_or_refuses(tmp_path: Path) -> None:
+    """Its own command, as far as this program's check of options."""
+    shell, option, script = SERVICES["catalog"]["command"]
+    written = script.replace("$$", "$").replace("/tmp/clients", f"{tmp_path}/clients")
+    binlake = f"{sys.executable} -m binlake.cli.command_line"
+    parsed = written.replace("exec binlake", f"exec {binlake}").replace("/opt/binlake/dags", f"{ROOT}/dags")
+    for secret, said in (("", "is no client"), ("a-secret-of-tests-0123", "aren't published as Iceberg tables")):
+        given = {**os.environ, "CATALOG_SECRET": secret, "AIRFLOW_CONN_SHOP_MYSQL": "mysql://u@127.0.0.1/"}
+        done = subprocess.run([shell, option, parsed], capture_output=True, text=True, env=given, timeout=120)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert not secret or secret not in done.stderr
+    assert (tmp_path / "clients").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("command", ["follow", "catalog"])
+def test_a_unit_runs_a_command_that_there_is(command: str) -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.read_string((DOCKER / f"binlake-{command}@.service").read_text())
+    words = unit["Service"]["ExecStart"].replace(" $CATALOG_OPTIONS", "").split()
+    assert words[0] == "/opt/binlake/bin/binlake"
+    parsed = command_line._parser().parse_args(words[1:])
+    assert "/etc/binlake/pipelines/%i.yaml" in parsed.config
 
 
 def test_a_unit_that_was_enabled_before_the_first_snapshot_begins_after_it() -> None:
