@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from begun_alone import begin_alone
-from binlake.delta import layout
+from binlake.delta import layout, plain_tables
 from binlake.iceberg import table_metadata
+from binlake.iceberg.publication import publish
 from binlake.lease import lease
 from binlake.maintain import table_upkeep
 from binlake.maintain.maintain import maintain
+from binlake.merge.lake_table import LakeTable
+from binlake.merge.reshape import ReshapedColumn
 from binlake.report import Report
 from binlake.spark.starting import no_session
 from iceberg_readers import READERS, assert_same, by_delta
 from mirror import Mirror, sync_alone
+from plain_table import ARROW, PlainTable
 from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STEPS = (
     ["INSERT INTO t VALUES (3, 'c', 3, NULL), (4, 'd', 4, NULL)", "DELETE FROM t WHERE id = 1"],
@@ -81,3 +89,34 @@ def test_batches_are_snapshots(server: Server, database: str, lake: Path, monkey
     mirror.execute("INSERT INTO u VALUES ('s', 1)")
     sync_alone(mirror)
     assert_published(mirror, "u", "v")
+
+
+def test_spark_keeps_the_ids_of_columns(tmp_path: Path, spark: SparkSession) -> None:
+    """It reads files by names, writes none with other ids, and what it turns into a column mapping has the same ids."""
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "STRING")])
+    table.append([{"id": 1, "v": "a"}])
+    table.reshape([("n", "INT", None), ("id", "INT", "id"), ("v", "STRING", "v")])
+    table.append([{"n": 7, "id": 2, "v": "b"}])
+    publish(table.path)
+    by_spark = LakeTable(table.path, "app")
+    spark.sql(f"INSERT INTO {by_spark.sql_name} VALUES (8, 3, 'c')")
+    spark.sql(f"UPDATE {by_spark.sql_name} SET v = 'aa' WHERE id = 1")
+    publish(table.path)
+    assert_same(table.path)
+    columns = [("x", "n"), ("id", "id"), ("v", "v")]
+    kinds = dict(table.columns)
+    renamed = [ReshapedColumn(name, kinds[old], old, kinds[old], ARROW[kinds[old]]) for name, old in columns]
+    by_spark.reshape(spark, renamed, 9, {"binlake": {}}, widen=False)
+    spark.sql(f"INSERT INTO {by_spark.sql_name} VALUES (9, 4, 'd')")
+    fields = plain_tables.fields_of(table.log.opened())
+    assert {field["name"]: field["metadata"]["delta.columnMapping.id"] for field in fields} == {"x": 3, "id": 1, "v": 2}
+    identity = table_metadata.newest(table.path)
+    publish(table.path)
+    assert_same(table.path)
+    now = table_metadata.newest(table.path)
+    assert now is not None
+    assert identity is not None
+    assert now.content["table-uuid"] == identity.content["table-uuid"], "older snapshots stay"
+    assert [tuple(row) for row in spark.read.format("delta").load(table.path).orderBy("id").collect()] == [
+        (None, 1, "aa"), (7, 2, "b"), (8, 3, "c"), (9, 4, "d"),
+    ]  # fmt: skip

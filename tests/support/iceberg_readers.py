@@ -38,7 +38,7 @@ def duckdb_connection() -> Any:
 
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for extension in ("avro", "iceberg"):
+    for extension in ("avro", "iceberg", "delta"):
         load_extension(connection, extension)
     return connection
 
@@ -46,6 +46,11 @@ def duckdb_connection() -> Any:
 def by_duckdb(path: str, snapshot: int) -> Rows:
     query = f"FROM iceberg_scan({ansi_string(metadata_file(path))}, snapshot_from_id => {snapshot})"
     return ordered(pa.table(duckdb_connection().execute(query).arrow()))
+
+
+def by_delta_extension(path: str) -> Rows:
+    """The rows of a Delta table by DuckDB, where its extension is installed."""
+    return ordered(pa.table(duckdb_connection().execute(f"FROM delta_scan({ansi_string(path)})").arrow()))
 
 
 def by_pyiceberg(path: str, snapshot: int) -> Rows:

@@ -22,17 +22,19 @@ ARROW: dict[str, pa.DataType] = {
     "INT": pa.int32(), "BIGINT": pa.int64(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "STRING": pa.string(),
     "BINARY": pa.binary(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "DATE": pa.date32(), "BOOLEAN": pa.bool_(),
     "TIMESTAMP": pa.timestamp("us", "UTC"), "TIMESTAMP_NTZ": pa.timestamp("us"), "DECIMAL(10,2)": pa.decimal128(10, 2),
+    "ARRAY<FLOAT>": pa.list_(pa.float32()),
     "DECIMAL(38,0)": pa.decimal128(38, 0), "DECIMAL(38,30)": pa.decimal128(38, 30),
 }  # fmt: skip
 """Types of Spark SQL in data files."""
 
 
 class PlainTable:
-    """A Delta table. columns: names and types in Spark SQL, as they are now."""
+    """A Delta table. columns: names and types in Spark SQL, as they are now. has_vectors: whether rows are hidden by
+    deletion vectors."""
 
-    def __init__(self, path: Path, columns: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, path: Path, columns: Sequence[tuple[str, str]], *, has_vectors: bool = True) -> None:
         self.path, self.columns = str(path), list(columns)
-        self.log = LakeLog(self.path, "app")
+        self.log = LakeLog(self.path, "app", has_vectors)
         schema = pa.schema([(name, ARROW[kind]) for name, kind in columns])
         plain_tables.create(self.log, DeltaSchema(tuple(columns), "app 1"), self._own(), schema.empty_table())
 
@@ -75,7 +77,7 @@ class PlainTable:
                 hidden = deletion_vectors.hidden(self.path, add) | BitMap64(places[add["path"]])
                 marked.append((add, hidden))
         gone = [plain_tables.removed(add) for add, _ in marked]
-        self.commit(*gone, *plain_tables.marked(self.path, marked))
+        self.commit(*gone, *plain_tables.marked(opened_tables.opened(self.path), self.path, marked))
 
     def replace(self, old: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> None:
         """Put rows in the place of data files."""

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from binlake.config.section import Section
+from binlake import names
+from binlake.config.section import Section, TablePattern
 from binlake.config.yaml_file import NAME
 from binlake.storage import stores
 
@@ -67,10 +68,17 @@ class LakeConfig(Section):
     """Where the lake is. path: a folder, or a URL: s3://, s3a://, abfss://, hdfs://.
 
     connection: id of an Airflow connection (type aws) with the account, instead of the AWS_* variables.
+    without_deletion_vectors: patterns of the lake's tables, also of those beside mirrors, whose data files are written
+    anew where rows of them change.
     """
 
     path: Annotated[str, Field(min_length=1)]
     connection: Annotated[str, Field(min_length=1)] | None = None
+    without_deletion_vectors: list[TablePattern] = []
+
+    def has_vectors(self, database: str, table: str) -> bool:
+        """Return whether rows of a table of the lake may be hidden by deletion vectors."""
+        return not names.matches_any(self.without_deletion_vectors, database, table)
 
     @field_validator("path")
     @classmethod

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
-from binlake.config.table_modes import BesideMode
+from binlake.config.table_modes import BesideMode, beside_table
 from binlake.delta import opened_tables
 from binlake.delta.delta_actions import info_of
 from binlake.delta.log_files import LogFiles, commit_path
@@ -104,21 +104,29 @@ class NewestBatch:
 
 @dataclass(frozen=True)
 class LakeLog:
-    """The Delta log at a path, as one life of a table reads it. ``app`` is the life's application id."""
+    """The Delta log at a path, as one life of a table reads it.
+
+    app: the life's application id. has_vectors: whether a table that is made here may get deletion vectors; of one that
+    is there, its own setting counts.
+    """
 
     path: str
     app: str
+    has_vectors: bool = True
 
     @classmethod
     def of(cls, config: PipelineConfig, name: TableName, life: str) -> Self:
         """Return the log at the path of a table. life: its table id."""
-        return cls(config.table_path(name), f"{APPLICATIONS}{config.source.name}:{life}")
+        app = f"{APPLICATIONS}{config.source.name}:{life}"
+        return cls(config.table_path(name), app, config.lake.has_vectors(name.database, name.table))
 
     @classmethod
     def beside(cls, config: PipelineConfig, name: TableName, mode: BesideMode) -> Self:
         """Return the log of the table that a mode keeps beside a mirror. Its id is that of the name, whatever lives had
         it."""
-        return cls(config.beside_path(name, mode), f"{APPLICATIONS.removesuffix(':')}-{mode}:{config.source.name}")
+        app = f"{APPLICATIONS.removesuffix(':')}-{mode}:{config.source.name}"
+        has_vectors = config.lake.has_vectors(name.database, beside_table(name.table, mode))
+        return cls(config.beside_path(name, mode), app, has_vectors)
 
     @cached_property
     def storage(self) -> Storage:

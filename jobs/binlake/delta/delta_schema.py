@@ -19,6 +19,11 @@ FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invarian
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"
+OWN_ID = "binlake.fieldId"
+"""The key of a field's metadata under which a table without column mapping has the id that new data files give the
+column. Delta's readers leave it out; the day column mapping is turned on, it is the mapping's id."""
+_ELEMENTS = 1_000_000
+"""What the id of a list's elements has more than that of its column: Delta gives elements none."""
 WIDENING, WIDENS, TYPE_CHANGES = "typeWidening", "delta.enableTypeWidening", "delta.typeChanges"
 """Delta's type widening: its feature, the setting that turns it on, and the key of a field's metadata that lists the
 types of older data files."""
@@ -32,6 +37,8 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 """The registry's types in Spark SQL → the same in Delta's schema, except decimals."""
 
+HAS_VECTORS = "delta.enableDeletionVectors"
+"""Whether rows may be hidden by deletion vectors; else data files are written anew."""
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 """Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
 
@@ -46,12 +53,54 @@ def needs_column_mapping(names: Sequence[str]) -> bool:
     return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
 
 
-def table_properties(names: Sequence[str]) -> dict[str, str]:
-    """Return the properties of a new table with these columns, which is as plain as other readers need it."""
-    properties = {"delta.enableDeletionVectors": "true", LOG_CLEANUP: "false"}
+def table_properties(names: Sequence[str], *, has_vectors: bool = True) -> dict[str, str]:
+    """Return the properties of a new table with these columns, which is as plain as other readers need it. has_vectors:
+    whether it may get deletion vectors."""
+    properties = {HAS_VECTORS: "true" if has_vectors else "false", LOG_CLEANUP: "false"}
     if needs_column_mapping(names):
         properties[MAPPING_MODE] = "name"
     return properties
+
+
+def id_of(field: Mapping[str, Any]) -> int | None:
+    """Return the id of a column in data files; None where it has none. field: of Delta's schema."""
+    number = field["metadata"].get(FIELD_ID) or field["metadata"].get(OWN_ID)
+    return int(number) if number else None
+
+
+def element_id(column: int) -> int:
+    """Return the id of a list's elements in data files. column: that of the list."""
+    return column + _ELEMENTS
+
+
+def has_own_ids(fields: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether all of a schema's fields have ids that new data files give them, without column mapping."""
+    return all(OWN_ID in field["metadata"] and FIELD_ID not in field["metadata"] for field in fields)
+
+
+def mapped(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> tuple[list[dict[str, Any]], int]:
+    """Return the fields of a table whose data files know nothing of column mapping yet as it has them then, and the
+    greatest id. known: see ``numbered``."""
+    by_name: list[dict[str, Any]] = []
+    for each in numbered(fields, known):
+        others = {key: value for key, value in each["metadata"].items() if key != OWN_ID}
+        own = {FIELD_ID: each["metadata"][OWN_ID], PHYSICAL_NAME: each["name"]}
+        by_name.append({**each, "metadata": others | own})
+    return by_name, max([*(each["metadata"][FIELD_ID] for each in by_name), *known.values()], default=0)
+
+
+def numbered(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the fields of a table without column mapping, each with an id that none had before it. known: ids by which
+    columns are known that have none yet, by name."""
+    ids = {**known, **{each["name"]: number for each in fields if (number := id_of(each))}}
+    most = max([*ids.values(), *known.values()], default=0)
+    numbers: dict[str, int] = {}
+    for name in (each["name"] for each in fields):
+        number = ids.get(name)
+        if number is None or number in numbers.values():
+            number = most = most + 1
+        numbers[name] = number
+    return [{**each, "metadata": {**each["metadata"], OWN_ID: numbers[each["name"]]}} for each in fields]
 
 
 def delta_field(name: str, kind: str) -> dict[str, Any]:
@@ -93,13 +142,15 @@ class DeltaSchema:
     """A new table's schema, the same for all who make it of the same columns under one ``identity``, physical names
     included.
 
-    columns: names and types in Spark SQL. comments: of columns, by name. description: the table's comment.
+    columns: names and types in Spark SQL. comments: of columns, by name. description: the table's comment. has_vectors:
+    whether the table may get deletion vectors.
     """
 
     columns: tuple[tuple[str, str], ...]
     identity: str
     comments: Mapping[str, str] = field(default_factory=dict)
     description: str = ""
+    has_vectors: bool = True
 
     @classmethod
     def of(cls, columns: Sequence[LakeColumn], identity: str, description: str = "") -> DeltaSchema:
@@ -112,20 +163,27 @@ class DeltaSchema:
         """Return the properties of a table that is made with the schema."""
         names = [name for name, _ in self.columns]
         mapping = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
-        return table_properties(names) | mapping
+        return table_properties(names, has_vectors=self.has_vectors) | mapping
+
+    @property
+    def kept_properties(self) -> dict[str, str]:
+        """Return the properties that a table which is there gets with the schema."""
+        return {} if self.has_vectors else {HAS_VECTORS: "false"}
 
     def text(self, properties: Mapping[str, str]) -> str:
         """Return the schema as JSON, in a table with these properties.
 
-        Where column mapping was turned on later, and the data files know nothing of it, physical names are the names.
+        Ids of columns begin at 1, as in the data files. Where column mapping was turned on later, and the data files
+        know nothing of it, physical names are the names.
         """
         fields = [delta_field(name, kind) for name, kind in self.columns]
         if properties.get(MAPPING_MODE, "none") != "none":
             own = needs_column_mapping([name for name, _ in self.columns])
-            first = 1 if own else int(properties.get(MOST_ID, "0")) + 1
             for number, field in enumerate(fields):
                 physical = self._physical_name(number) if own else field["name"]
-                field["metadata"] = {FIELD_ID: first + number, PHYSICAL_NAME: physical}
+                field["metadata"] = {FIELD_ID: 1 + number, PHYSICAL_NAME: physical}
+        else:
+            fields = numbered(fields, {})
         return json.dumps({"type": "struct", "fields": commented(fields, self.comments)})
 
     def _physical_name(self, number: int) -> str:

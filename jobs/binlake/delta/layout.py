@@ -126,16 +126,19 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def rewrites(files: Sequence[TableFile], *, target: int, overlap: int | None) -> list[Rewrite]:
+def rewrites(
+    files: Sequence[TableFile], *, target: int, overlap: int | None, has_vectors: bool = True
+) -> list[Rewrite]:
     """Return the files to rewrite, in groups that share no file.
 
-    target: bytes of a whole file. overlap: how many files may hold one stretch of keys; None: any number.
+    target: bytes of a whole file. overlap: how many files may hold one stretch of keys; None: any number. has_vectors:
+    whether deletion vectors may stay that hide few rows.
     """
     small = [file for file in files if file.bytes < target / 2]
     whole = [file for file in files if file.bytes >= target / 2]
-    packed = _packed(small, whole, target)
+    packed = _packed(small, whole, target, has_vectors=has_vectors)
     taken = {file.path for rewrite in packed for file in rewrite.files}
-    marked = [Rewrite((file,), 1) for file in files if file.path not in taken and _is_marked(file)]
+    marked = [Rewrite((file,), 1) for file in files if file.path not in taken and _is_marked(file, has_vectors)]
     taken |= {file.path for rewrite in marked for file in rewrite.files}
     chosen = packed + marked
     if overlap is None or not files or not files[0].low:
@@ -186,11 +189,11 @@ def many_small(added: pa.Table) -> list[str]:
     return [] if len(small) < _MANY else list(small[:_AT_ONCE].to_pylist())
 
 
-def _is_marked(file: TableFile) -> bool:
-    return file.deleted > 0 and file.deleted >= _MARKED * file.rows
+def _is_marked(file: TableFile, has_vectors: bool) -> bool:
+    return file.deleted > 0 and (not has_vectors or file.deleted >= _MARKED * file.rows)
 
 
-def _packed(small: Sequence[TableFile], whole: Sequence[TableFile], target: int) -> list[Rewrite]:
+def _packed(small: Sequence[TableFile], whole: Sequence[TableFile], target: int, *, has_vectors: bool) -> list[Rewrite]:
     """Group neighbours among the small files, together up to the target size."""
     between = _Between(whole)
     bins: list[list[TableFile]] = []
@@ -203,7 +206,11 @@ def _packed(small: Sequence[TableFile], whole: Sequence[TableFile], target: int)
         bins[-1].append(file)
         room -= file.bytes
         reached = max(reached, file.high)
-    return [Rewrite(tuple(group), 1) for group in bins if len(group) >= FEWEST or any(map(_is_marked, group))]
+    return [
+        Rewrite(tuple(group), 1)
+        for group in bins
+        if len(group) >= FEWEST or any(_is_marked(file, has_vectors) for file in group)
+    ]
 
 
 class _Between:

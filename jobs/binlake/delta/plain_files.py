@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from binlake.delta.delta_actions import DataFile, DeltaAction
-from binlake.delta.delta_schema import needs_column_mapping
+from binlake.delta.delta_schema import element_id, needs_column_mapping
 from binlake.delta.file_statistics import Statistics, without_tight_bounds
 from binlake.schema.lake_columns import LakeColumn
 from binlake.storage import files, parquet_files
 from binlake.versions import SPARK
 
+_AT_ONCE = 1 << 16
+"""Rows of a data file that are written anew at a time."""
+_FIELD_ID = "PARQUET:field_id"
+"""Where pyarrow's writer of Parquet takes a column's id from."""
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 """Without it older versions of Spark refuse days before 1582, as they can't know the calendar."""
 
@@ -25,6 +32,20 @@ _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
     """Return whether a new table of these columns needs no physical names."""
     return not needs_column_mapping([column.name for column in columns])
+
+
+def numbered_column(name: str, arrow: pa.DataType, number: int | None) -> pa.Field:
+    """Return a column of data files. number: its id in them; None for none."""
+    if number is None:
+        return pa.field(name, arrow)
+    if pa.types.is_list(arrow):
+        arrow = pa.list_(arrow.value_field.with_metadata({_FIELD_ID: str(element_id(number))}))
+    return pa.field(name, arrow, metadata={_FIELD_ID: str(number)})
+
+
+def numbered_as_new(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of a new table's data files with the ids that the table gives them (see DeltaSchema.text)."""
+    return pa.schema([numbered_column(each.name, each.type, number) for number, each in enumerate(columns, 1)])
 
 
 def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
@@ -97,6 +118,34 @@ def write_batches(
         if file:
             written.append(file.end())
     return tuple(written)
+
+
+def written_without(table_path: str, path: str, gone: BitMap64) -> DeltaAction:
+    """Write the rows of a data file to a new one, without those with these numbers; return its add action. Raises
+    OSError, ArrowException."""
+    with files.opened(f"{table_path}/{path}") as source:
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        groups = range(file.metadata.num_row_groups)
+        parts = (
+            parquet_files.without_views(batch)
+            for group in groups
+            for batch in file.iter_batches(_AT_ONCE, row_groups=[group], use_threads=False)
+        )
+        first = next(parts)
+        folder = path.rpartition("/")[0]
+        rows = _without(itertools.chain([first], parts), gone)
+        (written,) = write_batches(table_path, folder, first.schema, rows, rows_per_file=file.metadata.num_rows)
+    added: DeltaAction = json.loads(written.action)["add"]
+    return added
+
+
+def _without(parts: Iterable[pa.RecordBatch], gone: BitMap64) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for part in parts:
+        stay = np.ones(part.num_rows, np.bool_)
+        stay[[number - start for number in gone.iter_equal_or_larger(start) if number < start + part.num_rows]] = False
+        yield part.filter(pa.array(stay))
+        start += part.num_rows
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,32 +18,35 @@ from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, delta_actions, delta_commits, opened_tables
+from binlake.delta import deletion_vectors, delta_actions, delta_commits, opened_tables, plain_files
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import (
     COMMENT,
     FEATURES,
     FIELD_ID,
+    HAS_VECTORS,
     LOG_CLEANUP,
     MAPPING_MODE,
     MOST_ID,
+    OWN_ID,
     TYPE_CHANGES,
     WIDENING,
     WIDENS,
     DeltaSchema,
+    id_of,
     type_features,
 )
 from binlake.delta.file_statistics import without_tight_bounds
 from binlake.delta.key_ranges import PHYSICAL_NAME
-from binlake.delta.plain_files import added_file
+from binlake.delta.plain_files import added_file, numbered_column
 from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.storage import files
 
 _SETTINGS = frozenset(
     {
-        "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",
+        HAS_VECTORS, "delta.checkpointInterval", "delta.logRetentionDuration",
         "delta.deletedFileRetentionDuration", LOG_CLEANUP, MAPPING_MODE, MOST_ID,
     }
 )  # fmt: skip
@@ -99,7 +102,7 @@ def check_is_plain(table: DeltaTable, *, widened: bool = False) -> None:
     protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
     settings = set(metadata.configuration) - _SETTINGS
-    kept = {COMMENT}
+    kept = {COMMENT, OWN_ID}
     if widened:
         features, settings, kept = features - {WIDENING}, settings - {WIDENS}, kept | {TYPE_CHANGES}
     if features or settings:
@@ -119,13 +122,12 @@ def fields_of(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:
-    """Return a column as data files have it: column mapping gives it a name and number of its own there.
+    """Return a column as data files have it: with an id, by which readers of Iceberg find it; column mapping gives it a
+    name of its own there.
 
     field: of Delta's schema.
     """
-    own = field["metadata"]
-    number = {"PARQUET:field_id": str(own[FIELD_ID])} if FIELD_ID in own else None
-    return pa.field(own.get(PHYSICAL_NAME, field["name"]), arrow, metadata=number)
+    return numbered_column(field["metadata"].get(PHYSICAL_NAME, field["name"]), arrow, id_of(field))
 
 
 def actions_of(table: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction]:
@@ -155,11 +157,23 @@ def removed(add: DeltaAction) -> DeltaAction:
     return {"remove": {**fields, "partitionValues": {}, "size": add["size"], **vector}}
 
 
-def marked(table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap64]]) -> list[DeltaAction]:
+def has_vectors(table: DeltaTable) -> bool:
+    """Return whether rows of a table may be hidden by deletion vectors."""
+    return table.metadata().configuration.get(HAS_VECTORS) == "true"
+
+
+def marked(
+    table: DeltaTable, table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap64]]
+) -> list[DeltaAction]:
     """Write deletion vectors for data files, each with the numbers of all its rows that are gone; return the actions
-    that add the files again, with them. Raises OSError."""
+    that add the files again, with them. Where the table has no deletion vectors, write the other rows of the files
+    anew, and return the actions that add these. Raises OSError, ArrowException."""
     if not files_with_marks:
         return []
+    if not has_vectors(table):
+        written = [plain_files.written_without(table_path, add["path"], gone) for add, gone in files_with_marks]
+        fault("rows marked")
+        return [{"add": add} for add in written]
     vectors = deletion_vectors.write(table_path, [rows for _, rows in files_with_marks])
     fault("rows marked")
     actions: list[DeltaAction] = []
@@ -239,9 +253,10 @@ def create(log: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) ->
 
 def create_of(log: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence[DeltaAction]) -> None:
     """Make a table of data files that are written by now; raises what ``create`` does."""
+    schema = replace(schema, has_vectors=log.has_vectors)
     properties = schema.properties
     fields = json.loads(schema.text(properties))["fields"]
-    asked = ["deletionVectors"]
+    asked = ["deletionVectors"] if log.has_vectors else []  # some readers refuse a table that may have some
     asked += ["columnMapping"] if MAPPING_MODE in properties else []
     asked += type_features(fields)
     protocol = {
@@ -275,6 +290,15 @@ def metadata_with(
             "configuration": dict(settings),
         }
     }
+
+
+def commit_settings(table_path: str, table: DeltaTable, note: Mapping[str, Any], settings: Mapping[str, str]) -> None:
+    """Give a table these settings beside its others, in the version behind the one that it was read at. Raises as
+    ``commit``."""
+    metadata = table.metadata()
+    info = commit_info("SET TBLPROPERTIES", {"properties": json.dumps(dict(settings))}, note, {}, table.version())
+    changed = metadata_with(table, table.schema().to_json(), {**metadata.configuration, **settings})
+    delta_commits.commit(table, table_path, [{"commitInfo": info}, changed])
 
 
 def protocol_with(table: DeltaTable, asked: Collection[str]) -> list[DeltaAction]:

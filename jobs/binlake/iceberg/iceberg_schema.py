@@ -16,9 +16,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlake.delta.delta_schema import COMMENT, FIELD_ID, TYPE_CHANGES
+from binlake.delta.delta_schema import COMMENT, TYPE_CHANGES, element_id, id_of
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.errors import LakeError
 
@@ -36,15 +37,34 @@ _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = datetime(1970, 1, 1)
 
 
+IcebergType = str | Mapping[str, Any]
+"""A type as JSON has it."""
+
+
 @dataclass(frozen=True)
 class IcebergColumn:
-    """A column. stored: its name in data files."""
+    """A column. stored: its name in data files. kind: its type; of a list, that of its elements."""
 
     id: int
     name: str
     stored: str
     kind: str
     comment: str = ""
+    is_list: bool = False
+
+    @property
+    def type(self) -> IcebergType:
+        """Return the type as JSON has it."""
+        if not self.is_list:
+            return self.kind
+        number = element_id(self.id)
+        return {"type": "list", "element-id": number, "element": self.kind, "element-required": False}
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """Return how the column is found in data files without ids, as JSON has it."""
+        elements = {"fields": [{"field-id": element_id(self.id), "names": ["element"]}]} if self.is_list else {}
+        return {"field-id": self.id, "names": [self.stored], **elements}
 
 
 @dataclass(frozen=True)
@@ -57,7 +77,7 @@ class IcebergSchema:
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as JSON has them."""
         return [
-            {"id": column.id, "name": column.name, "required": False, "type": column.kind}
+            {"id": column.id, "name": column.name, "required": False, "type": column.type}
             | ({"doc": column.comment} if column.comment else {})
             for column in self.columns
         ]
@@ -79,10 +99,11 @@ def schema_of(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> 
     for field in fields:
         own = field["metadata"]
         stored = own.get(PHYSICAL_NAME, field["name"])
-        number = own.get(FIELD_ID) or known.get(stored)
+        number = id_of(field) or known.get(stored)
         if number is None:
             number = most = most + 1
-        columns.append(IcebergColumn(int(number), field["name"], stored, _kind(field), own.get(COMMENT, "")))
+        is_list = isinstance(field["type"], Mapping) and field["type"]["type"] == "array"
+        columns.append(IcebergColumn(int(number), field["name"], stored, _kind(field), own.get(COMMENT, ""), is_list))
     return IcebergSchema(tuple(columns))
 
 
@@ -95,12 +116,14 @@ def _kind(field: Mapping[str, Any]) -> str:
     if kind is None:
         raise LakeError(
             f"column {field['name']!r} has a type that Iceberg has no name for: {field['type']}",
-            remedy="leave the table out of iceberg.tables, or exclude the column (VECTOR, or a widened DATE or INT)",
+            remedy="leave the table out of iceberg.tables, or exclude the column (a widened DATE or INT)",
         )
     return kind
 
 
 def _iceberg_type(kind: Any) -> str | None:
+    if isinstance(kind, Mapping):  # of the lake's types a list of numbers alone is one
+        kind = kind["elementType"] if kind["type"] == "array" else None
     if not isinstance(kind, str):
         return None
     if match := _DECIMAL.fullmatch(kind):
@@ -108,9 +131,13 @@ def _iceberg_type(kind: Any) -> str | None:
     return _TYPES.get(kind)
 
 
-def promotes(before: str, after: str) -> bool:
+def promotes(before: IcebergType, after: IcebergType) -> bool:
     """Return whether Iceberg's readers read values of one type as another, or the types are one."""
-    if before == after or (before, after) in _PROMOTIONS:
+    if before == after:
+        return True
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return False
+    if (before, after) in _PROMOTIONS:
         return True
     old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
     return bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
@@ -121,14 +148,17 @@ def wrong_ids(footer: pq.FileMetaData, known: Mapping[str, int]) -> list[str]:
     none. known: ids by the columns' names in data files."""
     names = {number: stored for stored, number in known.items()}
     columns = list(footer.schema.to_arrow_schema())
-    ids = {
-        column.name: int(column.metadata[_FIELD_ID])
-        for column in columns
-        if column.metadata and _FIELD_ID in column.metadata
-    }
+    ids = {column.name: number for column in columns if (number := _id_in_file(column)) is not None}
     wrong = [name for name, number in ids.items() if known.get(name, number) != number or
              names.get(number, name) != name]  # fmt: skip
+    lists = [column for column in columns if column.name in ids and pa.types.is_nested(column.type)]
+    wrong += [list_.name for list_ in lists if _id_in_file(list_.type.field(0)) != element_id(ids[list_.name])]
     return wrong + [column.name for column in columns if ids and column.name in known and column.name not in ids]
+
+
+def _id_in_file(column: pa.Field) -> int | None:
+    number = (column.metadata or {}).get(_FIELD_ID)
+    return None if number is None else int(number)
 
 
 def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:
@@ -140,7 +170,7 @@ def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:
     rows, nulls = stated.get("numRecords"), stated.get("nullCount") or {}
     low, high = stated.get("minValues") or {}, stated.get("maxValues") or {}
     values, null_values, lower, upper = [], [], [], []
-    for column in sorted(schema.columns, key=lambda column: column.id):
+    for column in sorted((each for each in schema.columns if not each.is_list), key=lambda column: column.id):
         if rows is not None and isinstance(count := nulls.get(column.stored), int):
             values.append({"key": column.id, "value": rows})
             null_values.append({"key": column.id, "value": count})

@@ -79,29 +79,32 @@ class ManifestWriter:
     snapshot: int
     number: int
 
-    def added(self, content: Content, files: Sequence[Record]) -> IcebergManifest:
-        """Write a manifest of new files."""
-        entries = [
-            {"status": _ADDED, "snapshot_id": self.snapshot, "sequence_number": None, "file_sequence_number": None,
-             "data_file": file}
-            for file in files
-        ]  # fmt: skip
-        return self._write(content, entries)
-
-    def again(self, manifest: IcebergManifest, gone: frozenset[str], changed: Mapping[str, Record]) -> IcebergManifest:
-        """Write a manifest again. gone: the data files whose entries end. changed: what else entries say, by data
-        file."""
+    def together(
+        self,
+        content: Content,
+        manifests: Iterable[IcebergManifest],
+        gone: frozenset[str],
+        changed: Mapping[str, Record],
+        added: Sequence[Record] = (),
+    ) -> IcebergManifest:
+        """Write manifests again as one, with new files. gone: the data files whose entries end. changed: what else
+        entries say, by data file."""
         entries = []
-        for entry in manifest.entries:
+        for entry in (entry for manifest in manifests for entry in manifest.entries):
             about = subject(entry)
             if about in gone:
                 entry = {**entry, "status": _DELETED, "snapshot_id": self.snapshot}
             elif about in changed:
                 entry = {**entry, "data_file": {**entry["data_file"], **changed[about]}}
             entries.append(entry)
-        return self._write(manifest.content, entries)
+        entries += [
+            {"status": _ADDED, "snapshot_id": self.snapshot, "sequence_number": None, "file_sequence_number": None,
+             "data_file": file}
+            for file in added
+        ]  # fmt: skip
+        return self._write(content, entries)
 
-    def together(self, content: Content, manifests: Iterable[IcebergManifest], most: int) -> list[IcebergManifest]:
+    def merged(self, content: Content, manifests: Iterable[IcebergManifest], most: int) -> list[IcebergManifest]:
         """Write the entries of several manifests again, together. most: entries of one."""
         entries = [entry for manifest in manifests for entry in manifest.entries]
         return [self._write(content, entries[start : start + most]) for start in range(0, len(entries), most)]

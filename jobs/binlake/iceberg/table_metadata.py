@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from binlake.errors import StagingError
-from binlake.iceberg.iceberg_schema import IcebergSchema
+from binlake.iceberg.iceberg_schema import IcebergSchema, IcebergType
 from binlake.storage import files
 
 FOLDER = "_iceberg/metadata"
@@ -99,11 +99,15 @@ class TableMetadata:
     @property
     def known_ids(self) -> dict[str, int]:
         """Return the ids that columns have or had, by their names in data files."""
-        mapping = json.loads(self.content["properties"].get(_NAMES, "[]"))
-        return {name: entry["field-id"] for entry in mapping for name in entry["names"]}
+        return {name: entry["field-id"] for name, entry in self._mapping.items()}
 
     @property
-    def known_types(self) -> dict[int, str]:
+    def _mapping(self) -> dict[str, dict[str, Any]]:
+        """Return how columns are found in data files without ids, by their names there."""
+        return {entry["names"][0]: entry for entry in json.loads(self.content["properties"].get(_NAMES, "[]"))}
+
+    @property
+    def known_types(self) -> dict[int, IcebergType]:
         """Return the newest type of each column that is or was there, by its id."""
         return {field["id"]: field["type"] for schema in self.content["schemas"] for field in schema["fields"]}
 
@@ -126,12 +130,13 @@ class TableMetadata:
             of_table = {"type": "struct", "schema-id": number, "fields": schema.fields}
         # The current one is the last, so that the newest type of a column is found.
         schemas = [each for each in schemas if each["schema-id"] != of_table["schema-id"]] + [of_table]
-        ids = self.known_ids | {column.stored: column.id for column in schema.columns}
-        mapping = [{"field-id": number, "names": [name]} for name, number in ids.items()]
+        mapping = self._mapping | {column.stored: column.mapping for column in schema.columns}
+        entries = list(mapping.values())
+        ids = [each["field-id"] for entry in entries for each in (entry, *entry.get("fields", ()))]
         content = {
             **self.content, "schemas": schemas, "current-schema-id": of_table["schema-id"],
-            "last-column-id": max(ids.values(), default=0),
-            "properties": {**self.content["properties"], _NAMES: json.dumps(mapping, ensure_ascii=False)},
+            "last-column-id": max(ids, default=0),
+            "properties": {**self.content["properties"], _NAMES: json.dumps(entries, ensure_ascii=False)},
         }  # fmt: skip
         return replace(self, content=content), of_table
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from arro3.core import Table as Arrow
 
 from binlake.config import MaintainConfig, PipelineConfig
 from binlake.config.units import HOUR_SECONDS
-from binlake.delta import key_ranges, layout
+from binlake.delta import key_ranges, layout, plain_tables
 from binlake.delta.composed_parts import CONVERTED
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import LOG_CLEANUP
+from binlake.delta.delta_schema import HAS_VECTORS, LOG_CLEANUP
 from binlake.delta.layout import Rewrite
 from binlake.lake.pins import PinnedVersions
 from binlake.planner.steps import Life
@@ -46,7 +46,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Needs:
-    """The upkeep that a table needs. files, bytes: of its newest version. properties: Delta's, to be set."""
+    """The upkeep that a table needs. files, bytes: of its newest version. properties: Delta's, to
+    be set. vectors: the property by which there are none from then on, to be set before."""
 
     files: int
     bytes: int
@@ -54,6 +55,7 @@ class Needs:
     rewrites: tuple[Rewrite, ...]
     properties: dict[str, str]
     unneeded: Unneeded
+    vectors: dict[str, str] = field(default_factory=dict)
 
     @property
     def spark(self) -> bool:
@@ -85,8 +87,11 @@ def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: Pinned
     overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
     return replace(
         needs,
-        rewrites=tuple(layout.rewrites(files, target=promised.file_bytes, overlap=overlap)),
+        rewrites=tuple(
+            layout.rewrites(files, target=promised.file_bytes, overlap=overlap, has_vectors=table.log.has_vectors)
+        ),
         properties=_properties(log.metadata().configuration, promised),
+        vectors={} if table.log.has_vectors or not plain_tables.has_vectors(log) else {HAS_VECTORS: "false"},
     )
 
 

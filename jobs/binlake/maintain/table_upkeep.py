@@ -14,7 +14,7 @@ from binlake import names
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import beside_table
 from binlake.config.units import HOUR_SECONDS
-from binlake.delta import key_ranges
+from binlake.delta import key_ranges, plain_tables
 from binlake.delta.delta_log import LakeLog, NewestBatch
 from binlake.delta.layout import Rewrite
 from binlake.delta.log_files import LogFiles
@@ -251,6 +251,8 @@ class TablesUpkeep:
             str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
         )
         try:
+            if needs.vectors:
+                self._set_here(table, needs.vectors)
             if needs.rewrites:
                 done = self._arrange(self._rewriting(table, needs), table, needs, done)
             if needs.properties:
@@ -318,6 +320,15 @@ class TablesUpkeep:
         with self.held() as held:
             self._seen_again(held, table)
             set_properties(session, table.log, properties)
+            self._know(held, [self._seen_again(held, table)])
+
+    def _set_here(self, table: Table, properties: dict[str, str]) -> None:
+        """Set properties without Spark, which batches need from then on. Raises LeftToSpark."""
+        plain_tables.check_is_wanted(table.log.path, self._config)
+        with self.held() as held:
+            self._seen_again(held, table)
+            note = {"binlake": {"source": self._config.source.name, "maintain": "layout"}}
+            plain_tables.commit_settings(table.log.path, table.log.opened(), note, properties)
             self._know(held, [self._seen_again(held, table)])
 
     def _seen_again(self, held: Lease, table: Table) -> Table:

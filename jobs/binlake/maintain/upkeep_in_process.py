@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from numpy.typing import NDArray
 from pyroaring import BitMap64
@@ -71,7 +72,6 @@ class RewritingHere:
         plain_tables.check_is_wanted(log.path, config)
         self._table, self._log = log, log.opened()
         plain_tables.check_is_plain(self._log)
-        self._marks = self._log.metadata().configuration.get("delta.enableDeletionVectors") == "true"
         self._written: list[_Written] = []
         self.written_files = self.written_bytes = 0
 
@@ -115,10 +115,8 @@ class RewritingHere:
         added: list[DeltaAction] = []
         for written in self._written:
             hidden = written.hidden_since(self._table.path, current)
-            if hidden and not self._marks:
-                return False
             if written.new is not None and len(hidden) < rows_in(written.new):
-                added += self._marked(written.new, hidden)
+                added += self._marked(newest, written.new, hidden)
         gone = [{"remove": {**plain_tables.removed(add)["remove"], "dataChange": False}} for add in current.values()]
         metrics = {"numAddedFiles": len(added), "numRemovedFiles": len(gone)}
         try:
@@ -128,13 +126,14 @@ class RewritingHere:
         recent_rows.forget(f"{self._table.path}/{path}" for path in current)
         return True
 
-    def _marked(self, add: DeltaAction, hidden: BitMap64) -> list[DeltaAction]:
-        """Return the action that adds a new file, with a deletion vector where rows of it are hidden."""
+    def _marked(self, table: DeltaTable, add: DeltaAction, hidden: BitMap64) -> list[DeltaAction]:
+        """Return the action that adds a new file, with a deletion vector where rows of it are hidden; or that adds one
+        without these rows, where the table has no deletion vectors."""
         if not hidden:
             return [{"add": add}]
         return [
             {"add": {**action["add"], "dataChange": False}}
-            for action in plain_tables.marked(self._table.path, [(add, hidden)])
+            for action in plain_tables.marked(table, self._table.path, [(add, hidden)])
         ]
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delta.exceptions import (
@@ -41,17 +41,26 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.delta import layout
+from binlake.delta import layout, plain_tables
 from binlake.delta.delta_actions import DataFile
 from binlake.delta.delta_log import FENCE, FENCES, LakeLog, fenced, is_fenced, overtaking
-from binlake.delta.delta_schema import DeltaSchema, commented, needs_column_mapping, table_properties
+from binlake.delta.delta_schema import (
+    MAPPING_MODE,
+    MOST_ID,
+    DeltaSchema,
+    commented,
+    mapped,
+    needs_column_mapping,
+    table_properties,
+)
 from binlake.errors import LakeTableChanged, SchemaMismatch
+from binlake.iceberg.table_metadata import published_ids
 from binlake.merge.delta_names import refused_with_vectors
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import TableSchema
-from binlake.spark.java import redescribed
+from binlake.spark.java import changed, redescribed
 from binlake.spark.transaction import USER_METADATA, OptimisticTransaction, noted
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -114,7 +123,7 @@ class LakeTable(LakeLog):
         """Replace the whole table by ``rows`` and their columns in one commit; make it where there is none."""
         self._support(session, rows.dtypes)
         writer = rows.write.format("delta").mode(mode).option("overwriteSchema", "true")
-        for key, value in table_properties(rows.columns).items():
+        for key, value in table_properties(rows.columns, has_vectors=self.has_vectors).items():
             writer = writer.option(key, value)
         with self.transaction(session, version, note):
             writer.save(self.path)
@@ -139,13 +148,14 @@ class LakeTable(LakeLog):
             if self.exists():
                 self._fence(session, fence, note, check)
             self._support(session, data.schema.columns)
+            schema = replace(data.schema, has_vectors=self.has_vectors)
             files = [*data.files, *data.more()]
             with self._optimistic(session, note) as transaction:
                 check()
                 # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
                 if transaction.is_new or is_fenced(transaction.versions(), fence):
                     with suppress(CommitFailedError):  # it is there now
-                        transaction.replace(data.schema, files, {self.app: version})
+                        transaction.replace(schema, files, {self.app: version})
                         break
         self.prove(version)
 
@@ -259,9 +269,20 @@ class LakeTable(LakeLog):
             ) from error
 
     def _map_columns(self, session: SparkSession) -> None:
-        """Turn column mapping by name on; repeating it changes nothing."""
-        if self.opened().metadata().configuration.get("delta.columnMapping.mode") != "name":
-            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        """Turn column mapping by name on, with the ids that data files have; repeating it changes nothing."""
+        table = self.opened()
+        settings = table.metadata().configuration
+        if settings.get(MAPPING_MODE) == "name":
+            return
+        fields, most = mapped(plain_tables.fields_of(table), published_ids(self.path))
+        settings = {**settings, MAPPING_MODE: "name", MOST_ID: str(most)}
+        schema = json.dumps({"type": "struct", "fields": fields})
+        with self._optimistic(session, {"binlake": {"maps": most}}) as transaction:
+            now = transaction.metadata
+            if json.loads(now.schemaString()) != json.loads(table.schema().to_json()):
+                raise LakeTableChanged(f"{self.path} was changed by others meanwhile", remedy="run it again")
+            described = now.description() or ""
+            transaction.commit({}, changed(now, session, schema=schema, properties=settings, description=described))
 
     def describe(self, session: SparkSession, schema: TableSchema, version: int, note: dict[str, Any]) -> None:
         """Give the table and its columns the shape's comments, and no others, by metadata alone."""

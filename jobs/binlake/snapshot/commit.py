@@ -141,7 +141,10 @@ class _Commit:
         from binlake.merge.lake_table import LakeTable, NewTable
         from binlake.snapshot.own_files import SnapshotFiles
 
-        target, schema = LakeTable(self.log.path, self.log.app), self.records.delta_schema(self.table)
+        target, schema = (
+            LakeTable(self.log.path, self.log.app, self.log.has_vectors),
+            self.records.delta_schema(self.table),
+        )
         own = SnapshotFiles(session, self.table, self.records, target)
         data = NewTable(schema, own.copied(), own.retained)
         self.records.attempts(self.table).give()

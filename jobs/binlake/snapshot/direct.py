@@ -172,7 +172,8 @@ def copied(
     """
     restored = Restored(target.schema, target.invalid)
     own = own_columns(target.schema)
-    schema = pa.schema([*restored.arrow, *(pa.field(column.name, column.arrow) for column in own)])
+    columns = pa.schema([*restored.arrow, *(pa.field(column.name, column.arrow) for column in own)])
+    schema = plain_files.numbered_as_new(columns)
 
     def with_own() -> Iterator[pa.RecordBatch]:
         values: Mapping[str, Any] = COPIED

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.delta import plain_files
@@ -99,7 +100,8 @@ class SparkCopy(ChunkCopy):
         if [(field.name, field.type) for field in arrow.schema] != [(column.name, column.arrow) for column in columns]:
             return self._write_by_spark(session, rows)
         try:
-            written = plain_files.write(self._attempts.table_path, self._attempt, arrow)
+            numbered = pa.Table.from_arrays(arrow.columns, schema=plain_files.numbered_as_new(arrow.schema))
+            written = plain_files.write(self._attempts.table_path, self._attempt, numbered)
         except OSError as error:
             raise storage_errors.failed(f"copying {self._member} to {self.folder} failed", error) from error
         return self._counted(rows, written)

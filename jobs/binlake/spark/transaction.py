@@ -146,7 +146,8 @@ class OptimisticTransaction:
             properties = schema.properties
             self._transaction.updateMetadataForNewTable(self._changed(schema, properties))
             return
-        properties = to_map(self._session, self.metadata.configuration())
+        before = to_map(self._session, self.metadata.configuration())
+        properties = {**before, **schema.kept_properties}
         self._transaction.updateMetadataForTableOverwrite(self._changed(schema, properties))
 
     def _changed(self, schema: DeltaSchema, properties: Mapping[str, str]) -> Any:

@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> str:
     (add,) = adds(path)
     plain_tables.commit(log, log.opened(), own(2), [{"add": {**add, "path": copied(path, add["path"]), **PLAIN}}])
     second = next(other for other in adds(path) if other["path"] != add["path"])
-    actions = [plain_tables.removed(second), *plain_tables.marked(path, [(second, BitMap64([0]))])]
+    actions = [plain_tables.removed(second), *plain_tables.marked(DeltaTable(path), path, [(second, BitMap64([0]))])]
     plain_tables.commit(log, log.opened(), own(3), actions)
     return path
 

@@ -55,7 +55,7 @@ class Company:
         log = self.log(name)
         paths = pa.table(log.opened().get_add_actions())["path"].to_pylist()
         (add,) = plain_tables.actions_of(log.opened(), log.path, paths)
-        actions = [plain_tables.removed(add), *plain_tables.marked(log.path, [(add, BitMap64(rows))])]
+        actions = [plain_tables.removed(add), *plain_tables.marked(log.opened(), log.path, [(add, BitMap64(rows))])]
         plain_tables.commit(log, log.opened(), OwnCommit("DELETE", 2, {}, {}, {}), actions)
 
     def shown(self, *parts: str | TablePart) -> Composed:

@@ -85,7 +85,7 @@ def test_a_file_gets_another_deletion_vector(path: str) -> None:
     commit(path, first := added(path, *({"id": number} for number in range(10))))
     for gone in ([1], [1, 2]):
         before = first["add"]
-        (first,) = plain_tables.marked(path, [(before, BitMap64(gone))])
+        (first,) = plain_tables.marked(DeltaTable(path), path, [(before, BitMap64(gone))])
         commit(path, plain_tables.removed(before), first)
         assert_continued(path)
 

@@ -10,12 +10,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from binlake.delta import plain_tables
+from binlake.delta.delta_schema import delta_field
 from binlake.errors import LakeError
 from binlake.iceberg import published_table, table_metadata
 from binlake.iceberg.publication import publish
-from iceberg_readers import READERS, assert_same, by_delta
+from iceberg_readers import READERS, assert_same, by_delta, by_delta_extension
 from plain_table import PlainTable
 
 KINDS: dict[str, Sequence[Any]] = {
@@ -36,6 +40,7 @@ KINDS: dict[str, Sequence[Any]] = {
     "TIMESTAMP_NTZ": (
         dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1970, 1, 1, 0, 0, 0, 1),
     ),
+    "ARRAY<FLOAT>": ([], [1.5, -0.0], [1.401298464324817e-45, None, float("inf")]),
     "DECIMAL(10,2)": (Decimal("-99999999.99"), Decimal("99999999.99"), Decimal("0.01")),
     "DECIMAL(38,0)": (Decimal("-" + "9" * 38), Decimal("9" * 38), Decimal(0)),
     "DECIMAL(38,30)": (Decimal("-0." + "1" * 30), Decimal("99999999." + "9" * 30)),
@@ -92,7 +97,7 @@ def test_each_type_is_read_with_its_ends(tmp_path: Path) -> None:
 
 def test_bounds_hide_no_row(tmp_path: Path) -> None:
     """Readers that are asked for a value leave files out by their bounds."""
-    columns = [kind for kind in KINDS if kind not in ("BINARY", "BOOLEAN")]
+    columns = [kind for kind in KINDS if kind not in ("BINARY", "BOOLEAN", "ARRAY<FLOAT>")]
     table = PlainTable(tmp_path / "t", [(f"c{number}", kind) for number, kind in enumerate(columns)])
     for place in range(4):
         table.append([{f"c{number}": KINDS[kind][place % len(KINDS[kind])] for number, kind in enumerate(columns)}])
@@ -244,6 +249,65 @@ def test_changed_statistics_are_published(table: PlainTable) -> None:
         bound for file in known.data_files.values() for bound in file["upper_bounds"] if bound["key"] == ids["id"]
     ]
     assert sorted(int.from_bytes(bound["value"], "little") for bound in bounds) == [9, 19]
+
+
+def ids_in_files(table: PlainTable) -> dict[str, int]:
+    """The ids in the newest data file by the names of its columns, after none of them lacked one."""
+    newest_file = max(table.files, key=lambda add: Path(table.path, add["path"]).stat().st_mtime_ns)
+    columns = pq.read_schema(Path(table.path, newest_file["path"]))
+    return {column.name: int(column.metadata[b"PARQUET:field_id"]) for column in columns}
+
+
+def test_data_files_have_the_ids_of_the_mapping_before_it_is_on(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "ARRAY<FLOAT>")])
+    table.append([{"id": 1, "v": [1.0]}])
+    assert ids_in_files(table) == {"id": 1, "v": 2}
+    table.reshape([("n", "INT", None), ("id", "INT", "id"), ("v", "ARRAY<FLOAT>", "v")])
+    table.append([{"n": 7, "id": 2, "v": None}])
+    assert ids_in_files(table) == {"n": 3, "id": 1, "v": 2}
+    published(table)
+    assert READERS == {} or READERS["DuckDB"](table.path, table.version + 1) == by_delta_extension(table.path)
+    table.reshape([("n", "INT", "id"), ("id", "INT", "n"), ("v", "ARRAY<FLOAT>", "v")])
+    table.append([{"n": 2, "id": 7, "v": [3.0]}])
+    published(table)
+    fields = json.loads(table.log.opened().schema().to_json())["fields"]
+    assert {field["name"]: field["metadata"]["delta.columnMapping.id"] for field in fields} == {"n": 1, "id": 3, "v": 2}
+    assert ids_in_files(table) == {"n": 3, "id": 1, "v": 2}, "by the names that they have in data files"
+    assert all("binlake.fieldId" not in field["metadata"] for field in fields)
+
+
+def test_a_table_of_before_gets_ids_with_its_next_column(tmp_path: Path) -> None:
+    """It has the ids by then by which it is published."""
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "INT")])
+    table.commit(
+        plain_tables.metadata_with(
+            table.log.opened(),
+            json.dumps({"type": "struct", "fields": [delta_field("v", "INT"), delta_field("id", "INT")]}),
+            table.log.opened().metadata().configuration,
+        )
+    )
+    table.columns.reverse()
+    table.append([{"id": 1, "v": 5}])
+    assert pq.read_schema(Path(table.path, table.files[0]["path"])).field("v").metadata is None
+    published(table)
+    identity = newest(table).content["table-uuid"]
+    table.reshape([("n", "INT", None), ("id", "INT", "id"), ("v", "INT", "v")])
+    table.append([{"n": 7, "id": 2, "v": 6}])
+    assert ids_in_files(table) == {"v": 1, "id": 2, "n": 3}
+    published(table)
+    assert newest(table).content["table-uuid"] == identity
+
+
+def test_elements_of_a_list_without_an_id_are_refused(tmp_path: Path) -> None:
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "ARRAY<FLOAT>")])
+    table.append([{"id": 1, "v": [1.0]}])
+    file = Path(table.path, table.files[0]["path"])
+    numbered = pq.read_schema(file)
+    plain = numbered.set(1, numbered.field(1).with_type(pa.list_(pa.float32())))
+    pq.write_table(pa.table({"id": [1], "v": [[1.0]]}).cast(pa.schema(plain)), file)
+    table.commit({"add": {**table.files[0], "size": file.stat().st_size}})
+    with pytest.raises(LakeError, match="other ids of columns"):
+        publish(table.path)
 
 
 def test_ids_in_files_that_arent_the_tables_are_refused(table: PlainTable, tmp_path: Path) -> None:

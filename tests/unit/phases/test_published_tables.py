@@ -104,8 +104,8 @@ def test_the_upkeep_publishes_all_tables(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_table_that_cant_be_published_is_said_once_and_holds_nothing_back(tmp_path: Path) -> None:
     settings = lake_of(tmp_path, "iceberg: {}")
     shutil.rmtree(path_of(settings, ORDERS))
-    vectors = pa.table({"id": [1], "v": pa.array([[1.0]], pa.list_(pa.float32()))})
-    write_deltalake(path_of(settings, ORDERS), vectors)
+    structs = pa.table({"id": [1], "v": pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))})
+    write_deltalake(path_of(settings, ORDERS), structs)
     said = io.StringIO()
     for batch in (1, 2):
         publish_changed(settings, changed(ORDERS, ITEMS), batch, Report(said))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,13 @@ from binlake.config import PipelineConfig
 from binlake.delta import log_files, plain_tables
 from binlake.delta.delta_actions import DataFile, DeltaAction
 from binlake.delta.delta_log import FENCES, LakeLog, fenced, is_fenced, note_of, overtaking
-from binlake.delta.delta_schema import MAPPING_MODE, MOST_ID, DeltaSchema, needs_column_mapping, type_features
+from binlake.delta.delta_schema import (
+    MAPPING_MODE,
+    MOST_ID,
+    DeltaSchema,
+    needs_column_mapping,
+    type_features,
+)
 from binlake.delta.plain_tables import OwnCommit
 from binlake.errors import LakeTableChanged, LeftToSpark
 
@@ -137,13 +144,17 @@ def _replace(
         else:
             gone.append(add)
     is_ours()
-    actions = [*_shape(table, schema), *map(plain_tables.removed, gone), *come.values()]
+    actions = [
+        *_shape(table, replace(schema, has_vectors=log.has_vectors)),
+        *map(plain_tables.removed, gone),
+        *come.values(),
+    ]
     plain_tables.commit(log, table, _measured(own, _metrics(data, gone)), actions)
 
 
 def _shape(table: DeltaTable, schema: DeltaSchema) -> list[DeltaAction]:
     """Return the actions that give the table the schema, and the features that it needs."""
-    settings = dict(table.metadata().configuration)
+    settings = {**table.metadata().configuration, **schema.kept_properties}
     text = schema.text(settings)
     if settings.get(MAPPING_MODE, "none") != "none":
         settings[MOST_ID] = str(int(settings.get(MOST_ID, "0")) + len(schema.columns))

@@ -50,7 +50,6 @@ MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
 MOST_FILES = 500
 """Data files that are looked into."""
-_MARKS = "delta.enableDeletionVectors"
 _one_large = RLock()
 """Tables are merged side by side; of those that take much memory one at a time."""
 
@@ -112,8 +111,7 @@ def merge(epoch: MirrorEpoch) -> None:
         to_rewrite = _written_again(log, touched, _bytes(there), limit)
         paths = {add["path"] for add in to_rewrite}
         looked_into = [add for add in touched if add["path"] not in paths]
-        if looked_into and not _has_marks(log):
-            size = sum(add["size"] for add in looked_into)
+        if (size := sum(add["size"] for add in looked_into)) > limit and not plain_tables.has_vectors(log):
             raise LeftToSpark(f"{size / 1e6:,.1f} MB of data files may hold changed rows, without deletion vectors")
         is_widened = delta_schema.is_widened(log)
         stored = stored_fields(log, columns)
@@ -126,7 +124,7 @@ def merge(epoch: MirrorEpoch) -> None:
             if schema.key:
                 small = [path for path in layout.many_small(added) if path not in {add["path"] for add in touched}]
                 rewritten = _with_small(look, log, small, rewritten)
-            marked = _marked(look, looked_into)
+            marked = _marked(look, log, looked_into)
             rows = key_places.in_order(rewritten.rows, look.key)
             changes = _Changes([*rewritten.files, *marked], _stored(rows, stored))
             _commit(look, log, changes, epoch)
@@ -207,7 +205,7 @@ def _written_again(table: DeltaTable, touched: Sequence[DeltaAction], size: int,
     """Return those of the touched data files, of ``size`` bytes, that are rewritten without the changed rows."""
     if size > min(limit, layout.FEW_BYTES):
         return layout.smallest(touched, layout.FEW_BYTES // 4)
-    return layout.old_enough(touched, plain_tables.now()) if _has_marks(table) else touched
+    return layout.old_enough(touched, plain_tables.now()) if plain_tables.has_vectors(table) else touched
 
 
 def _bytes_read(look: _Look, to_rewrite: Sequence[DeltaAction], looked_into: Sequence[DeltaAction]) -> int:
@@ -215,11 +213,6 @@ def _bytes_read(look: _Look, to_rewrite: Sequence[DeltaAction], looked_into: Seq
     key = look.stored_key
     unknown = [add for add in looked_into if not recent_rows.has(f"{look.table.path}/{add['path']}", key)]
     return sum(int(add["size"]) for add in [*to_rewrite, *unknown])
-
-
-def _has_marks(table: DeltaTable) -> bool:
-    """Return whether rows of the table may be marked as deleted."""
-    return table.metadata().configuration.get(_MARKS) == "true"
 
 
 def _rewritten(look: _Look, files: Sequence[DeltaAction], newest: pa.Table) -> _Changes:
@@ -248,7 +241,7 @@ def _with_small(look: _Look, table: DeltaTable, paths: Sequence[str], changes: _
     return _Changes([*changes.files, *together.files], together.rows)
 
 
-def _marked(look: _Look, files: Sequence[DeltaAction]) -> list[DeltaAction]:
+def _marked(look: _Look, table: DeltaTable, files: Sequence[DeltaAction]) -> list[DeltaAction]:
     """Mark the changed rows as deleted in these files, and return the actions that say so. Files without any stay as
     they are, those without others go.
 
@@ -271,7 +264,7 @@ def _marked(look: _Look, files: Sequence[DeltaAction]) -> list[DeltaAction]:
             actions.append(removed(add))
         if len(before) < len(after) < rows:
             marks.append((add, after))
-    return [*actions, *plain_tables.marked(look.table.path, marks)]
+    return [*actions, *plain_tables.marked(table, look.table.path, marks)]
 
 
 def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table:

@@ -43,7 +43,10 @@ from binlake.delta.delta_schema import (
     WIDENS,
     commented,
     delta_type,
+    id_of,
+    mapped,
     needs_column_mapping,
+    numbered,
     type_features,
 )
 from binlake.delta.key_ranges import PHYSICAL_NAME
@@ -71,15 +74,7 @@ class _Columns:
     def mapped(self, ids: Mapping[str, int]) -> _Columns:
         """Turn column mapping by name on, in a table whose data files know nothing of it. ids: those by which the
         table's columns are published; readers of Iceberg know them."""
-        numbers = dict(ids)
-        for field in self.fields:
-            numbers.setdefault(field["name"], max(numbers.values(), default=0) + 1)
-        fields = [
-            {**field, "metadata": {**field["metadata"], FIELD_ID: numbers[name], PHYSICAL_NAME: name}}
-            for field in self.fields
-            for name in [field["name"]]
-        ]
-        most = max(numbers.values(), default=0)
+        fields, most = mapped(self.fields, ids)
         return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(most)})
 
     def reshaped(self, columns: Sequence[ReshapedColumn], path: str, *, widen: bool) -> _Columns:
@@ -89,6 +84,8 @@ class _Columns:
         before = self
         if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
             before = self.mapped(published_ids(path))
+        elif not self.are_mapped:
+            before = _Columns(numbered(self.fields, published_ids(path)), self.settings)
         if widen:
             before = _Columns(before.fields, {**before.settings, WIDENS: "true"})
         after = [
@@ -102,7 +99,10 @@ class _Columns:
         before = self
         if not self.are_mapped and needs_column_mapping([field["name"] for field in fields]):
             before = self.mapped(published_ids(path))
-        return before._numbered(fields) if before.are_mapped else _Columns(fields, before.settings)
+        if before.are_mapped:
+            return before._numbered(fields)
+        ids = published_ids(path) | {field["name"]: number for field in self.fields if (number := id_of(field))}
+        return _Columns(numbered(fields, ids), before.settings)
 
     def _numbered(self, fields: _Fields) -> _Columns:
         """Give new fields numbers that no field had before, and names of their own in data files."""

@@ -79,4 +79,4 @@ class SparkEngine:
 
 def _of(log: LakeLog) -> LakeTable:
     """Return the table for commits by Spark."""
-    return LakeTable(log.path, log.app)
+    return LakeTable(log.path, log.app, log.has_vectors)

@@ -164,7 +164,7 @@ def _compare_by_spark(
     mirror = session.read.format("delta").option("versionAsOf", against.version).load(against.path)
     if against.schema.soft_delete:
         mirror = mirror.where(LIVE)
-    table = LakeTable(history.path, history.step.table.app)
+    table = LakeTable(history.path, history.step.table.app, history.step.table.has_vectors)
     if history.log is None:
         rows = mirror.selectExpr(*_spark_rows(shape, [column.name for column in shape.wanted], against, "opens", ""))
         table.overwrite(session, rows, history.version, history.step.note, mode="error")

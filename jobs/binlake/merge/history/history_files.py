@@ -111,7 +111,8 @@ class HistoryFiles:
         """Mark rows of files as gone; return the actions that say so."""
         marked = [(file.add, file.marked | BitMap64(gone.astype(np.uint64))) for file, gone in losses]
         left = [(add, marks) for add, marks in marked if len(marks) < plain_tables.rows_in(add)]
-        return [*(plain_tables.removed(file.add) for file, _ in losses), *plain_tables.marked(self.table.path, left)]
+        gone = [plain_tables.removed(file.add) for file, _ in losses]
+        return [*gone, *plain_tables.marked(self.log, self.table.path, left)]
 
     def newest(self, names: Sequence[str]) -> str:
         """Return the greatest text in columns of positions, by the files' statistics; empty without rows."""

@@ -101,7 +101,7 @@ def newest_version(log: LakeLog) -> int:
 def _by_another_id(log: LakeLog, which: str) -> LakeLog:
     """Return a history's log as another of its application ids has it."""
     mode, _, source = log.app.partition(":")
-    return LakeLog(log.path, f"{mode}{which}:{source}")
+    return LakeLog(log.path, f"{mode}{which}:{source}", log.has_vectors)
 
 
 class HistoryState:

@@ -52,7 +52,6 @@ from binlake.verify.result import MASK, ROW_HASH, TableRepair, TableResult
 
 MOST_ROWS = 200_000
 """The most differing rows of a table that are put right; a snapshot costs less then."""
-_MARKS = "delta.enableDeletionVectors"
 STATISTICS = "data files' statistics"
 """The kind under which a repair counts data files whose statistics it corrects."""
 
@@ -340,8 +339,6 @@ class Repairs:
         plain_tables.check_is_plain(lake.log)
         if life.schema.kept:
             raise Unrepairable("it keeps columns that the server dropped")
-        if lake.log.metadata().configuration.get(_MARKS) != "true":
-            raise Unrepairable("it has no deletion vectors")
         there = {item["name"] for item in plain_tables.fields_of(lake.log)}
         for place, column in enumerate(compared.columns):
             if column.name not in there and any(rows.column(place).null_count < len(rows) for rows in correction.rows):
@@ -424,7 +421,7 @@ class Repairs:
             rows = delta_actions.rows_in(add)
             if rows is None or len(after) < rows:
                 marks.append((add, after))
-        return [*actions, *plain_tables.marked(lake.path, marks)]
+        return [*actions, *plain_tables.marked(lake.log, lake.path, marks)]
 
     def _note(self, life: Life, version: int, notes: Sequence[dict[str, Any]]) -> None:
         control = self._held.control()

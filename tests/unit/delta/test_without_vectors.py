@@ -1,0 +1,42 @@
+"""Rows of a table without deletion vectors go with their data files, which are written anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from binlake.delta import plain_files
+from iceberg_readers import by_delta, ordered
+from plain_table import PlainTable
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> PlainTable:
+    """A table of two data files."""
+    table = PlainTable(tmp_path / "t", [("id", "INT"), ("v", "STRING")], has_vectors=False)
+    for first in (0, 100):
+        table.append([{"id": number, "v": f"v{number}"} for number in range(first, first + 10)])
+    return table
+
+
+def test_files_are_written_without_the_rows_that_go(table: PlainTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_files, "_AT_ONCE", 3)
+    first, second = (add["path"] for add in table.files)
+    before = pq.read_schema(Path(table.path, first))
+    table.hide({first: [0, 4, 9], second: [2]})
+    assert not {first, second} & {add["path"] for add in table.files}
+    assert not any(add.get("deletionVector") for add in table.files)
+    there = {number for number in (*range(10), *range(100, 110)) if number not in {0, 4, 9, 102}}
+    assert {row["id"] for row in by_delta(table.path)} == there
+    for add in table.files:
+        assert pq.read_schema(Path(table.path, add["path"])).equals(before, check_metadata=True), "ids of columns stay"
+
+
+def test_what_reads_parquet_alone_reads_the_table(table: PlainTable) -> None:
+    table.hide({table.files[0]["path"]: [1, 2]})
+    plain = pyarrow.dataset.dataset([f"{table.path}/{add['path']}" for add in table.files])
+    assert ordered(plain.to_table()) == by_delta(table.path)
+    assert ordered(table.log.opened().to_pyarrow_table()) == by_delta(table.path), "refused of others"
