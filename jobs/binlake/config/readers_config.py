@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from binlake import names
+from binlake.config import units
 from binlake.config.mirrored_tables import ColumnPattern, columns_withheld, refuse_patterns
+from binlake.config.orchestration import Duration
 from binlake.config.section import Section, TablePattern
 from binlake.config.yaml_file import CATALOG
 from binlake.schema.table import TableName
@@ -70,18 +72,33 @@ class IcebergCatalogConfig(Section):
         return sqlite
 
 
+def _is_time(every: Any) -> Any:
+    """Return when tables are published. Raises ValueError."""
+    if every not in ("batch", "upkeep"):
+        try:
+            units.seconds_of(str(every))
+        except ValueError:
+            raise ValueError(f"found {every!r}; wanted batch, upkeep or a duration such as 5m") from None
+    return every
+
+
 class IcebergConfig(Section):
     """Which tables of the lake are Iceberg tables, too, of the same data files.
 
-    every: whether a batch publishes what it changed, or the upkeep does. version: of Iceberg's format. tables: patterns
-    of the lake's tables, also of those beside mirrors, such as ``shop.orders__history``. catalogs: in which they are
-    registered.
+    every: whether a batch publishes what it changed, the first batch behind a time does so with what changed within it,
+    or the upkeep does. version: of Iceberg's format. tables: patterns of the lake's tables, also of those beside
+    mirrors, such as ``shop.orders__history``. catalogs: in which they are registered.
     """
 
-    every: Literal["batch", "upkeep"] = "batch"
+    every: Annotated[Literal["batch", "upkeep"] | Duration, BeforeValidator(_is_time)] = "batch"
     version: Literal[3] = 3
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
     catalogs: list[IcebergCatalogConfig] = []
+
+    @property
+    def every_seconds(self) -> float | None:
+        """Return the time after which a table that changed is published; None where a batch or the upkeep does it."""
+        return None if self.every in ("batch", "upkeep") else units.seconds_of(self.every)
 
     def includes(self, database: str, table: str) -> bool:
         """Return whether a table of the lake is published."""

@@ -5,6 +5,7 @@ A table that can't be published holds nothing back: it is said, and its readers 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +20,8 @@ from binlake.schema.table import TableName
 
 SIDE_BY_SIDE = 4
 _said: Cache[str, str] = Cache("tables that weren't published")
+_looked: Cache[str, float] = Cache("sources whose tables were published")
+"""When it was last looked which tables are due, by ``time.monotonic``, by the source's folder."""
 
 
 def publish_changed(
@@ -28,17 +31,38 @@ def publish_changed(
     report: Report,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Publish the tables that a batch changed, before its end is recorded: killed before that, it is done again.
+    """Publish the tables that a batch changed, or those for which it is time, before its end is recorded: killed before
+    that, it is done again.
 
     check: raises where the run lost its lease: newer versions of the tables are other batches' by then.
     """
-    if config.iceberg is None or config.iceberg.every != "batch":
+    if config.iceberg is None or config.iceberg.every == "upkeep":
+        return
+    seconds = config.iceberg.every_seconds
+    if seconds is not None and time.monotonic() - (_looked.get(config.root) or -seconds) < seconds:
         return
     check()
-    lives = (life.name for life in outcome.lives if life.changed and life.status != "dropped")
-    names = [name for name in lives if config.is_read(name)]
-    names += [table.name for table in outcome.beside if table.delta_version is not None]
+    lives = (life for life in outcome.lives if life.status != "dropped" and (life.changed or seconds is not None))
+    names = [life.name for life in lives if config.is_read(life.name)]
+    if seconds is None:
+        names += [table.name for table in outcome.beside if table.delta_version is not None]
+    else:
+        names = [name for name in with_beside(config, names) if is_published(config, name)]
+        names = [name for name in names if _is_due(path_of(config, name), seconds)]
+        _looked.put(config.root, time.monotonic())
     _publish(config, names, report, f"batch-{batch}")
+
+
+def _is_due(path: str, seconds: float) -> bool:
+    """Return whether a table was published so many seconds ago, or never; one that can't be read is due, too, as its
+    publication says why. A table that didn't change is published for nothing."""
+    from binlake.iceberg import table_metadata  # it imports fastavro
+
+    try:
+        metadata = table_metadata.newest(path)
+    except (OSError, ValueError, KeyError, BinlakeError):
+        return True
+    return metadata is None or time.time() - metadata.content["last-updated-ms"] / 1000 >= seconds
 
 
 def publish_now(config: PipelineConfig, names: Iterable[TableName], report: Report) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld
 from binlake.iceberg import table_metadata
 from binlake.maintain.maintain import maintain
+from binlake.merge import published_tables
 from binlake.merge.published_tables import path_of, publish_changed, publish_now
 from binlake.planner.outcome import BatchOutcome, LifeOutcome
 from binlake.position import Position
@@ -49,6 +52,11 @@ def changed(*names: TableName) -> BatchOutcome:
     return BatchOutcome(tuple(lives))
 
 
+def unchanged(*names: TableName) -> BatchOutcome:
+    """A batch that did nothing to these tables."""
+    return BatchOutcome(tuple(replace(life, changed=False, delta_version=None) for life in changed(*names).lives))
+
+
 def published(settings: PipelineConfig, name: TableName) -> table_metadata.TableMetadata | None:
     return table_metadata.newest(path_of(settings, name))
 
@@ -75,6 +83,27 @@ def test_a_run_that_lost_its_lease_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(LeaseHeld):
         publish_changed(settings, changed(ORDERS), 1, Report(quiet=True), lost)
     assert published(settings, ORDERS) is None
+
+
+def test_the_first_batch_behind_a_time_publishes_what_changed(tmp_path: Path) -> None:
+    settings = lake_of(tmp_path, "iceberg: {every: 2h}")
+    publish_changed(settings, changed(ITEMS), 1, Report(quiet=True))
+    first = published(settings, ITEMS)
+    assert first is not None
+    assert first.tags == {"batch-1": 1}
+    write_deltalake(path_of(settings, ITEMS), ROWS, mode="append")
+    for looked in (True, False):  # by a process that follows, and by one that begins
+        publish_changed(settings, changed(ITEMS), 2, Report(quiet=True))
+        assert published(settings, ITEMS) == first, looked
+        published_tables._looked.drop([settings.root])
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr("time.time", lambda now=time.time: now() + 7200)
+        publish_changed(settings, unchanged(ORDERS, ITEMS), 3, Report(quiet=True))
+    now = published(settings, ITEMS)
+    assert now is not None
+    assert now.tags == {"batch-1": 1, "batch-3": 2}
+    assert published(settings, ORDERS) is not None
+    assert_same(path_of(settings, ITEMS))
 
 
 @pytest.mark.parametrize("iceberg", ["", "iceberg: {every: upkeep}"])
