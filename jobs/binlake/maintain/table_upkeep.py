@@ -253,8 +253,10 @@ class TablesUpkeep:
         try:
             if needs.vectors:
                 self._set_here(table, needs.vectors)
+                done = self._arrange(lambda: RewritingHere(table.log, self._config), table, needs, done, here=True)
+                needs = needs_of(self._config, table, self._looked, self._pinned)
             if needs.rewrites:
-                done = self._arrange(self._rewriting(table, needs), table, needs, done)
+                done = self._arrange(self._rewriting(table, needs), table, needs, done, here=self._here)
             if needs.properties:
                 self._set(self._own_session(table, "its retention is set"), table, needs.properties)
         except (SparkNeeded, LeftToSpark) as left:
@@ -279,13 +281,20 @@ class TablesUpkeep:
         return lambda: Rewriting(session, table.log)
 
     def _arrange(
-        self, begin: Callable[[], RewritingHere | Rewriting], table: Table, needs: Needs, done: TableUpkeep
+        self,
+        begin: Callable[[], RewritingHere | Rewriting],
+        table: Table,
+        needs: Needs,
+        done: TableUpkeep,
+        *,
+        here: bool,
     ) -> TableUpkeep:
+        """Rewrite files as a table needs it. here: whether this process does it, of what is small enough."""
         for _ in range(_TRIES):
             chosen = needs.rewrites
-            if self._here:
+            if here:
                 chosen = tuple(rewrite for rewrite in chosen if fits(rewrite, self._config))
-            for part in parts(chosen, SMALL_COMMIT_BYTES if self._here else COMMIT_BYTES):
+            for part in parts(chosen, SMALL_COMMIT_BYTES if here else COMMIT_BYTES):
                 written = self._rewrite(begin(), table, part)
                 if written is None:
                     break

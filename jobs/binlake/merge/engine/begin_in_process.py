@@ -157,7 +157,7 @@ def _shape(table: DeltaTable, schema: DeltaSchema) -> list[DeltaAction]:
     settings = {**table.metadata().configuration, **schema.kept_properties}
     text = schema.text(settings)
     if settings.get(MAPPING_MODE, "none") != "none":
-        settings[MOST_ID] = str(int(settings.get(MOST_ID, "0")) + len(schema.columns))
+        settings[MOST_ID] = str(max(int(settings.get(MOST_ID, "0")), len(schema.columns)))
     return [
         *plain_tables.protocol_with(table, type_features(json.loads(text)["fields"])),
         plain_tables.metadata_with(table, text, settings, schema.description),
