@@ -368,7 +368,7 @@ def test_comments_alone_are_one_commit_without_rows_and_without_spark(followed: 
     commit = Path(commit_path(followed.path("t"), log.version())).read_text()
     actions = [json.loads(line) for line in commit.splitlines()]
     assert [set(action) for action in actions] == [{"commitInfo"}, {"txn"}, {"metaData"}]
-    assert (log.metadata().description, log.schema().fields[1].metadata) == ("of t", {"comment": "of v"})
+    assert (log.metadata().description, log.schema().fields[1].metadata["comment"]) == ("of t", "of v")
     followed.execute("ALTER TABLE t COMMENT 'of t'", "ALTER TABLE t MODIFY v VARCHAR(9) COMMENT 'of v'")
     sync_alone(followed)
     assert followed.version("t") == log.version()
