@@ -138,7 +138,7 @@ def test_a_table_that_cant_be_published_is_said_once_and_holds_nothing_back(tmp_
     said = io.StringIO()
     for batch in (1, 2):
         publish_changed(settings, changed(ORDERS, ITEMS), batch, Report(said))
-    assert said.getvalue().count("column 'v' has a type that Iceberg can't be told of") == 1
+    assert said.getvalue().count("column 'v' has a type that Iceberg has no name for") == 1
     assert published(settings, ITEMS) is not None
 
 
