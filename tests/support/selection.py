@@ -67,20 +67,18 @@ SINCE_MARIADB_11_4 = frozenset({"test_misplaced_rows"})
 
 ON_EITHER_SERVER = frozenset(
     {
-        "test_binlog_excluded", "test_bootstrap", "test_catalog", "test_catch_up", "test_column_grants",
-        "test_copies_beside", "test_ddl_times", "test_direct_reader", "test_errors", "test_excluded_columns",
-        "test_feed_binlog", "test_feed_debezium", "test_few_rows", "test_folder", "test_iceberg", "test_init",
-        "test_kept_log", "test_key_chunks", "test_key_range", "test_masks",
-        "test_merge_without_key", "test_misplaced_rows", "test_missed_changes", "test_network", "test_newest_changes",
-        "test_open_log", "test_poison", "test_policies_together", "test_relay", "test_reshape_in_process",
-        "test_row_conditions", "test_row_filters", "test_servers", "test_snapshot_in_process",
-        "test_snapshot_versions", "test_status", "test_strangers_statements", "test_tls", "test_tokens",
-        "test_tool_names", "test_transactions", "test_tunnel", "test_verify_by_executors",
+        "test_binlog_excluded", "test_bootstrap", "test_catalog", "test_catch_up", "test_copies_beside",
+        "test_ddl_times", "test_direct_reader", "test_errors", "test_feed_binlog", "test_feed_debezium",
+        "test_few_rows", "test_folder", "test_iceberg", "test_init", "test_kept_log", "test_key_chunks",
+        "test_key_range", "test_merge_without_key", "test_misplaced_rows", "test_missed_changes",
+        "test_network", "test_newest_changes", "test_open_log", "test_poison", "test_relay",
+        "test_reshape_in_process", "test_snapshot_in_process", "test_snapshot_versions", "test_status",
+        "test_tls", "test_tokens", "test_tool_names", "test_tunnel", "test_verify_by_executors",
         "test_verify_without_spark", "test_watch",
     }
 )  # fmt: skip
 """Files about what the servers have in common: of a test that both could run, one of them does, and in the soak the
-other. The corpus of cases, the types and the readers of the log show on both how they differ."""
+other. What depends on a server's grants, SQL, conditions, transactions or types runs on both."""
 
 
 def in_the_soak_alone(items: Iterable[pytest.Item]) -> list[pytest.Item]:
