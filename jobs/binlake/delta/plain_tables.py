@@ -166,8 +166,8 @@ def marked(
     table: DeltaTable, table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap64]]
 ) -> list[DeltaAction]:
     """Write deletion vectors for data files, each with the numbers of all its rows that are gone; return the actions
-    that add the files again, with them. Where the table has no deletion vectors, write the other rows of the files
-    anew, and return the actions that add these. Raises OSError, ArrowException."""
+    that add the files again, with them. Where the table has no deletion vectors, write files of the
+    other rows, and return the actions that add these. Raises OSError, ArrowException."""
     if not files_with_marks:
         return []
     if not has_vectors(table):

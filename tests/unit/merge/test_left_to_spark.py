@@ -213,12 +213,23 @@ def large_files(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(layout, "FEW_BYTES", 0)
 
 
+def huge_files(patch: pytest.MonkeyPatch) -> None:
+    """Files that take more than may be written again without Spark."""
+    large_files(patch)
+    with_actions(patch, size=10**15)
+
+
 def uncounted(patch: pytest.MonkeyPatch) -> None:
     """Files that are large, in a table with deletion vectors, of which the log counts no rows."""
     large_files(patch)
-    patch.setattr(in_process, "_MARKS", CLEANED)
+    patch.setattr(plain_tables, "HAS_VECTORS", CLEANED)
+    with_actions(patch, stats="{}")
+
+
+def with_actions(patch: pytest.MonkeyPatch, **values: object) -> None:
+    """Let the actions of the log that add data files have these values."""
     actions_of = plain_tables.actions_of
-    patch.setattr(plain_tables, "actions_of", lambda *log: [{**add, "stats": "{}"} for add in actions_of(*log)])
+    patch.setattr(plain_tables, "actions_of", lambda *log: [{**add, **values} for add in actions_of(*log)])
 
 
 @pytest.mark.parametrize(
@@ -242,7 +253,7 @@ def uncounted(patch: pytest.MonkeyPatch) -> None:
             of_data_files(lambda rows: rows.cast(pa.schema([("id", pa.int64()), ("v", pa.string())]))),
             r"a data file has other types than its table",
         ),
-        (large_files, r"0\.0 MB of data files may hold changed rows, without deletion vectors"),
+        (huge_files, r"1,000,000,000\.0 MB of data files may hold changed rows, without deletion vectors"),
         (uncounted, r"a data file's statistics don't count its rows"),
     ],
 )
