@@ -22,7 +22,7 @@ PATH = "/v1/oauth/tokens"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 _ALL = {"catalog", "PRINCIPAL_ROLE:ALL", "ALL"}
-"""What clients ask for when nobody told them a scope: pyiceberg and Java the first, DuckDB the second."""
+"""What clients ask for when they were given no scope: pyiceberg and Java the first, DuckDB the second."""
 _MOST_FIELDS = 32
 
 

@@ -59,7 +59,7 @@ def _is_one_group(regex: str) -> str:
 
 
 def _parts(regex: str) -> tuple[str, str, str]:
-    """Return what stands before the first group of a regular expression, in it, and behind it."""
+    """Return what is before the first group of a regular expression, in it, and behind it."""
     opened = re.match(rf"{_LITERAL.pattern}\(", regex)
     if opened is None or not regex.isprintable():
         return regex, "", ""
@@ -136,7 +136,7 @@ class MergedTable(Section):
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:
         if (self.from_ is None) == (self.from_regex is None):
-            raise ValueError("write either from or from_regex, which tells the shards by their names")
+            raise ValueError("write either from or from_regex, which finds the shards by their names")
         return self
 
     @cached_property

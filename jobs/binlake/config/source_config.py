@@ -69,7 +69,7 @@ class LakeConfig(Section):
 
     connection: id of an Airflow connection (type aws) with the account, instead of the AWS_* variables.
     without_deletion_vectors: patterns of the lake's tables, also of those beside mirrors, whose data files are written
-    anew where rows of them change.
+    again where rows of them change.
     """
 
     path: Annotated[str, Field(min_length=1)]

@@ -1,8 +1,8 @@
 """The parts of a composed table as it shows them: each at its newest version, as it was, or by its data files alone.
 
-A part whose log or files can't be read holds nobody back: the composed table goes on naming the data files that it has
-of it. The same is so of a part whose log lacks commits that are shown, as after its folder was restored from a backup.
-That is told by Delta versions and by the transactions of the part's life: both are recorded in the composed table.
+A part whose log or files can't be read holds no other back: the composed table continues to name the data files that it
+has of it. So it does for a part whose log lacks commits that are shown, as after its folder was restored from a backup.
+That is seen by Delta versions and by the transactions of the part's life: both are recorded in the composed table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONVERTED = "_converted"
 """The folder for data files that are written in the composed table's columns."""
 PARTS = "binlake-part:"
 """What the application ids begin with under which the table records the Delta version of a part that it shows; behind
-it stands the part's table id."""
+it is the part's table id."""
 GONE = -1
 """Is recorded of a part that was shown."""
 _AT_ONCE = 16

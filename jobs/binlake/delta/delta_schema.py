@@ -38,7 +38,7 @@ _TYPES: dict[str, Any] = {
 """The registry's types in Spark SQL → the same in Delta's schema, except decimals."""
 
 HAS_VECTORS = "delta.enableDeletionVectors"
-"""Whether rows may be hidden by deletion vectors; else data files are written anew."""
+"""Whether rows may be hidden by deletion vectors; else data files are written again."""
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 """Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
 

@@ -22,7 +22,7 @@ from binlake.storage import files, parquet_files
 from binlake.versions import SPARK
 
 _AT_ONCE = 1 << 16
-"""Rows of a data file that are written anew at a time."""
+"""Rows of a data file that are written at a time."""
 _FIELD_ID = "PARQUET:field_id"
 """Where pyarrow's writer of Parquet takes a column's id from."""
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
     catalog_name VARCHAR(255) NOT NULL, namespace VARCHAR(255) NOT NULL, property_key VARCHAR(255) NOT NULL,
     property_value VARCHAR(1000) NOT NULL, PRIMARY KEY (catalog_name, namespace, property_key));
 """
-"""As pyiceberg makes them. A file that it made before its format 1 has no iceberg_type, which NULL stands for."""
+"""As pyiceberg makes them. A file that it made before its format 1 has no iceberg_type, for which NULL is read."""
 
 
 @dataclass(frozen=True, order=True)

@@ -5,7 +5,7 @@ merged table shows what the mirrors have become (delta/composed_table.py). It is
 mirrors of its shards aren't: at each batch it has the rows of all shards that are there, and of one that is stopped
 those of before.
 
-A merged table that can't be composed is stopped alone, and goes on by itself once what its remedy names is done.
+A merged table that can't be composed is stopped alone, and continues by itself once what its remedy names is done.
 """
 
 from __future__ import annotations
@@ -248,13 +248,13 @@ class _Composing:
             opened = opened_tables.newest(path)
             table_id, version = str(opened.metadata().id), int(opened.version())
         except (DeltaError, *OF_CODE):
-            return  # composing it tells what is wrong
+            return  # composing it says what is wrong
         known = self.known.get(table_id)
         if known and (known.version or 0) > version:
             table_versions.note_lost(self.held.metadata, table_id, version)
 
     def _note(self, state: _State, before: merged_standstills.NotedStandstills) -> None:
-        """Note and say what stands still."""
+        """Note and say what is stopped."""
         if state.standstill is not None:
             now = replace(before, own=state.standstill)
             self.report.say(f"{state.name} is stopped: {state.standstill.reason}\n  → {state.standstill.remedy}")

@@ -36,7 +36,7 @@ def read(metadata: Metadata) -> dict[TableName, NotedStandstills]:
 
 
 def note(metadata: Metadata, name: TableName, before: NotedStandstills, now: NotedStandstills) -> None:
-    """Note how a merged table stands now, in one commit; nothing where that is noted. Raises LakeError."""
+    """Note the state of a merged table, in one commit; nothing where that is noted. Raises LakeError."""
     if now == before:
         return
     stamp = now_us()
