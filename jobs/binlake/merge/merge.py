@@ -77,7 +77,8 @@ def merge_batch(
         beside += merged_tables.tables
         outcomes = with_stopped(outcomes, merged_tables.stopped)
     outcome = outcome_of(steps, outcomes, lives, beside)
-    publish_changed(config, outcome, staged.batch, report, held.check)
+    mirrors = [table.life.name for table in steps.tables if table.life.status != "dropped"]
+    publish_changed(config, outcome, staged.batch, report, held.check, mirrors)
     merged = replace(staged, state="merged", outcome=outcome, tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began, asked.why)
     held.advance(merged)

@@ -5,9 +5,11 @@ A table that can't be published holds nothing back: it is said, and its readers 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
@@ -19,9 +21,21 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 
 SIDE_BY_SIDE = 4
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Tables of the lake that may have changed since they were published. batch: the newest that is among the changes.
+    looked: when the first of them was published last, by ``time.monotonic``."""
+
+    batch: int
+    looked: float
+    names: frozenset[TableName]
+
+
 _said: Cache[str, str] = Cache("tables that weren't published")
-_looked: Cache[str, float] = Cache("sources whose tables were published")
-"""When it was last looked which tables are due, by ``time.monotonic``, by the source's folder."""
+_waiting: Cache[str, _Waiting] = Cache("sources whose tables were published")
+"""By the source's folder. A process that begins doesn't know them: it looks when each table was published."""
 
 
 def publish_changed(
@@ -30,45 +44,61 @@ def publish_changed(
     batch: int,
     report: Report,
     check: Callable[[], None] = lambda: None,
+    mirrors: Iterable[TableName] = (),
 ) -> None:
     """Publish the tables that a batch changed, or those for which it is time, before its end is recorded: killed before
     that, it is done again.
 
-    check: raises where the run lost its lease: newer versions of the tables are other batches' by then.
+    check: raises where the run lost its lease: newer versions of the tables are other batches' by then. mirrors: all
+    that are there behind the batch.
     """
     if config.iceberg is None or config.iceberg.every == "upkeep":
         return
+    lives = (life.name for life in outcome.lives if life.changed and life.status != "dropped")
+    names = [name for name in lives if config.is_read(name)]
+    names += [table.name for table in outcome.beside if table.delta_version is not None]
     seconds = config.iceberg.every_seconds
-    if seconds is not None and time.monotonic() - (_looked.get(config.root) or -seconds) < seconds:
-        return
-    check()
-    lives = (life for life in outcome.lives if life.status != "dropped" and (life.changed or seconds is not None))
-    names = [life.name for life in lives if config.is_read(life.name)]
     if seconds is None:
-        names += [table.name for table in outcome.beside if table.delta_version is not None]
+        check()
+        _publish(config, names, report, f"batch-{batch}")
+        return
+    now, known = time.monotonic(), _waiting.get(config.root)
+    if known is None or batch not in (known.batch, known.batch + 1):  # nor when another carried batches meanwhile
+        known = None
     else:
-        names = [name for name in with_beside(config, names) if is_published(config, name)]
-        names = [name for name in names if _is_due(path_of(config, name), seconds)]
-        _looked.put(config.root, time.monotonic())
-    _publish(config, names, report, f"batch-{batch}")
+        known = _Waiting(batch, known.looked, known.names.union(names))
+        _waiting.put(config.root, known)
+        if now - known.looked < seconds:
+            return
+    check()
+    asked = dict.fromkeys(name for name in [*with_beside(config, mirrors), *names] if is_published(config, name))
+    if known is not None:
+        due, looked, waiting = [name for name in asked if name in known.names], now, frozenset[TableName]()
+    else:
+        ages = {name: _age(path_of(config, name)) for name in asked}
+        due = [name for name, age in ages.items() if age >= seconds]
+        looked = now - max((age for age in ages.values() if age < seconds), default=0)
+        waiting = frozenset(asked).difference(due)
+    _publish(config, due, report, f"batch-{batch}")
+    _waiting.put(config.root, _Waiting(batch, looked, waiting))
 
 
-def _is_due(path: str, seconds: float) -> bool:
-    """Return whether a table was published so many seconds ago, or never; one that can't be read is due, too, as its
-    publication says why. A table that didn't change is published for nothing."""
+def _age(path: str) -> float:
+    """Return how many seconds ago a table was published; infinity for never, or where that can't be read, as its
+    publication says why."""
     from binlake.iceberg import table_metadata  # it imports fastavro
 
     try:
         metadata = table_metadata.newest(path)
     except (OSError, ValueError, KeyError, BinlakeError):
-        return True
-    return metadata is None or time.time() - metadata.content["last-updated-ms"] / 1000 >= seconds
+        return math.inf
+    return math.inf if metadata is None else max(0, time.time() - metadata.content["last-updated-ms"] / 1000)
 
 
 def publish_now(config: PipelineConfig, names: Iterable[TableName], report: Report) -> None:
     """Publish mirrors, and the tables beside them, that were changed beside the log. Where the upkeep publishes
     tables, it is left to it."""
-    if config.iceberg is not None and config.iceberg.every == "batch":
+    if config.iceberg is not None and config.iceberg.every != "upkeep":
         _publish(config, with_beside(config, names), report, None)
 
 

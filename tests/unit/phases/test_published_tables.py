@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,11 +51,6 @@ def changed(*names: TableName) -> BatchOutcome:
     return BatchOutcome(tuple(lives))
 
 
-def unchanged(*names: TableName) -> BatchOutcome:
-    """A batch that did nothing to these tables."""
-    return BatchOutcome(tuple(replace(life, changed=False, delta_version=None) for life in changed(*names).lives))
-
-
 def published(settings: PipelineConfig, name: TableName) -> table_metadata.TableMetadata | None:
     return table_metadata.newest(path_of(settings, name))
 
@@ -85,24 +79,53 @@ def test_a_run_that_lost_its_lease_publishes_nothing(tmp_path: Path) -> None:
     assert published(settings, ORDERS) is None
 
 
-def test_the_first_batch_behind_a_time_publishes_what_changed(tmp_path: Path) -> None:
+def publish_after(settings: PipelineConfig, seconds: float, batch: int, *names: TableName) -> None:
+    """Carry a batch that changed these tables, so many seconds from now."""
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr("time.time", lambda now=time.time: now() + seconds)
+        later.setattr("time.monotonic", lambda now=time.monotonic: now() + seconds)
+        publish_changed(settings, changed(*names), batch, Report(quiet=True), mirrors=[ORDERS, ITEMS])
+
+
+def test_the_first_batch_behind_a_time_publishes_what_changed_within_it(tmp_path: Path) -> None:
+    """Whichever tables that batch itself changed."""
     settings = lake_of(tmp_path, "iceberg: {every: 2h}")
-    publish_changed(settings, changed(ITEMS), 1, Report(quiet=True))
-    first = published(settings, ITEMS)
+    publish_after(settings, 0, 1, ITEMS)
+    first, other = published(settings, ITEMS), published(settings, ORDERS)
     assert first is not None
     assert first.tags == {"batch-1": 1}
     write_deltalake(path_of(settings, ITEMS), ROWS, mode="append")
-    for looked in (True, False):  # by a process that follows, and by one that begins
-        publish_changed(settings, changed(ITEMS), 2, Report(quiet=True))
-        assert published(settings, ITEMS) == first, looked
-        published_tables._looked.drop([settings.root])
-    with pytest.MonkeyPatch.context() as later:
-        later.setattr("time.time", lambda now=time.time: now() + 7200)
-        publish_changed(settings, unchanged(ORDERS, ITEMS), 3, Report(quiet=True))
+    publish_after(settings, 60, 2, ITEMS)
+    assert published(settings, ITEMS) == first
+    publish_after(settings, 7201, 3)
     now = published(settings, ITEMS)
     assert now is not None
     assert now.tags == {"batch-1": 1, "batch-3": 2}
-    assert published(settings, ORDERS) is not None
+    assert published(settings, ORDERS) == other, "it didn't change"
+    assert_same(path_of(settings, ITEMS))
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_process_that_doesnt_know_what_changed_looks_at_all_tables(tmp_path: Path, follows: bool) -> None:
+    """One that begins, and one that followed before another did."""
+    settings = lake_of(tmp_path, "iceberg: {every: 2h}")
+    publish_after(settings, 0, 1, ITEMS, ORDERS)
+    first = published(settings, ITEMS)
+    write_deltalake(path_of(settings, ITEMS), ROWS, mode="append")
+    if not follows:
+        published_tables._waiting.drop([settings.root])
+    publish_after(settings, 60, 9)
+    assert published(settings, ITEMS) == first
+    publish_after(settings, 7201, 10)
+    assert_same(path_of(settings, ITEMS))
+    assert (published(settings, ITEMS) or first) != first
+
+
+def test_what_changed_beside_the_log_is_published_at_once(tmp_path: Path) -> None:
+    settings = lake_of(tmp_path, "iceberg: {every: 2h}")
+    publish_after(settings, 0, 1)
+    write_deltalake(path_of(settings, ITEMS), ROWS, mode="append")
+    publish_now(settings, [ITEMS], Report(quiet=True))
     assert_same(path_of(settings, ITEMS))
 
 
