@@ -55,17 +55,20 @@ class SqliteCatalog:
             )
             return {CatalogName(space, table): at for space, table, at in rows if self._is_ours(at)}
 
-    def put(self, tables: Mapping[CatalogName, str]) -> list[str]:
-        """Let names refer to metadata files; return why not, for each whose name is another's. Raises LakeError."""
+    def put(self, tables: Mapping[CatalogName, str], *, new: bool = True) -> list[str]:
+        """Let names refer to metadata files; return why not, for each whose name is another's. new: also names that
+        aren't there. Raises LakeError."""
         with self._changing() as connection:
-            return [why for name, address in tables.items() if (why := self._put(connection, name, address))]
+            return [why for name, address in tables.items() if (why := self._put(connection, name, address, new=new))]
 
-    def _put(self, connection: sqlite3.Connection, name: CatalogName, address: str) -> str:
+    def _put(self, connection: sqlite3.Connection, name: CatalogName, address: str, *, new: bool) -> str:
         found = connection.execute(
             "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ?"
             " AND table_name = ?",
             (self._name, name.namespace, name.table),
         ).fetchone()
+        if found is None and not new:
+            return ""
         if found is None:
             connection.execute(
                 "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, 'exists', 'true')",

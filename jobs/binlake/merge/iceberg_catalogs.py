@@ -39,13 +39,14 @@ def opened(config: PipelineConfig, catalog: IcebergCatalogConfig) -> SqliteCatal
 def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report) -> None:
     """Let the names of published tables refer to their newest metadata. tables: their paths.
 
-    A catalog that can't be reached holds nothing back: it is said, and the next upkeep makes it good.
+    A catalog that can't be reached holds nothing back: it is said, and the next upkeep makes it good. Where tables of
+    several databases may have one name there, the upkeep, which sees all of them, gives names to those that have none.
     """
     newest = {name: address for name, path in tables.items() if (address := _newest(path))}
     for catalog in config.iceberg_catalogs:
         try:
             names = {name_in(config, catalog, name): address for name, address in newest.items()}
-            for why in opened(config, catalog).put(names):
+            for why in opened(config, catalog).put(names, new="{database}" in catalog.database):
                 report.warn(f"catalog {catalog.name}: {why}")
         except BinlakeError as error:
             report.warn(str(error))
@@ -56,23 +57,49 @@ def name_in(config: PipelineConfig, catalog: IcebergCatalogConfig, name: TableNa
     return CatalogName(catalog.database.format(source=config.source.name, database=name.database), name.table)
 
 
+def lacks_names(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata) -> bool:
+    """Return whether a catalog lacks a table's name, or has one too many. Raises LakeError.
+
+    No metadata is read of tables that have their names: batches and the upkeep let these refer to the newest.
+    """
+    tables, there = _tables(config, catalog, metadata), opened(config, catalog).entries()
+    looked_at = (same for name, same in tables.items() if name not in there or len(same) > 1)
+    return bool(there.keys() - tables.keys()) or any(map(_published, looked_at))
+
+
 def changes(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata) -> CatalogChanges:
-    """Return what a catalog lacks, and what it has too much. Raises LakeError."""
-    assert config.iceberg is not None
-    wanted: dict[CatalogName, str] = {}
-    tables: dict[CatalogName, list[TableName]] = {}
-    for name, path in registrations.readable_tables(config, metadata):
-        if config.iceberg.includes(name.database, name.table) and (address := _newest(path)):
-            own = name_in(config, catalog, name)
-            wanted[own] = address
-            tables.setdefault(own, []).append(name)
-    twins = {name: same for name, same in tables.items() if len(same) > 1}
+    """Return what a catalog lacks, and what it has too much. Raises LakeError.
+
+    A table whose metadata can't be read keeps its name.
+    """
+    published = {name: _published(same) for name, same in _tables(config, catalog, metadata).items()}
+    wanted = {name: address for name, same in published.items() if len(same) == 1 for address in same.values()}
+    twins = {name: same for name, same in published.items() if len(same) > 1}
     there = opened(config, catalog).entries()
     return CatalogChanges(
-        {name: address for name, address in wanted.items() if there.get(name) != address and name not in twins},
-        {name: address for name, address in there.items() if name not in wanted},
+        {name: address for name, address in wanted.items() if address and there.get(name) != address},
+        {name: address for name, address in there.items() if not published.get(name)},
         tuple(f"{name} would be {' and '.join(map(str, same))}" for name, same in sorted(twins.items())),
     )
+
+
+def _tables(
+    config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata
+) -> dict[CatalogName, dict[TableName, str]]:
+    """Return the folders of the tables that the YAML publishes, by their names in a catalog."""
+    assert config.iceberg is not None
+    tables: dict[CatalogName, dict[TableName, str]] = {}
+    for name, path in registrations.readable_tables(config, metadata):
+        if config.iceberg.includes(name.database, name.table):
+            tables.setdefault(name_in(config, catalog, name), {})[name] = path
+    return tables
+
+
+def _published(folders: Mapping[TableName, str]) -> dict[TableName, str]:
+    """Return the addresses of tables' newest metadata files, without those that aren't published; an empty one where it
+    can't be read."""
+    addresses = {name: _newest(path) for name, path in folders.items()}
+    return {name: address for name, address in addresses.items() if address is not None}
 
 
 def follow(
@@ -101,9 +128,10 @@ def follow_all(config: PipelineConfig, metadata: Metadata, report: Report) -> No
 
 
 def _newest(path: str) -> str | None:
-    """Return the address of a table's newest metadata file; None where it isn't published, or can't be read."""
+    """Return the address of a table's newest metadata file; None where it isn't published, empty where it can't be
+    read."""
     try:
         metadata = table_metadata.newest(path)
     except (OSError, ValueError, KeyError):
-        return None
+        return ""
     return address_of(metadata.path) if metadata else None

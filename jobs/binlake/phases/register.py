@@ -68,10 +68,9 @@ def _iceberg_due(config: PipelineConfig) -> bool:
 
     metadata = metadata_of(config)
     try:
-        needed = [iceberg_catalogs.changes(config, catalog, metadata) for catalog in config.iceberg_catalogs]
+        return any(iceberg_catalogs.lacks_names(config, catalog, metadata) for catalog in config.iceberg_catalogs)
     except LakeError:
         return True  # registering says what is the matter, and it is noted as a failure
-    return any(each.put or each.drop or each.twins for each in needed)
 
 
 @noted("register")

@@ -82,6 +82,22 @@ def test_names_of_tables_that_are_gone_are_removed_by_the_upkeep(lake: Published
     assert not registration_due(config)
 
 
+def test_a_table_whose_metadata_cant_be_read_keeps_its_name(lake: PublishedLake) -> None:
+    """It isn't gone. After a sync no metadata is read of tables that have their names."""
+    registered(lake)
+    there = {
+        path: path.read_text() for path in Path(lake.tables[ORDERS].path, "_iceberg/metadata").glob("v*.metadata.json")
+    }
+    for path in there:
+        path.write_text("{")
+    assert not registration_due(lake.config)
+    assert registered(lake) == []
+    iceberg_catalogs.follow_all(lake.config, metadata_of(lake.config), Report(quiet=True))
+    for path, text in there.items():
+        path.write_text(text)
+    assert ids(lake) == [1]
+
+
 def test_the_upkeep_registers_what_was_missed(lake: PublishedLake) -> None:
     maintain(lake.config, no_session, metadata_of(lake.config), Report(quiet=True), tables=["shop.hidden"], patience=0)
     assert ids(lake) == [1]
@@ -151,6 +167,9 @@ def test_two_tables_of_one_name_have_none(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"all\.orders would be shop\.orders and stock\.orders"):
         registered(lake)
     assert catalog_of(lake).list_tables("all") == [("all", "t/ä")]
+    lake.tables[ORDERS].append([{"id": 2}])
+    publish_now(lake.config, [ORDERS], Report(quiet=True))
+    assert catalog_of(lake).list_tables("all") == [("all", "t/ä")], "nor by a batch"
 
 
 def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
