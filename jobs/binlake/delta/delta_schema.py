@@ -73,9 +73,13 @@ def element_id(column: int) -> int:
     return column + _ELEMENTS
 
 
-def has_own_ids(fields: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether all of a schema's fields have ids that new data files give them, without column mapping."""
-    return all(OWN_ID in field["metadata"] and FIELD_ID not in field["metadata"] for field in fields)
+def completed(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a schema's fields where each has an id of binlake's own once any has: rewriting a table, Spark keeps those
+    of columns that it takes over as they are alone. A data file in which some columns had ids would be read without the
+    others."""
+    own = [field["metadata"][OWN_ID] for field in fields if OWN_ID in field["metadata"]]
+    is_mapped = any(FIELD_ID in field["metadata"] for field in fields)
+    return fields if is_mapped or not own or len({*own}) == len(fields) else numbered(fields, {})
 
 
 def mapped(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> tuple[list[dict[str, Any]], int]:

@@ -34,6 +34,7 @@ from binlake.delta.delta_schema import (
     WIDENING,
     WIDENS,
     DeltaSchema,
+    completed,
     id_of,
     type_features,
 )
@@ -116,9 +117,8 @@ def check_is_plain(table: DeltaTable, *, widened: bool = False) -> None:
 
 
 def fields_of(table: DeltaTable) -> list[dict[str, Any]]:
-    """Return the fields of Delta's schema."""
-    fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
-    return fields
+    """Return the fields of Delta's schema, each with an id of binlake's own once any has."""
+    return completed(json.loads(table.schema().to_json())["fields"])
 
 
 def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from binlake.ddl.conversion import conversion
 from binlake.ddl.defaults import is_impossible_date
-from binlake.delta.delta_schema import delta_field, delta_type, has_own_ids, numbered
+from binlake.delta.delta_schema import completed, delta_field, delta_type
 from binlake.names import spark_quote, spark_string
 from binlake.planner.steps import ReshapeStep
 from binlake.schema import datatypes
@@ -140,12 +140,12 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColu
     A renamed field keeps its physical name and id, by which column mapping finds its data. Where columns have ids of
     binlake's own, new ones get some, too.
     """
-    have = {field["name"].lower(): field for field in fields}
+    have = {field["name"].lower(): field for field in completed(fields)}
     after = [
         {**have[column.origin.lower()], "name": column.name} if column.origin else delta_field(column.name, column.kind)
         for column in columns
     ]
-    return numbered(after, {}) if fields and has_own_ids(fields) else after
+    return completed(after)
 
 
 def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> bool:

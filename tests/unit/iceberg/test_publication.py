@@ -19,6 +19,7 @@ from binlake.delta.delta_schema import delta_field
 from binlake.errors import LakeError
 from binlake.iceberg import published_table, table_metadata
 from binlake.iceberg.publication import publish
+from binlake.merge.reshape import ReshapedColumn, reshaped_fields
 from iceberg_readers import READERS, assert_same, by_delta, by_delta_extension
 from plain_table import PlainTable
 
@@ -296,6 +297,30 @@ def test_a_table_of_before_gets_ids_with_its_next_column(tmp_path: Path) -> None
     assert ids_in_files(table) == {"v": 1, "id": 2, "n": 3}
     published(table)
     assert newest(table).content["table-uuid"] == identity
+
+
+def with_ids(table: PlainTable, **ids: int) -> None:
+    """Give the table's columns these ids alone, as Spark does: it keeps those of columns that it takes over as they are
+    when it rewrites a table, and gives others none."""
+    log = table.log.opened()
+    fields = [delta_field(name, kind) for name, kind in table.columns]
+    for field in fields:
+        field["metadata"] = {"binlake.fieldId": ids[field["name"]]} if field["name"] in ids else {}
+    schema = json.dumps({"type": "struct", "fields": fields})
+    table.commit(plain_tables.metadata_with(log, schema, log.metadata().configuration))
+
+
+def test_columns_that_spark_left_without_an_id_get_one_beside_the_others(tmp_path: Path) -> None:
+    """A data file of which some columns have ids has NULL in the others, by its readers of Iceberg."""
+    table = PlainTable(tmp_path / "t", [("b", "INT"), ("a", "INT"), ("c", "INT")])
+    with_ids(table, a=1, c=3)
+    table.append([{"b": 1, "a": 2, "c": 3}])
+    published(table)
+    assert ids_in_files(table) == {"b": 4, "a": 1, "c": 3}
+    before = json.loads(table.log.opened().schema().to_json())["fields"]
+    wanted = [ReshapedColumn(name, "INT", name if name != "d" else None, "INT", pa.int32()) for name in "dbac"]
+    after = reshaped_fields(before, wanted)
+    assert {field["name"]: field["metadata"]["binlake.fieldId"] for field in after} == {"d": 5, "b": 4, "a": 1, "c": 3}
 
 
 def test_elements_of_a_list_without_an_id_are_refused(tmp_path: Path) -> None:
