@@ -252,8 +252,7 @@ class TablesUpkeep:
         )
         try:
             if needs.vectors:
-                self._set_here(table, needs.vectors)
-                done = self._arrange(lambda: RewritingHere(table.log, self._config), table, needs, done, here=True)
+                done = self._without_vectors(table, needs, done)
                 needs = needs_of(self._config, table, self._looked, self._pinned)
             if needs.rewrites:
                 done = self._arrange(self._rewriting(table, needs), table, needs, done, here=self._here)
@@ -269,6 +268,18 @@ class TablesUpkeep:
             publish_table(self._config, table.name, self._report)
         done = self._shortened(table, self._vacuumed(table, needs, done))
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
+
+    def _without_vectors(self, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
+        """Let batches write no more deletion vectors, and write small files that have some again: by this process where
+        it may; files are left to Spark else."""
+        try:
+            self._set_here(table, needs.vectors)
+            return self._arrange(lambda: RewritingHere(table.log, self._config), table, needs, done, here=True)
+        except LeftToSpark:
+            if self._here:
+                raise
+        self._set(self._own_session(table, "it is to have no deletion vectors"), table, needs.vectors)
+        return done
 
     def _rewriting(self, table: Table, needs: Needs) -> Callable[[], RewritingHere | Rewriting]:
         """Return what begins a rewrite: by Spark, or by this process where it may start none."""

@@ -18,7 +18,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlake.config import PipelineConfig
 from binlake.config.table_modes import TableModes
-from binlake.errors import LakeError, LeaseHeld, UsageError
+from binlake.delta import plain_tables
+from binlake.delta.delta_log import LakeLog
+from binlake.errors import LakeError, LeaseHeld, SparkNeeded, UsageError
 from binlake.lake.lake_versions import lake_versions
 from binlake.lease import lease
 from binlake.lease.lease import OpenBatch, RecordedState
@@ -475,3 +477,23 @@ def test_patterns_that_name_no_table(config: PipelineConfig) -> None:
         kept(config, "d.none", "d.*", "e.*")
     with pytest.raises(UsageError, match="no table of the lake matches"):
         wants_spark(config, metadata_of(config), ["d.none"])
+
+
+def test_a_table_loses_its_deletion_vectors_by_spark_where_all_is_left_to_it(config: PipelineConfig) -> None:
+    """And the rest of its upkeep isn't left out."""
+    asked: list[str] = []
+
+    def session(why: str) -> NoReturn:
+        asked.append(why)
+        raise SparkNeeded(why)
+
+    merge = config.merge.model_copy(update={"without_spark_mb": 0})
+    lake = config.lake.model_copy(update={"without_deletion_vectors": ["d.a"]})
+    log = LakeLog.of(config, TableName("d", "a"), "a")
+    plain_tables.commit_settings(log.path, log.opened(), {}, {"delta.enableDeletionVectors": "true"})
+    with lease.held(metadata_of(config)) as held:
+        watermarks.started(
+            held.metadata, [Life("a", TableName("d", "a"), SHAPE, HERE, HERE)], batch=0, versions={"a": 3}
+        )
+    maintain(config.model_copy(update={"merge": merge, "lake": lake}), session, metadata_of(config), Report(quiet=True))
+    assert asked == ["d.a: it is to have no deletion vectors"]
