@@ -116,9 +116,14 @@ class LakeLog:
 
     @classmethod
     def of(cls, config: PipelineConfig, name: TableName, life: str) -> Self:
-        """Return the log at the path of a table. life: its table id."""
-        app = f"{APPLICATIONS}{config.source.name}:{life}"
-        return cls(config.table_path(name), app, config.lake.has_vectors(name.database, name.table))
+        """Return the log at the path of a table. life: its table id.
+
+        Of a shard, the setting of its merged table counts, too: that names the shard's data files and vectors.
+        """
+        app, shard = f"{APPLICATIONS}{config.source.name}:{life}", config.shard_of(name)
+        named = [name, *([shard.into] if shard else [])]
+        has_vectors = all(config.lake.has_vectors(each.database, each.table) for each in named)
+        return cls(config.table_path(name), app, has_vectors)
 
     @classmethod
     def beside(cls, config: PipelineConfig, name: TableName, mode: BesideMode) -> Self:

@@ -8,7 +8,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+from binlake.config import PipelineConfig
 from binlake.delta import plain_files
+from binlake.delta.delta_log import LakeLog
+from binlake.schema.table import TableName
 from iceberg_readers import by_delta, ordered
 from plain_table import PlainTable
 
@@ -40,3 +43,20 @@ def test_what_reads_parquet_alone_reads_the_table(table: PlainTable) -> None:
     plain = pyarrow.dataset.dataset([f"{table.path}/{add['path']}" for add in table.files])
     assert ordered(plain.to_table()) == by_delta(table.path)
     assert ordered(table.log.opened().to_pyarrow_table()) == by_delta(table.path), "refused of others"
+
+
+@pytest.mark.parametrize(
+    ("without", "kept"),
+    [("all.orders", ["t_b.items"]), ("t_a.*", ["t_b.items", "t_b.orders"]), ("*.items", ["t_a.orders", "t_b.orders"])],
+)
+def test_a_merged_table_without_vectors_has_shards_without_them(tmp_path: Path, without: str, kept: list[str]) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["*.*"]},
+            "merge_tables": [{"from": "t_%.orders", "into": "all.orders", "source_column": "tenant"}],
+            "lake": {"path": str(tmp_path), "without_deletion_vectors": [without]},
+        }
+    )
+    names = [TableName("t_a", "orders"), TableName("t_b", "items"), TableName("t_b", "orders")]
+    assert [str(name) for name in names if LakeLog.of(config, name, "").has_vectors] == kept
