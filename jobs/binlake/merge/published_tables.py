@@ -75,7 +75,8 @@ def publish_changed(
     if known is not None:
         due, looked, waiting = [name for name in asked if name in known.names], now, frozenset[TableName]()
     else:
-        ages = {name: _age(path_of(config, name)) for name in asked}
+        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="published") as pool:
+            ages = dict(zip(asked, pool.map(lambda name: _age(path_of(config, name)), asked), strict=True))
         due = [name for name, age in ages.items() if age >= seconds]
         looked = now - max((age for age in ages.values() if age < seconds), default=0)
         waiting = frozenset(asked).difference(due)
