@@ -128,7 +128,8 @@ def answer(config: PipelineConfig, name: TableName, reason: Reason, *, yes: bool
 
 
 def let_continue(config: PipelineConfig, held: Lease) -> None:
-    """Let the tables continue whose answer is known, though whoever gave it was ended before they did.
+    """Let the tables continue whose answer is known, though whoever gave it was ended before they did. One that stopped
+    again behind the answer, at the same statement, stays as it is.
 
     Call it without an open batch.
     """
@@ -139,8 +140,9 @@ def let_continue(config: PipelineConfig, held: Lease) -> None:
         statement = _held_at(known, row)
         given = None if statement is None else _answer_to(answers, statement)
         if statement is not None and given is not None:
-            change = _held(statement)
-            if given.yes or not change.freezes or not (row.reason or "").endswith(_FROZEN):
+            change, why = _held(statement), row.reason or ""
+            is_frozen = why.endswith(_FROZEN)
+            if (is_frozen and (given.yes or not change.freezes)) or (not is_frozen and why == statement.reason):
                 _, standing = _outcome(config, row, change, yes=given.yes)
                 watermarks.write(metadata, [replace(standing, updated_us=now_us())])
 

@@ -218,6 +218,17 @@ def test_killed_between_a_no_that_freezes_and_the_watermark(shop: Shop) -> None:
     assert (shop.rows()[-1], shop.status) == ((3, 30), "following")
 
 
+def test_a_table_that_stops_at_the_answered_statement_for_another_reason_stays_stopped(shop: Shop) -> None:
+    shop.does("ALTER TABLE t MODIFY v FLOAT")
+    shop.sync()
+    shop.answer(yes=True)
+    shop.sync()
+    stopped = watermarks.read(metadata_of(shop.config))
+    assert "what INT became as FLOAT can't be proved" in next(row.reason or "" for row in stopped if row.name == T)
+    shop.sync()
+    assert watermarks.read(metadata_of(shop.config)) == stopped, "it went through the log again"
+
+
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_a_column_that_takes_an_excluded_ones_name_in_an_earlier_file_is_not_read(
     tmp_path: Path, flavour: Flavour
