@@ -83,34 +83,45 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
     if config.catalog is None and not config.iceberg_catalogs:
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help settings")
     with lease.held(metadata_of(config)) as held:
-        published = _follow_iceberg(config, held.metadata)
-        if config.catalog is None:
-            report.say(published.headline)
-            return published
-        catalog = config.catalog
-        changes = registrations.changes(config, catalog, held.metadata)
-        pinned = pinned_views.changes(config, catalog, held.metadata)
-        done, refused = RegisterReport((), ()), list[str]()
-        if changes.drop or changes.put or pinned.drop or pinned.put:
-            reached = session(f"the catalog {catalog.identity} is reached by Spark")
-            done, refused = _apply(reached, catalog, changes, held.metadata)
-            views, refused_views = _apply_views(reached, catalog, pinned, held.metadata)
-            done = RegisterReport(done.registered + views.registered, done.dropped + views.dropped)
-            refused += refused_views
-    done = RegisterReport(published.registered + done.registered, published.dropped + done.dropped)
+        published, unpublished = _follow_iceberg(config, held.metadata)
+        named, refused = _follow_named(config, session, held.metadata)
+    done = RegisterReport(published.registered + named.registered, published.dropped + named.dropped)
     report.say(done.headline)
-    refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
-    refused += pinned.twins
-    if refused:
-        raise LakeError(
-            f"names of the catalog {catalog.identity} are taken: {'; '.join(refused)}",
-            remedy="choose other databases by catalog.database in the YAML, or free the name and run binlake register",
-        )
+    problems: list[tuple[str, str]] = []
+    if config.catalog is not None and refused:
+        remedy = "choose other databases by catalog.database in the YAML, or free the name and run binlake register"
+        problems.append((f"names of the catalog {config.catalog.identity} are taken: {'; '.join(refused)}", remedy))
+    if unpublished:
+        remedy = "free the names, or choose other databases by iceberg.catalogs, and run binlake register"
+        problems.append((f"catalogs of Iceberg tables don't have all names: {'; '.join(unpublished)}", remedy))
+    if problems:
+        message, remedies = (". ".join(each) for each in zip(*problems, strict=True))
+        raise LakeError(message, remedy=remedies)
     return done
 
 
-def _follow_iceberg(config: PipelineConfig, metadata: Metadata) -> RegisterReport:
-    """Let the catalogs of Iceberg tables follow. Raises LakeError once all of them were tried."""
+def _follow_named(
+    config: PipelineConfig, session: SessionFactory, metadata: Metadata
+) -> tuple[RegisterReport, list[str]]:
+    """Let the catalog of tables by name follow, if the YAML has one; return what was done, and why some wasn't."""
+    catalog = config.catalog
+    if catalog is None:
+        return RegisterReport((), ()), []
+    changes = registrations.changes(config, catalog, metadata)
+    pinned = pinned_views.changes(config, catalog, metadata)
+    done, refused = RegisterReport((), ()), list[str]()
+    if changes.drop or changes.put or pinned.drop or pinned.put:
+        reached = session(f"the catalog {catalog.identity} is reached by Spark")
+        done, refused = _apply(reached, catalog, changes, metadata)
+        views, refused_views = _apply_views(reached, catalog, pinned, metadata)
+        done = RegisterReport(done.registered + views.registered, done.dropped + views.dropped)
+        refused += refused_views
+    refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
+    return done, [*refused, *pinned.twins]
+
+
+def _follow_iceberg(config: PipelineConfig, metadata: Metadata) -> tuple[RegisterReport, list[str]]:
+    """Let the catalogs of Iceberg tables follow; return what was done, and why some wasn't."""
     done, wrong = RegisterReport((), ()), list[str]()
     if config.iceberg_catalogs:
         from binlake.merge import iceberg_catalogs  # it imports pyarrow
@@ -123,12 +134,7 @@ def _follow_iceberg(config: PipelineConfig, metadata: Metadata) -> RegisterRepor
         wrong += [f"catalog {catalog.name}: {why}" for why in refused]
         put, drop = (tuple(map(str, sorted(each))) for each in (changes.put, changes.drop))
         done = RegisterReport(done.registered + put, done.dropped + drop)
-    if wrong:
-        raise LakeError(
-            f"catalogs of Iceberg tables don't have all names: {'; '.join(wrong)}",
-            remedy="free the names, or choose other databases by iceberg.catalogs, and run binlake register",
-        )
-    return done
+    return done, wrong
 
 
 def _apply(

@@ -159,6 +159,21 @@ def test_a_catalog_that_can_not_be_written_holds_nothing_back(
     assert ids(lake) == [1, 2]
 
 
+def test_a_catalog_that_can_not_be_written_keeps_no_name_from_the_other_one(
+    lake: PublishedLake, tmp_path: Path
+) -> None:
+    (tmp_path / "catalog.db").mkdir()
+    both = {**lake.config.model_dump(exclude_unset=True), "catalog": {"metastore": str(tmp_path / "metastore")}}
+    config = PipelineConfig.model_validate(both)
+    with pytest.raises(LookupError, match=r"the catalog .* is reached by Spark"):
+        register(config, asked, Report(quiet=True))
+
+
+def asked(why: str) -> Any:
+    """A session that is asked for, and isn't there."""
+    raise LookupError(why)
+
+
 def test_two_tables_of_one_name_have_none(tmp_path: Path) -> None:
     both = (ORDERS, TableName("stock", "orders"))
     catalog = {"name": "of_tests", "sqlite": f"{tmp_path}/catalog.db", "database": "all"}
