@@ -89,7 +89,7 @@ def _wanted(
     """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
     none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
-    for table, path in (*readable_tables(config, metadata), *_merged(config)):
+    for table, path in readable_tables(config, metadata):
         entry = _registration(config, catalog, table, path)
         by_name[str(entry)].append(entry)
     twins = tuple((name, tuple(entry.table for entry in same)) for name, same in by_name.items() if len(same) > 1)
@@ -97,8 +97,8 @@ def _wanted(
 
 
 def readable_tables(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[TableName, str]]:
-    """Yield names and folders of tables that have rows in the lake, also of dropped ones whose rows are kept, and of
-    those beside mirrors."""
+    """Yield names and folders of tables that have rows in the lake, also of dropped ones whose rows are kept, of those
+    beside mirrors, and of those that show several mirrors."""
     names: dict[TableName, bool] = {}  # whether the server has it, too
     for row in WatermarkRow.read(metadata, "database", "table", "status", "delta_version"):
         name = row.name
@@ -110,10 +110,6 @@ def readable_tables(config: PipelineConfig, metadata: Metadata) -> Iterator[tupl
         for mode in config.beside(name):
             if opened_tables.is_table(path := config.beside_path(name, mode)):
                 yield TableName(name.database, beside_table(name.table, mode)), path
-
-
-def _merged(config: PipelineConfig) -> Iterator[tuple[TableName, str]]:
-    """Yield names and folders of the tables that show several mirrors."""
     for entry in config.tables.merge_tables:
         if opened_tables.is_table(path := config.table_path(entry.name)):
             yield entry.name, path

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from binlake.config import PipelineConfig
+from binlake.config.mirrored_tables import TablesConfig
 from binlake.errors import LakeError, UsageError
+from binlake.iceberg.publication import publish
 from binlake.iceberg.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.maintain.maintain import maintain
 from binlake.merge import iceberg_catalogs
@@ -19,6 +21,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
 from binlake.store.metadata import metadata_of
+from plain_table import PlainTable
 from published_lake import PublishedLake, appending
 
 pyiceberg_sql = pytest.importorskip("pyiceberg.catalog.sql")
@@ -185,6 +188,20 @@ def test_two_tables_of_one_name_have_none(tmp_path: Path) -> None:
     lake.tables[ORDERS].append([{"id": 2}])
     publish_now(lake.config, [ORDERS], Report(quiet=True))
     assert catalog_of(lake).list_tables("all") == [("all", "t/ä")], "nor by a batch"
+
+
+def test_a_table_of_shards_keeps_its_name(tmp_path: Path) -> None:
+    catalog = {"name": "of_tests", "sqlite": f"{tmp_path}/catalog.db"}
+    lake = PublishedLake(tmp_path / "lake", {ORDERS: COLUMNS}, every="batch", catalogs=[catalog])
+    name, shards = TableName("shop", "all"), {"from": "t_%.orders", "into": "shop.all", "source_column": "tenant"}
+    tables = TablesConfig.model_validate({"include": ["*.*"], "merge_tables": [shards]})
+    config = lake.config.model_copy(update={"tables": tables})
+    merged = PlainTable(Path(config.table_path(name)), COLUMNS)
+    publish(merged.path)
+    registered = register(config, no_session, Report(quiet=True)).registered
+    assert registered == ("shop.all", "shop.orders")
+    assert not registration_due(config)
+    assert ids(lake, name) == []
 
 
 def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
