@@ -132,6 +132,6 @@ def _newest(path: str) -> str | None:
     read."""
     try:
         metadata = table_metadata.newest(path)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, BinlakeError):
         return ""
     return address_of(metadata.path) if metadata else None

@@ -177,6 +177,25 @@ def asked(why: str) -> Any:
     raise LookupError(why)
 
 
+def test_a_table_whose_metadata_can_not_be_read_holds_nothing_back(
+    lake: PublishedLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registered(lake)
+    _make_unreadable(lake, ITEMS)
+    lake.tables[ORDERS].append([{"id": 2}])
+    publish_now(lake.config, [ITEMS, ORDERS], Report())
+    assert "a b.t/ä: " in capsys.readouterr().err
+    assert ids(lake) == [1, 2]
+    registered(lake)
+    assert catalog_of(lake).list_tables("a b") == [("a b", "t/ä")], "it is there, and its name with it"
+
+
+def _make_unreadable(lake: PublishedLake, name: TableName) -> None:
+    metadata = max(Path(lake.tables[name].path, "_iceberg/metadata").glob("v*.json"))
+    metadata.unlink()
+    metadata.mkdir()
+
+
 def test_two_tables_of_one_name_have_none(tmp_path: Path) -> None:
     both = (ORDERS, TableName("stock", "orders"))
     catalog = {"name": "of_tests", "sqlite": f"{tmp_path}/catalog.db", "database": "all"}
