@@ -38,7 +38,8 @@ class MaskedTables:
 
     flavour, lower_case_names: of its server. begins: places of the log where tables were snapshotted that are ahead of
     the batch's start; statements before aren't applied to their shapes. refused: why tables aren't read any more.
-    former: names that tables had in earlier slices.
+    lost: tables with excluded columns that may have any name, behind a statement that isn't understood. former: names
+    that tables had in earlier slices.
     """
 
     shapes: Mapping[TableName, TableSchema] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class MaskedTables:
     lower_case_names: bool = False
     begins: Mapping[TableName, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[TableName, str] = field(default_factory=dict)
+    lost: frozenset[TableName] = frozenset()
     former: frozenset[TableName] = frozenset()
 
     @classmethod
@@ -82,6 +84,7 @@ class WithheldColumns:
         self._tables = tables
         self._shapes = {name: self._without_kept(shape) for name, shape in tables.shapes.items()}
         self._refused = dict(tables.refused)
+        self._lost = set(tables.lost)
         self._temporary = TemporaryTables(tables.flavour)
 
     @staticmethod
@@ -99,7 +102,8 @@ class WithheldColumns:
     def tables(self) -> MaskedTables:
         """Return what is known at this place, for the slice behind it."""
         former = self._tables.former.union(self._tables.shapes)
-        return replace(self._tables, shapes=self._shapes, refused=self._refused, former=former)
+        lost = frozenset(self._lost)
+        return replace(self._tables, shapes=self._shapes, refused=self._refused, lost=lost, former=former)
 
     def __call__(self, name: TableName, columns: tuple[Column, ...]) -> Withheld:
         """Return what is withheld of a table's rows. Raises Undecodable, and ConfigurationError for a missing key."""
@@ -107,6 +111,8 @@ class WithheldColumns:
         masks = self._masks(name)
         if why := self._refused.get(name):
             raise Undecodable(why, UNCOVERED_REMEDY)
+        if name in self._lost:
+            raise _unknown(name, "its columns")
         shape = self._shapes.get(name)
         if not masks and (shape is not None or not self._masked_elsewhere(columns)):
             if shape is not None and _may_be_renamed(shape, excluded, columns):
@@ -156,8 +162,12 @@ class WithheldColumns:
         parsed = self._temporary.hidden(parsed, statement.thread, needs_session=needs_session)
         place = file_number(statement.file), statement.offset
         later = {name for name, begins in self._tables.begins.items() if place < begins}
-        if parsed.is_cut or (parsed.may_concern_any and parsed.kind != "DML"):
-            self._shapes = {name: shape for name, shape in self._shapes.items() if name in later}
+        concerned = statements.named_in(statement.text, self._shapes) if parsed.is_cut else []
+        if parsed.may_concern_any and parsed.kind != "DML":
+            concerned = [*self._shapes]
+        for name in concerned:
+            if name not in later:
+                self._lose(name)
         for change in parsed.changes:
             self._change(change, statement, later)
 
@@ -178,11 +188,18 @@ class WithheldColumns:
             case statements.AlterTable(name) if name in self._shapes:
                 self._alter(name, change)
             case statements.Unfollowed(name):
-                self._shapes.pop(name, None)
+                self._lose(name)
 
     def _forget(self, name: TableName) -> None:
         self._shapes.pop(name, None)
         self._refused.pop(name, None)
+        self._lost.discard(name)
+
+    def _lose(self, name: TableName) -> None:
+        """Note that a table's columns aren't known any more: an excluded one may have any name from here on."""
+        shape, withheld = self._shapes.pop(name, None), self._config.withheld(name)
+        if shape is not None and any(column.name.lower() in withheld for column in shape.columns):
+            self._lost.add(name)
 
     def _create(
         self,
@@ -199,21 +216,23 @@ class WithheldColumns:
             self._shapes[change.name] = like
             if why := self._refused.get(change.like):
                 self._refused[change.name] = why
+        elif change.like in self._lost:
+            self._lost.add(change.name)
 
     def _alter(self, name: TableName, change: statements.AlterTable) -> None:
         if change.describes:
             return
-        before = self._shapes.pop(name)
         try:
-            evolution = statements.evolve(before, change, flavour=self._tables.flavour)
+            evolution = statements.evolve(self._shapes[name], change, flavour=self._tables.flavour)
         except Exception:
-            return  # its columns aren't known from here on
+            self._lose(name)
+            return
         self._shapes[name] = evolution.after
         self._refuse(self._config.withheld(name), name, evolution.after, evolution.origins)
 
     def _rename(self, pairs: tuple[tuple[TableName, TableName], ...], later: Collection[TableName]) -> None:
         """Give tables their new names, all at once, so that swaps and chains come out right."""
-        shapes, refused = dict(self._shapes), dict(self._refused)
+        shapes, refused, lost = dict(self._shapes), dict(self._refused), set(self._lost)
         for old, _ in pairs:
             if old not in later:
                 self._forget(old)
@@ -221,11 +240,15 @@ class WithheldColumns:
             if new in later:
                 continue
             self._forget(new)
-            if old in later or (shape := shapes.get(old)) is None:
+            if old in later:
                 continue
-            self._shapes[new] = shape
+            if old in lost:
+                self._lost.add(new)
             if why := refused.get(old):
                 self._refused[new] = why
+            if (shape := shapes.get(old)) is None:
+                continue
+            self._shapes[new] = shape
             self._refuse(self._masks(old), new, shape, tuple(column.name for column in shape.columns))
 
     def _refuse(

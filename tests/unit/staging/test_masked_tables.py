@@ -12,7 +12,7 @@ from binlake.config import PipelineConfig
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.masked_tables import MaskedTables, WithheldColumns
 
-USERS = TableName("shop", "users")
+USERS, OTHER = TableName("shop", "users"), TableName("shop", "other")
 ID = Column("id", "int", nullable=False)
 EMAIL, NAME = (Column(name, "varchar", length=20, charset="utf8mb4") for name in ("email", "name"))
 
@@ -143,18 +143,53 @@ def test_what_stops_a_table_in_one_slice_does_so_in_the_next(statement: str, nam
 def test_a_column_that_may_be_an_excluded_one_under_another_name_stops_its_table(
     columns: tuple[str, ...], stops: bool
 ) -> None:
-    config = PipelineConfig.model_validate(
-        {
-            "source": {"name": "tests", "connection": "tests", "server_id": 1},
-            "tables": {"include": ["shop.*"], "exclude_columns": ["shop.users.pin"]},
-            "lake": {"path": "/lake"},
-        }
-    )
-    shape = TableSchema(tuple(Column(name, "int") for name in ("id", "pin", "name")), ("id",), "primary")
-    tracker = WithheldColumns(config, MaskedTables({USERS: shape}))
-    read = tuple(Column(name, "int") for name in columns)
+    tracker, read = without_pins(), tuple(Column(name, "int") for name in columns)
     if not stops:
         assert tracker(USERS, read).excluded == {"pin"}
         return
     with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
         tracker(USERS, read)
+
+
+EXCLUDING = PipelineConfig.model_validate(
+    {
+        "source": {"name": "tests", "connection": "tests", "server_id": 1},
+        "tables": {"include": ["shop.*"], "exclude_columns": ["*.*.pin"]},
+        "lake": {"path": "/lake"},
+    }
+)
+
+
+def without_pins() -> WithheldColumns:
+    """Two tables, of which one has an excluded column."""
+    names = {USERS: ("id", "pin", "name"), OTHER: ("id", "name")}
+    shapes = {
+        table: TableSchema(tuple(Column(name, "int") for name in columns), ("id",), "primary")
+        for table, columns in names.items()
+    }
+    return WithheldColumns(EXCLUDING, MaskedTables(shapes))
+
+
+@pytest.mark.parametrize(
+    ("statements", "name"),
+    [
+        (["ALTER TABLE users RENAME COLUMN pin TO name, RENAME COLUMN name TO pin, UNHEARD OF"], "users"),
+        (["ALTER TABLE users CHANGE pin code UNHEARD"], "users"),
+        (["ALTER TABLE users UNHEARD OF", "RENAME TABLE users TO people"], "people"),
+        (["ALTER TABLE users UNHEARD OF", "CREATE TABLE people LIKE users"], "people"),
+        (["DROP TABLE `users"], "users"),
+    ],
+    ids=["columns swapped", "column renamed", "table renamed", "table copied", "any table"],
+)
+@pytest.mark.parametrize("columns", [("id", "pin", "name"), ("id", "code", "name"), ("id", "name")])
+def test_an_excluded_column_may_have_any_name_behind_a_statement_that_isnt_understood(
+    statements: list[str], name: str, columns: tuple[str, ...]
+) -> None:
+    read, table = tuple(Column(column, "int") for column in columns), TableName("shop", name)
+    same = after(without_pins(), *statements)
+    for tracker in (same, WithheldColumns(EXCLUDING, without_pins().tables.after(EXCLUDING, written(*statements)))):
+        with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+            tracker(table, read)
+        assert tracker(OTHER, (ID, Column("code", "int"))).excluded == {"pin"}, "it never had one"
+    made = after(same, f"DROP TABLE {name}", f"CREATE TABLE {name} (id INT, pin INT)")
+    assert made(table, (ID, Column("pin", "int"))).excluded == {"pin"}
