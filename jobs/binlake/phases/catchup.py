@@ -37,6 +37,7 @@ from binlake.source.log import Log, Origin, opened, readers
 from binlake.source.server import Source
 from binlake.source.unlogged_cascades import unlogged_cascades
 from binlake.spark.starting import SessionFactory
+from binlake.staging.masked_tables import MaskedTables
 from binlake.staging.stage import stage_batch
 from binlake.storage import files
 from binlake.store.conditions import literal
@@ -243,7 +244,8 @@ class _Missed:
             _refuse_cascades(cascades or (), life.name)
             transports = readers(log, config.source)
             lower_case_names = log.lower_case_names
-        manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips, lives=lambda: [life])
+        tables = partial(MaskedTables.of, [life])
+        manifest = stage_batch(self.session, config, transports, plan, self.report, self.skips, tables=tables)
         self.staged[plan.batch] = config.staging_path(str(plan.batch), manifest.attempt)
         plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
         inputs = replace(

@@ -35,7 +35,7 @@ def stage_open(
 ) -> StepOutcome:
     """Stage the open batch's mutations, unless they are staged already."""
     from binlake.staging.ghost_tables import GhostTables
-    from binlake.staging.masked_tables import known_lives
+    from binlake.staging.masked_tables import tables_before
     from binlake.staging.stage import remove_attempts, stage_batch
 
     control = held.control()
@@ -52,8 +52,8 @@ def stage_open(
     remove_attempts(config, planned.batch, control.since_us)
     try:
         ghosts = GhostTables.of(config, metadata)
-        lives = partial(known_lives, metadata)
-        manifest = stage_batch(asked, config, transports, planned, report, skips, ghosts, lives=lives)
+        tables = partial(tables_before, config, metadata)
+        manifest = stage_batch(asked, config, transports, planned, report, skips, ghosts, tables=tables)
     except BinlogError as error:
         note_poison(metadata, planned, error)
         raise

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
@@ -39,6 +39,7 @@ from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
 from binlake.source.log import opened, readers
 from binlake.spark.starting import SessionFactory, no_session
+from binlake.staging.masked_tables import MaskedTables
 from binlake.staging.stage import stage_batch
 from binlake.staging.staged_files import check_file
 from binlake.storage import files, storage_errors
@@ -437,7 +438,7 @@ class _Replay:
                 plan,
                 self._report,
                 skip,
-                lives=lambda: [life],
+                tables=partial(MaskedTables.of, [life]),
             )
         return plan, manifest
 

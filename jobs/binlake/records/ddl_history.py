@@ -125,6 +125,13 @@ def shapes_at_server(metadata: Metadata, lives: Collection[str]) -> dict[str, Ta
     return {life: row.shape for life, row in newest.items() if row.action != "followed"}
 
 
+def not_followed(metadata: Metadata, lives: Collection[str]) -> list[tuple[str, str]]:
+    """Return the ids of these lives with the texts of statements that they didn't follow when these came."""
+    where = f"table_id IN ({', '.join(map(literal, sorted(lives)))}) AND action <> 'followed' AND action <> 'ignored'"
+    rows = StatementRow.read(metadata, "table_id", "statement", where=where)
+    return [(row.table_id, row.statement or "") for row in rows if row.table_id]
+
+
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
     """Return the shape that a table had. Raises UsageError when none is known there."""
     known = [shape for shape in shapes(metadata, name) if shape.applies_at(moment)]

@@ -7,6 +7,7 @@ known that way stops before a row of it is written: a statement may have given a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -31,6 +32,8 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.staged_files import Items
 from binlake.store.metadata import Metadata
 
+_WORD = re.compile(r"[\w$]+")
+
 
 @dataclass(frozen=True)
 class MaskedTables:
@@ -38,8 +41,8 @@ class MaskedTables:
 
     flavour, lower_case_names: of its server. begins: places of the log where tables were snapshotted that are ahead of
     the batch's start; statements before aren't applied to their shapes. refused: why tables aren't read any more.
-    lost: tables with excluded columns that may have any name, behind a statement that isn't understood. former: names
-    that tables had in earlier slices.
+    lost: tables with masked or excluded columns that may have any name, as behind a statement that isn't understood.
+    former: names that tables had in earlier slices.
     """
 
     shapes: Mapping[TableName, TableSchema] = field(default_factory=dict)
@@ -51,13 +54,13 @@ class MaskedTables:
     former: frozenset[TableName] = frozenset()
 
     @classmethod
-    def of(cls, lives: Iterable[Life], plan: OpenBatch) -> Self:
+    def of(cls, lives: Iterable[Life], plan: OpenBatch, lost: frozenset[TableName] = frozenset()) -> Self:
         """Return what is known before a batch. lives: with the shapes that their tables have at the server."""
         lives, start = list(lives), plan.range.start
         ahead = (life for life in lives if life.low.server == start.server and life.low.order > start.order)
         begins = {life.name: life.low.order for life in ahead}
         shapes = {life.name: life.schema for life in lives}
-        return cls(shapes, plan.range.stop.flavour, plan.lower_case_names, begins)
+        return cls(shapes, plan.range.stop.flavour, plan.lower_case_names, begins, lost=lost)
 
     def after(self, config: PipelineConfig, statements: Iterable[Statement]) -> MaskedTables:
         """Return what is known behind a slice with these statements."""
@@ -74,6 +77,44 @@ def known_lives(metadata: Metadata) -> list[Life]:
     others = ddl_history.shapes_at_server(metadata, {life.id for life in lives if life.status != "following"})
     shapes = ((life, others.get(life.id, life.schema)) for life in lives)
     return [replace(life, schema=shape) for life, shape in shapes if shape is not None]
+
+
+def tables_before(config: PipelineConfig, metadata: Metadata, plan: OpenBatch) -> MaskedTables:
+    """Return what metadata know of the tables before a batch."""
+    return MaskedTables.of(known_lives(metadata), plan, _lost(config, metadata))
+
+
+def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
+    """Return the tables that don't follow the log, and of which a masked or excluded column may have another name by
+    now: a statement that they didn't follow gave it one, or isn't understood."""
+    standing = (life for life in watermarks.read_lives(metadata) if life.status not in ("dropped", "following"))
+    lives = {life.id: life for life in standing if not config.withheld(life.name).isdisjoint(_names(life.schema))}
+    shapes = ddl_history.shapes_at_server(metadata, lives.keys())
+    if not shapes:
+        return frozenset()
+    texts: dict[str, list[str]] = {life: [] for life in shapes}
+    for table_id, text in ddl_history.not_followed(metadata, shapes.keys()):
+        texts[table_id].append(text)
+    return frozenset(
+        lives[life].name
+        for life, shape in shapes.items()
+        if _may_be_lost(lives[life].schema, shape, config.withheld(lives[life].name), texts[life])
+    )
+
+
+def _may_be_lost(before: TableSchema, now: TableSchema | None, withheld: Collection[str], texts: Iterable[str]) -> bool:
+    """Return whether a column that was withheld may have another name now. texts: of the statements in between."""
+    if now is None:
+        return True
+    hidden, names = _names(before).intersection(withheld), _names(now)
+    if not names.issuperset(hidden) and not names.issubset(_names(before).union(withheld)):
+        return True
+    words = (set(_WORD.findall(text.lower())) for text in texts)  # names may have been swapped
+    return any(not {"rename", "change"}.isdisjoint(each) and not hidden.isdisjoint(each) for each in words)
+
+
+def _names(schema: TableSchema) -> set[str]:
+    return {column.name.lower() for column in schema.columns}
 
 
 class WithheldColumns:
@@ -197,8 +238,8 @@ class WithheldColumns:
 
     def _lose(self, name: TableName) -> None:
         """Note that a table's columns aren't known any more: an excluded one may have any name from here on."""
-        shape, withheld = self._shapes.pop(name, None), self._config.withheld(name)
-        if shape is not None and any(column.name.lower() in withheld for column in shape.columns):
+        shape = self._shapes.pop(name, None)
+        if shape is not None and not self._config.withheld(name).isdisjoint(_names(shape)):
             self._lost.add(name)
 
     def _create(
@@ -262,7 +303,7 @@ class WithheldColumns:
 def _may_be_renamed(shape: TableSchema, excluded: Collection[str], columns: Sequence[Column]) -> bool:
     """Return whether a column that isn't known may be an excluded one, which isn't there under its name."""
     names = {column.name.lower() for column in columns if column.name not in shape.hidden}
-    known = {column.name.lower() for column in shape.columns}
+    known = _names(shape)
     return any(name in excluded for name in known - names) and any(
         not is_hidden_hash(name, shape) for name in names - known
     )

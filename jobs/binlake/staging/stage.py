@@ -28,7 +28,6 @@ from binlake.kernels.cores import available_cores
 from binlake.kernels.memory import pool
 from binlake.lease.lease import OpenBatch
 from binlake.planner.manifest import GhostSpan, Manifest, StagedSlice
-from binlake.planner.steps import Life
 from binlake.position import Slice, file_number
 from binlake.records.step_progress import shown_progress
 from binlake.report import Report
@@ -162,6 +161,9 @@ def _run(given: tuple[SliceTask, Transport]) -> StagedSlice | BinlakeError:
         return error
 
 
+_NONE_KNOWN = partial(MaskedTables.of, ())
+
+
 def stage_batch(
     session: SessionFactory,
     config: PipelineConfig,
@@ -171,20 +173,20 @@ def stage_batch(
     skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
     ghosts: GhostTables = NO_GHOSTS,
     *,
-    lives: Callable[[], Iterable[Life]] = tuple,
+    tables: Callable[[OpenBatch], MaskedTables] = _NONE_KNOWN,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
     skip: offsets of a slice's events that somebody decided to step over. ghosts: the ghost tables that are followed.
-    lives: returns the lives with the shapes that their tables have before the batch; asked where columns are masked or
-    excluded. A table with masks of which none is known stops.
+    tables: returns the shapes that tables have before the batch; asked where columns are masked or excluded. A table
+    with masks of which none is known stops.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
     masked, keys = None, hash_keys(config.columns)
     if masks_any(config.columns) or config.tables.exclude_columns:
-        masked = MaskedTables.of(lives(), plan)
+        masked = tables(plan)
     tasks = [
         SliceTask(part, number, folder, config, skip(part), ghosts.before, masked, keys)
         for number, part in enumerate(plan.range.slices)

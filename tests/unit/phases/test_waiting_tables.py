@@ -58,6 +58,7 @@ class Shop:
     log: WrittenLog
     policy: str = ASK
     excluded: str = ""
+    masked: str = ""
 
     @property
     def config(self) -> PipelineConfig:
@@ -66,6 +67,7 @@ class Shop:
             f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
             f"tables: {{include: ['shop.*'], exclude_columns: [{self.excluded}]}}\n"
             f"lake: {{path: ./lake}}\non_schema_change: [{self.policy}]\n"
+            f"columns: [{f'{{columns: {self.masked}, null: true}}' if self.masked else ''}]\n"
         )
         return config.load(yaml)
 
@@ -243,10 +245,23 @@ def test_a_column_that_takes_an_excluded_ones_name_in_an_earlier_file_is_not_rea
 
 
 def _assert_not_read(shop: Shop, secret: str) -> None:
-    texts = tuple(Column(name, "varchar", length=40, charset="utf8mb4") for name in ("shown", "secret"))
+    _insert(shop, 1, ("shown", "secret"), secret)
+    assert _staged_of(shop, secret) == []
+    assert len(list((shop.folder / "log").glob("*.0*"))) > 2, "the row is in another file than the statement"
+    row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "w")
+    assert (row.status, "masks or excludes" in (row.reason or "")) == ("stopped", True)
+
+
+def _insert(shop: Shop, number: int, names: tuple[str, str], secret: str) -> None:
+    """Write a row of w, with the secret in the first of these columns."""
+    texts = tuple(Column(name, "varchar", length=40, charset="utf8mb4") for name in names)
     made = WrittenTable(TableName("shop", "w"), (Column("id", "int"), *texts), ("id",))
     with shop.log.transaction() as transaction:
-        transaction.insert(made, [{"id": 1, "shown": secret, "secret": "it was shown"}])
+        transaction.insert(made, [{"id": number, names[0]: secret, names[1]: "it was shown"}])
+
+
+def _staged_of(shop: Shop, secret: str) -> list[str]:
+    """Carry a batch, and return the files that have the secret once it is staged."""
     written: list[str] = []
 
     def look(reached: FaultPoint) -> None:
@@ -255,10 +270,49 @@ def _assert_not_read(shop: Shop, secret: str) -> None:
 
     with mock.patch.object(faults, "at_point", look):
         shop.sync()
-    assert len(list((shop.folder / "log").glob("*.0*"))) > 2, "the row is in another file than the statement"
-    assert written == [], "the staging has it"
-    row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "w")
-    assert (row.status, "masks or excludes" in (row.reason or "")) == ("stopped", True)
+    return written
+
+
+def test_the_rows_of_a_stopped_table_are_staged_where_its_excluded_column_has_its_name(tmp_path: Path) -> None:
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="{tables: '*.*', add: freeze}", excluded="shop.w.secret")
+        shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        shop.does("ALTER TABLE w ADD third INT")
+        shop.sync()
+        made = [Column(name, "varchar", length=40, charset="utf8mb4") for name in ("secret", "shown")]
+        table = WrittenTable(TableName("shop", "w"), (Column("id", "int"), *made, Column("third", "int")), ("id",))
+        with log.transaction() as transaction:
+            transaction.insert(table, [{"id": 1, "secret": "zq77", "shown": "it was shown", "third": 3}])
+        assert _staged_of(shop, "it was shown")
+
+
+@pytest.mark.parametrize("withheld", ["excluded", "masked"])
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("ALTER TABLE w RENAME COLUMN secret TO other", ("other", "shown")),
+        ("ALTER TABLE w RENAME COLUMN secret TO other, UNHEARD OF", ("other", "shown")),
+        ("ALTER TABLE w RENAME COLUMN secret TO shown, RENAME COLUMN shown TO secret", ("shown", "secret")),
+        ("ALTER TABLE w RENAME COLUMN secret TO shown, RENAME COLUMN shown TO secret, UNHEARD OF", ("shown", "secret")),
+    ],
+    ids=["renamed", "not understood", "swapped", "swapped, not understood"],
+)
+def test_a_withheld_column_that_got_another_name_is_not_read_while_its_table_is_stopped(
+    tmp_path: Path, statement: str, names: tuple[str, str], withheld: str
+) -> None:
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="", **{withheld: "shop.w.secret"})
+        shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        shop.does(statement)
+        for number in (1, 2):
+            _insert(shop, number, names, "zq77-it-was-secret")
+            assert _staged_of(shop, "zq77-it-was-secret") == []
+            row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "w")
+            assert row.status == "stopped"
 
 
 def test_a_no_without_an_exact_meaning_freezes_until_a_yes(shop: Shop) -> None:
