@@ -86,16 +86,19 @@ def tables_before(config: PipelineConfig, metadata: Metadata, plan: OpenBatch) -
 
 def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
     """Return the tables that don't follow the log, and of which a masked or excluded column may have another name by
-    now: a statement that they didn't follow gave it one, or isn't understood."""
-    standing = (life for life in watermarks.read_lives(metadata) if life.status not in ("dropped", "following"))
+    now: a statement that they didn't follow gave it one, or isn't understood. Also those that stopped under a name by
+    which their masked columns aren't masked."""
+    standing = [life for life in watermarks.read_lives(metadata) if life.status not in ("dropped", "following")]
+    stopped = (life for life in standing if life.status == "stopped")
+    bare = frozenset(life.name for life in stopped if not config.withheld(life.name).issuperset(life.schema.masks))
     lives = {life.id: life for life in standing if not config.withheld(life.name).isdisjoint(_names(life.schema))}
     shapes = ddl_history.shapes_at_server(metadata, lives.keys())
     if not shapes:
-        return frozenset()
+        return bare
     texts: dict[str, list[str]] = {life: [] for life in shapes}
     for table_id, text in ddl_history.not_followed(metadata, shapes.keys()):
         texts[table_id].append(text)
-    return frozenset(
+    return bare | frozenset(
         lives[life].name
         for life, shape in shapes.items()
         if _may_be_lost(lives[life].schema, shape, config.withheld(lives[life].name), texts[life])

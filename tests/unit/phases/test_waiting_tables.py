@@ -252,10 +252,10 @@ def _assert_not_read(shop: Shop, secret: str) -> None:
     assert (row.status, "masks or excludes" in (row.reason or "")) == ("stopped", True)
 
 
-def _insert(shop: Shop, number: int, names: tuple[str, str], secret: str) -> None:
-    """Write a row of w, with the secret in the first of these columns."""
+def _insert(shop: Shop, number: int, names: tuple[str, str], secret: str, table: str = "w") -> None:
+    """Write a row, with the secret in the first of these columns."""
     texts = tuple(Column(name, "varchar", length=40, charset="utf8mb4") for name in names)
-    made = WrittenTable(TableName("shop", "w"), (Column("id", "int"), *texts), ("id",))
+    made = WrittenTable(TableName("shop", table), (Column("id", "int"), *texts), ("id",))
     with shop.log.transaction() as transaction:
         transaction.insert(made, [{"id": number, names[0]: secret, names[1]: "it was shown"}])
 
@@ -271,6 +271,20 @@ def _staged_of(shop: Shop, secret: str) -> list[str]:
     with mock.patch.object(faults, "at_point", look):
         shop.sync()
     return written
+
+
+def test_a_masked_column_is_not_read_while_its_table_is_stopped_under_a_name_without_masks(tmp_path: Path) -> None:
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="", masked="shop.w.secret")
+        shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        shop.does("RENAME TABLE w TO v")
+        for number in (1, 2):
+            _insert(shop, number, ("secret", "shown"), "zq77-it-was-secret", "v")
+            assert _staged_of(shop, "zq77-it-was-secret") == []
+            row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "v")
+            assert row.status == "stopped"
 
 
 def test_the_rows_of_a_stopped_table_are_staged_where_its_excluded_column_has_its_name(tmp_path: Path) -> None:
