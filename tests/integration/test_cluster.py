@@ -236,6 +236,7 @@ def verified(run: Driver, mirror: Mirror, **settings: int) -> tuple[dict[str, An
     return table, said
 
 
+@pytest.mark.soak
 def test_a_large_table_that_is_verified_by_executors_also_when_one_is_lost(
     mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster
 ) -> None:
