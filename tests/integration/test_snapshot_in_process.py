@@ -36,7 +36,6 @@ from binlake.source.locks import Busy
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import no_session
-from binlake.verify.pace import Pace
 from binlake.verify.reading.by_read import TableReading
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 from servers import Server, free_port
@@ -321,8 +320,8 @@ def test_a_verification_gives_way_to_ddl_that_waits_for_a_table(
     snapshot_alone(shop)
     add = TableReading.add_server
 
-    def slowly(reading: TableReading, view: Source, query: str, pace: Pace) -> None:
-        add(reading, view, query, pace)
+    def slowly(*arguments: Any) -> None:
+        add(*arguments)
         time.sleep(2)
 
     monkeypatch.setattr(TableReading, "add_server", slowly)
