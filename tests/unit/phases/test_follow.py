@@ -384,7 +384,7 @@ def test_one_whose_row_was_taken_stands_by(rig: Rig, monkeypatch: pytest.MonkeyP
     metadata = metadata_of(rig.config)
 
     def take_away() -> None:
-        another = {"holder": ELSEWHERE, "token": "another", "expires_us": 1 << 60}
+        another: dict[str, Any] = {"holder": ELSEWHERE, "token": "another", "expires_us": 1 << 60}
         while not metadata.swap("followers", "true", another):
             pass  # the sign of life of the process that follows was quicker
 
