@@ -554,7 +554,7 @@ def test_what_happened_is_filtered_by_kind_and_by_table(page: Page) -> None:
     page.get_by_label("Table").fill("shop.table_0500")
     page.get_by_label("Table").press("Enter")
     page.wait_for_url(re.compile("kind=stop&table=shop.table_0500$"))
-    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    expect(page.get_by_role("heading", name="What happened", exact=True)).to_be_visible()
     expect(kinds.locator("[aria-current]")).to_have_text("stops")
     kinds.get_by_role("link", name="decisions").click()
     page.wait_for_url(re.compile("kind=decision"))
