@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -63,25 +63,34 @@ def publish_changed(
         _publish(config, names, report, f"batch-{batch}")
         return
     now, known = time.monotonic(), _waiting.get(config.root)
-    if known is None or batch not in (known.batch, known.batch + 1):  # nor when another carried batches meanwhile
-        known = None
-    else:
-        known = _Waiting(batch, known.looked, known.names.union(names))
-        _waiting.put(config.root, known)
-        if now - known.looked < seconds:
-            return
-    check()
-    asked = dict.fromkeys(name for name in [*with_beside(config, mirrors), *names] if is_published(config, name))
-    if known is not None:
-        due, looked, waiting = [name for name in asked if name in known.names], now, frozenset[TableName]()
-    else:
-        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="published") as pool:
-            ages = dict(zip(asked, pool.map(lambda name: _age(path_of(config, name)), asked), strict=True))
-        due = [name for name, age in ages.items() if age >= seconds]
-        looked = now - max((age for age in ages.values() if age < seconds), default=0)
-        waiting = frozenset(asked).difference(due)
+    if known is None or batch not in (known.batch, known.batch + 1):  # another process carried batches meanwhile
+        check()
+        asked = _asked(config, mirrors, names)
+        _waiting.put(config.root, _publish_old(config, asked, batch, now, seconds, report))
+        return
+    changed = known.names.union(names)
+    _waiting.put(config.root, _Waiting(batch, known.looked, changed))
+    if now - known.looked >= seconds:
+        check()
+        _publish(config, [name for name in _asked(config, mirrors, names) if name in changed], report, f"batch-{batch}")
+        _waiting.put(config.root, _Waiting(batch, now, frozenset()))
+
+
+def _asked(config: PipelineConfig, mirrors: Iterable[TableName], names: Iterable[TableName]) -> list[TableName]:
+    """Return mirrors, the tables beside them, and other tables of the lake, as far as the YAML publishes them."""
+    return [name for name in dict.fromkeys([*with_beside(config, mirrors), *names]) if is_published(config, name)]
+
+
+def _publish_old(
+    config: PipelineConfig, asked: Sequence[TableName], batch: int, now: float, seconds: float, report: Report
+) -> _Waiting:
+    """Publish the tables that were published so many seconds ago, or never; return the others, which wait."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="published") as pool:
+        ages = dict(zip(asked, pool.map(lambda name: _age(path_of(config, name)), asked), strict=True))
+    due = [name for name, age in ages.items() if age >= seconds]
     _publish(config, due, report, f"batch-{batch}")
-    _waiting.put(config.root, _Waiting(batch, looked, waiting))
+    looked = now - max((age for age in ages.values() if age < seconds), default=0)
+    return _Waiting(batch, looked, frozenset(asked).difference(due))
 
 
 def _age(path: str) -> float:
