@@ -1,5 +1,5 @@
 """A Delta table is changed at random, as batches, DDL, upkeep and others change it, and published in between: each
-snapshot that is there reads as the Delta version does, by each reader of Iceberg.
+snapshot that is there reads as the Delta version does, by each reader of Iceberg. Seeds take formats 3 and 2 in turn.
 
     python tests/soak/random_iceberg.py [--seed 1] [--changes 2000]
 """
@@ -113,19 +113,20 @@ def walk(folder: Path, seed: int, changes: int) -> None:
     drawn = random.Random(seed)
     random_table = RandomTable(folder / f"t {seed}", drawn)
     done: list[str] = []
+    version = 2 + seed % 2
     for number in range(changes):
         done.append(random_table.change())
         if drawn.random() < 0.6:
             if drawn.random() < 0.2:
                 published_table.forget(random_table.table.path)
-            publish(random_table.table.path)
+            publish(random_table.table.path, None, version)
             if drawn.random() < 0.3:
                 try:
                     assert_same(random_table.table.path)
                 except AssertionError:
                     print(f"seed {seed}, change {number}, after {done[-10:]}", file=sys.stderr)
                     raise
-    publish(random_table.table.path)
+    publish(random_table.table.path, None, version)
     compare_all(random_table.table)
 
 

@@ -44,7 +44,11 @@ def duckdb_connection() -> Any:
 
 
 def by_duckdb(path: str, snapshot: int) -> Rows:
-    query = f"FROM iceberg_scan({ansi_string(metadata_file(path))}, snapshot_from_id => {snapshot})"
+    return newest_by_duckdb(metadata_file(path), f", snapshot_from_id => {snapshot}")
+
+
+def newest_by_duckdb(file: str, of_snapshot: str = "") -> Rows:
+    query = f"FROM iceberg_scan({ansi_string(file)}{of_snapshot})"
     return ordered(pa.table(duckdb_connection().execute(query).arrow()))
 
 
@@ -54,24 +58,35 @@ def by_delta_extension(path: str) -> Rows:
 
 
 def by_pyiceberg(path: str, snapshot: int) -> Rows:
+    return newest_by_pyiceberg(metadata_file(path), snapshot)
+
+
+def newest_by_pyiceberg(file: str, snapshot: int | None = None) -> Rows:
     from pyiceberg.table import StaticTable
 
-    return ordered(StaticTable.from_metadata(metadata_file(path)).scan(snapshot_id=snapshot).to_arrow())
+    return ordered(StaticTable.from_metadata(file).scan(snapshot_id=snapshot).to_arrow())
 
 
 def by_polars(path: str, snapshot: int) -> Rows:
+    return newest_by_polars(metadata_file(path), snapshot)
+
+
+def newest_by_polars(file: str, snapshot: int | None = None) -> Rows:
     import polars
 
-    scanned = polars.scan_iceberg(metadata_file(path), snapshot_id=snapshot, reader_override="native")
+    scanned = polars.scan_iceberg(file, snapshot_id=snapshot, reader_override="native")
     return ordered(scanned.collect().to_arrow())
 
 
-_ASKED: dict[str, tuple[IcebergReader, str]] = {
-    "DuckDB": (by_duckdb, "duckdb_extension_iceberg"),
-    "pyiceberg": (by_pyiceberg, "pyiceberg"),
-    "polars": (by_polars, "pyiceberg"),
+_ASKED: dict[str, tuple[IcebergReader, Callable[[str], Rows], str]] = {
+    "DuckDB": (by_duckdb, newest_by_duckdb, "duckdb_extension_iceberg"),
+    "pyiceberg": (by_pyiceberg, newest_by_pyiceberg, "pyiceberg"),
+    "polars": (by_polars, newest_by_polars, "pyiceberg"),
 }
-READERS = {name: read for name, (read, package) in _ASKED.items() if importlib.util.find_spec(package)}
+_THERE = {name: each for name, each in _ASKED.items() if importlib.util.find_spec(each[2])}
+READERS = {name: read for name, (read, _, _) in _THERE.items()}
+NEWEST_READERS = {name: read for name, (_, read, _) in _THERE.items()}
+"""Read what a file of metadata says is newest."""
 
 
 def by_delta(path: str, version: int | None = None) -> Rows:

@@ -9,6 +9,7 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.iceberg import published_table
 from binlake.iceberg.publication import publish
+from binlake.iceberg.table_metadata import NEWEST_FORMAT
 from binlake.lake.table_at import TableAt
 from binlake.schema.table import TableName
 from plain_table import Action, PlainTable
@@ -67,5 +68,5 @@ class PublishedLake:
 
     def _publish(self, names: Mapping[TableName, Any]) -> None:
         for name in names:
-            publish(self.tables[name].path)
+            publish(self.tables[name].path, None, self.iceberg.get("version", NEWEST_FORMAT))
             published_table.forget(self.tables[name].path)

@@ -91,7 +91,7 @@ class IcebergConfig(Section):
     """
 
     every: Annotated[Literal["batch", "upkeep"] | Duration, BeforeValidator(_is_time)] = "batch"
-    version: Literal[3] = 3
+    version: Literal[2, 3] = 3
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
     catalogs: list[IcebergCatalogConfig] = []
 

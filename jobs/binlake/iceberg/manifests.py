@@ -49,12 +49,12 @@ def read(path_of: Any, records: Iterable[Record]) -> list[IcebergManifest]:
 
 def _explicit(record: Record, entries: Iterable[Record]) -> Iterator[Record]:
     """Yield the entries of files that are there, as they are written again by a later snapshot."""
-    next_row = record["first_row_id"]
+    next_row = record.get("first_row_id")  # format 2 knows none
     for entry in entries:
         if entry["status"] == _DELETED:
             continue
         file = entry["data_file"]
-        if record["content"] == 0 and file["first_row_id"] is None and next_row is not None:
+        if record["content"] == 0 and next_row is not None and file["first_row_id"] is None:
             file = {**file, "first_row_id": next_row}
             next_row += file["record_count"]
         number = entry["sequence_number"] if entry["sequence_number"] is not None else record["sequence_number"]
@@ -71,13 +71,14 @@ def _explicit(record: Record, entries: Iterable[Record]) -> Iterator[Record]:
 @dataclass(frozen=True)
 class ManifestWriter:
     """Writes the manifests of one snapshot. folder: the path of Iceberg's files; address: the same in Iceberg. schema:
-    as JSON has it. number: the snapshot's sequence number."""
+    as JSON has it. number: the snapshot's sequence number. format_version: of Iceberg's format."""
 
     folder: str
     address: str
     schema: Mapping[str, Any]
     snapshot: int
     number: int
+    format_version: int
 
     def together(
         self,
@@ -111,7 +112,7 @@ class ManifestWriter:
 
     def _write(self, content: Content, entries: Sequence[Record]) -> IcebergManifest:
         name = f"{uuid.uuid4()}-{content}.avro"
-        size = avro_files.write_entries(f"{self.folder}/{name}", entries, content, self.schema)
+        size = avro_files.write_entries(f"{self.folder}/{name}", entries, content, self.schema, self.format_version)
         counts, rows = [0, 0, 0], [0, 0, 0]
         for entry in entries:
             counts[entry["status"]] += 1
@@ -128,11 +129,11 @@ class ManifestWriter:
         return IcebergManifest(record, tuple(entries))
 
 
-def numbered(manifest: IcebergManifest, next_row: int) -> tuple[IcebergManifest, int]:
+def numbered(manifest: IcebergManifest, next_row: int | None) -> tuple[IcebergManifest, int | None]:
     """Give a new manifest of data files the id of its first row; return it as later snapshots see it, and the next
-    row's id."""
+    row's id. next_row: None where rows have no ids."""
     record = manifest.record
-    if record["content"] == 0 and record["first_row_id"] is None:
+    if next_row is not None and record["content"] == 0 and record["first_row_id"] is None:
         record = {**record, "first_row_id": next_row}
         next_row += record["added_rows_count"] + record["existing_rows_count"]
     return IcebergManifest(record, tuple(_explicit(record, manifest.entries))), next_row

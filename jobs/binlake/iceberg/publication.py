@@ -19,16 +19,16 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from binlake.delta import deletion_vectors, log_files, opened_tables, plain_tables
+from binlake.delta import log_files, opened_tables, plain_tables
 from binlake.delta.delta_actions import Add, FileAction, Replay
 from binlake.errors import LakeError
-from binlake.iceberg import avro_files, iceberg_schema, manifests, published_table, puffin, table_metadata
+from binlake.iceberg import avro_files, hidden_rows, iceberg_schema, manifests, published_table, table_metadata
 from binlake.iceberg.avro_files import Record
+from binlake.iceberg.hidden_rows import key_of
 from binlake.iceberg.iceberg_schema import IcebergSchema
 from binlake.iceberg.manifests import IcebergManifest, ManifestWriter, subject
 from binlake.iceberg.published_table import PublishedTable
-from binlake.iceberg.puffin import PuffinVector, key_of
-from binlake.iceberg.table_metadata import DELTA_COMMIT, DELTA_VERSION, FOLDER, address_of, path_at
+from binlake.iceberg.table_metadata import DELTA_COMMIT, DELTA_VERSION, FOLDER, NEWEST_FORMAT, address_of, path_at
 from binlake.storage import files
 
 _TRIES = 5
@@ -41,13 +41,11 @@ a changed file is written again, which costs some 0.1 ms for each of its files."
 _FEW_ENTRIES = 16
 """Entries of a manifest, at most, into which others are put whose files didn't change."""
 _SIDE_BY_SIDE = 8
-_FILE_PATH = 2147483546
-"""The id that Iceberg's specification gives the column of addresses in files of deleted rows."""
 
 
-def publish(table_path: str, tag: str | None = None) -> int:
+def publish(table_path: str, tag: str | None = None, format_version: int = NEWEST_FORMAT) -> int:
     """Publish a Delta table's newest version, unless it is published; return the version. tag: a name that the
-    snapshot gets, unless it is known as a batch's.
+    snapshot gets, unless it is known as a batch's. format_version: of Iceberg's format, 2 or 3.
 
     Raises LakeError where it can't be published.
     """
@@ -59,7 +57,7 @@ def publish(table_path: str, tag: str | None = None) -> int:
     try:
         for _ in range(_TRIES):
             try:
-                return _published(table_path, tag)
+                return _published(table_path, tag, format_version)
             except FileExistsError:
                 published_table.forget(table_path)
     except LakeError:
@@ -70,18 +68,19 @@ def publish(table_path: str, tag: str | None = None) -> int:
     raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
 
 
-def _published(table_path: str, tag: str | None) -> int:
+def _published(table_path: str, tag: str | None, format_version: int) -> int:
     table = opened_tables.newest(table_path)
     version = table.version()
     if table.metadata().partition_columns:
         raise LakeError(f"{table_path} has partitions, which aren't published", remedy="leave it out of iceberg.tables")
     before = published_table.known(table_path)
     fields = plain_tables.fields_of(table)
-    if before is not None and not _continues(before, table, fields, table_path):
-        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), before.metadata.number))
-    if before is None:
-        files.make_readers_folder(f"{table_path}/{FOLDER}")
-        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), 0))
+    is_followed = before is not None and before.metadata.format_version == format_version
+    if before is None or not is_followed or not _continues(before, table, fields, table_path):
+        if before is None:
+            files.make_readers_folder(f"{table_path}/{FOLDER}")
+        number = before.metadata.number if before else 0
+        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), number, format_version))
     if before.metadata.delta_version == version:
         _finish(before, table_path, tag)
         return version
@@ -157,7 +156,12 @@ class _Publication:
         self._number = self._metadata.sequence_number + 1
         self._folder = self._metadata.folder
         self._writer = ManifestWriter(
-            self._folder, f"{address_of(table_path)}/{FOLDER}", self._json_schema, self._id, self._number
+            self._folder,
+            f"{address_of(table_path)}/{FOLDER}",
+            self._json_schema,
+            self._id,
+            self._number,
+            self._metadata.format_version,
         )
 
     def of(self, changes: _Changes, tag: str | None) -> PublishedTable:
@@ -266,35 +270,16 @@ class _Publication:
             )
 
     def _marks(self, marked: Sequence[tuple[str, Add]]) -> list[Record]:
-        """Copy deletion vectors into Puffin files, and return what manifests say of them. marked: data files, by their
-        addresses."""
+        """Copy deletion vectors into files of Iceberg's, and return what manifests say of them. marked: data files, by
+        their addresses."""
 
         def mark(address: str, add: Add) -> Record:
-            assert add.vector is not None
-            return self._mark(address, add, puffin.write(self._folder, address, add, self._framed(add)))
+            return hidden_rows.write(self._path, self._folder, address, add, self._metadata.format_version)
 
         if len(marked) == 1:
             return [mark(*marked[0])]
-        with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="puffin") as pool:
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="hidden-rows") as pool:
             return list(pool.map(lambda each: mark(*each), marked))
-
-    def _framed(self, add: Add) -> bytes:
-        assert add.vector is not None
-        return deletion_vectors.framed(self._path, add.vector)
-
-    def _mark(self, about: str, add: Add, written: PuffinVector) -> Record:
-        """Return what a manifest says of a deletion vector. about: the address of its data file.
-
-        Vectors needn't have the bounds of their data files' addresses, but by them pyiceberg 0.12 finds the data file.
-        """
-        bound = [{"key": _FILE_PATH, "value": about.encode()}]
-        return {
-            "content": 1, "file_path": f"{address_of(self._folder)}/{written.name}", "file_format": "PUFFIN",
-            "partition": {}, "record_count": add.hidden, "file_size_in_bytes": written.size, "value_counts": None,
-            "null_value_counts": None, "lower_bounds": bound, "upper_bounds": bound, "first_row_id": None,
-            "referenced_data_file": about, "content_offset": written.offset,
-            "content_size_in_bytes": written.vector_size,
-        }  # fmt: skip
 
     def _committed(
         self,
@@ -315,12 +300,13 @@ class _Publication:
             DELTA_VERSION: str(self._version),
             DELTA_COMMIT: published_table.hash_of_commit(self._path, self._version),
         }
-        snapshot = {
+        snapshot: Record = {
             "snapshot-id": self._id, **parent, "sequence-number": self._number, "timestamp-ms": metadata.timestamp(),
             "manifest-list": f"{address_of(self._path)}/{FOLDER}/{name}",
             "summary": {"operation": operation, **facts}, "schema-id": self._json_schema["schema-id"],
-            "first-row-id": metadata.next_row, "added-rows": next_row - metadata.next_row,
         }  # fmt: skip
-        avro_files.write_manifests(f"{self._folder}/{name}", records, snapshot)
+        if metadata.next_row is not None and next_row is not None:
+            snapshot |= {"first-row-id": metadata.next_row, "added-rows": next_row - metadata.next_row}
+        avro_files.write_manifests(f"{self._folder}/{name}", records, snapshot, metadata.format_version)
         written = metadata.behind(snapshot, next_row, tag).written()
         return PublishedTable(written, tuple(each for each in listed if each.entries), changes.files)

@@ -15,7 +15,7 @@ from binlake.delta import log_files, opened_tables
 from binlake.delta.delta_actions import Add
 from binlake.delta.opened_tables import CommitFile
 from binlake.errors import LakeError, StagingError
-from binlake.iceberg import avro_files, manifests, puffin, table_metadata
+from binlake.iceberg import avro_files, hidden_rows, manifests, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.manifests import IcebergManifest, subject
 from binlake.iceberg.table_metadata import TableMetadata, address_of, path_at
@@ -60,7 +60,7 @@ class PublishedTable:
 
     def vector_keys(self) -> dict[str, str]:
         """Return the identity of Delta's vector for each data file that has one, by its address."""
-        return {about: puffin.key_in(mark["file_path"]) for about, mark in self.marks.items()}
+        return {about: hidden_rows.key_in(mark["file_path"]) for about, mark in self.marks.items()}
 
 
 def _entries_of(published: PublishedTable) -> int:

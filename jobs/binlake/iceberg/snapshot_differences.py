@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from binlake.delta import deletion_vectors, log_files, opened_tables, plain_tables
+from binlake.delta import log_files, opened_tables, plain_tables
 from binlake.delta.delta_actions import Add
-from binlake.iceberg import iceberg_schema, published_table, puffin, table_metadata
+from binlake.iceberg import hidden_rows, iceberg_schema, published_table, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.iceberg_schema import IcebergSchema
 from binlake.iceberg.published_table import PublishedTable
@@ -60,13 +60,9 @@ def _differences_of(add: Add, address: str, listed: Record, schema: IcebergSchem
 
 def _differing_vectors(table_path: str, there: dict[str, Add], published: PublishedTable) -> Iterator[str]:
     marks, keys = published.marks, published.vector_keys()
-    wanted = {address: key for address, add in there.items() if (key := puffin.key_of(add))}
+    wanted = {address: key for address, add in there.items() if (key := hidden_rows.key_of(add))}
     if keys != wanted:
         yield f"deletion vectors of {len(keys.items() ^ wanted.items())} data files differ"
     for address in keys.keys() & wanted.keys():
-        mark, add = marks[address], there[address]
-        assert add.vector is not None
-        place = mark["content_offset"], mark["content_size_in_bytes"]
-        copied = files.read_part(path_at(mark["file_path"]), *place)
-        if copied != deletion_vectors.framed(table_path, add.vector) or mark["record_count"] != add.hidden:
+        if not hidden_rows.are_as(table_path, there[address], marks[address]):
             yield f"the deletion vector of {address.rpartition('/')[2]} differs"

@@ -1,4 +1,4 @@
-"""The metadata file of an Iceberg table, of format version 3: ``_iceberg/metadata/v{number}.metadata.json``.
+"""The metadata file of an Iceberg table, of format version 2 or 3: ``_iceberg/metadata/v{number}.metadata.json``.
 
 One number is one commit: its file is written where none is. ``version-hint.text`` names the newest for readers; whoever
 was killed before it was written left a newer file than it names.
@@ -20,6 +20,9 @@ from binlake.storage import files
 
 FOLDER = "_iceberg/metadata"
 """Below a table's folder. Delta's readers and its vacuum leave out folders whose names begin with ``_``."""
+NEWEST_FORMAT = 3
+_ROW_IDS = 3
+"""The format version from which on rows have ids."""
 _HINT = "version-hint.text"
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
 MAIN = "main"
@@ -112,9 +115,14 @@ class TableMetadata:
         return {field["id"]: field["type"] for schema in self.content["schemas"] for field in schema["fields"]}
 
     @property
-    def next_row(self) -> int:
-        """Return the id of the next row."""
-        return int(self.content["next-row-id"])
+    def format_version(self) -> int:
+        """Return the version of Iceberg's format."""
+        return int(self.content["format-version"])
+
+    @property
+    def next_row(self) -> int | None:
+        """Return the id of the next row; None where the format has none."""
+        return self.content.get("next-row-id")
 
     @property
     def sequence_number(self) -> int:
@@ -140,16 +148,16 @@ class TableMetadata:
         }  # fmt: skip
         return replace(self, content=content), of_table
 
-    def behind(self, snapshot: Mapping[str, Any], next_row: int, tag: str | None) -> TableMetadata:
+    def behind(self, snapshot: Mapping[str, Any], next_row: int | None, tag: str | None) -> TableMetadata:
         """Return the metadata with another snapshot, which is the newest; old ones go."""
         number = snapshot["snapshot-id"]
         refs = {**self.content["refs"], MAIN: {"snapshot-id": number, "type": "branch"}}
         entry = {"snapshot-id": number, "timestamp-ms": snapshot["timestamp-ms"]}
         content = {
-            **self.content, "refs": refs, "current-snapshot-id": number, "next-row-id": next_row,
+            **self.content, "refs": refs, "current-snapshot-id": number,
             "last-sequence-number": snapshot["sequence-number"], "last-updated-ms": snapshot["timestamp-ms"],
             "snapshots": [*self.snapshots, snapshot], "snapshot-log": [*self.content["snapshot-log"], entry],
-        }  # fmt: skip
+        } | ({} if next_row is None else {"next-row-id": next_row})  # fmt: skip
         later = replace(self, content=content)
         later = later.tagged(tag) if tag else later
         recent = {each["snapshot-id"] for each in later.snapshots[-KEPT:]}
@@ -185,8 +193,9 @@ class TableMetadata:
             **self.content, "refs": {**self.content["refs"], MAIN: main}, "current-snapshot-id": number,
             "current-schema-id": snapshot["schema-id"], "last-sequence-number": snapshot["sequence-number"],
             "last-updated-ms": snapshot["timestamp-ms"],
-            "next-row-id": snapshot["first-row-id"] + snapshot["added-rows"],
         }  # fmt: skip
+        if self.next_row is not None:
+            content["next-row-id"] = snapshot["first-row-id"] + snapshot["added-rows"]
         return replace(self, content=content).without({each["snapshot-id"] for each in later})
 
     def pinned(self, pins: Mapping[str, int]) -> TableMetadata:
@@ -245,15 +254,16 @@ class TableMetadata:
         return _hinted(self.folder) == self.number
 
 
-def begun(table_path: str, delta_id: str, number: int) -> TableMetadata:
-    """Return the metadata of a table without snapshots. number: of the newest metadata file in its folder."""
+def begun(table_path: str, delta_id: str, number: int, format_version: int) -> TableMetadata:
+    """Return the metadata of a table without snapshots. number: of the newest metadata file in its folder.
+    format_version: of Iceberg's format."""
     content = {
-        "format-version": 3, "table-uuid": str(uuid.uuid4()), "location": address_of(table_path),
+        "format-version": format_version, "table-uuid": str(uuid.uuid4()), "location": address_of(table_path),
         "last-sequence-number": 0, "last-updated-ms": time.time_ns() // 1_000_000, "last-column-id": 0,
         "current-schema-id": 0, "schemas": [], "default-spec-id": 0, "last-partition-id": 999,
         "partition-specs": [{"spec-id": 0, "fields": []}], "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}], "refs": {}, "snapshots": [], "snapshot-log": [],
-        "metadata-log": [], "next-row-id": 0,
+        "metadata-log": [], **({"next-row-id": 0} if format_version >= _ROW_IDS else {}),
         "properties": {
             # Data files are Delta's: Iceberg's own upkeep must not delete them.
             "gc.enabled": "false", "write.metadata.path": f"{address_of(table_path)}/{FOLDER}", _DELTA_ID: delta_id,

@@ -153,8 +153,8 @@ def publish_table(config: PipelineConfig, name: TableName, report: Report, tag: 
 
     path = path_of(config, name)
     try:
-        if opened_tables.is_table(path):
-            publish(path, tag)
+        if config.iceberg is not None and opened_tables.is_table(path):
+            publish(path, tag, config.iceberg.version)
         _said.drop([path])
     except BinlakeError as error:
         if _said.get(path) != str(error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
 from binlake.store.metadata import metadata_of
+from iceberg_readers import NEWEST_READERS, by_delta
 from plain_table import PlainTable
 from published_lake import PublishedLake, appending
 
@@ -123,6 +125,23 @@ def test_the_metadata_end_at_the_batch(lake: PublishedLake, client: TestClient) 
         assert ("metadata-location" in body) == (batch == 4)
     assert loaded(client, "shop@4", CUSTOMERS)["metadata"]["current-snapshot-id"] == 3
     assert loaded(client, "shop@newest", ORDERS)["metadata"] == loaded(client, "shop@4", ORDERS)["metadata"]
+
+
+def test_a_batch_of_format_2_ends_there_too(tmp_path: Path) -> None:
+    lake = PublishedLake(tmp_path, {ORDERS: COLUMNS}, version=2)
+    lake.batch({ORDERS: appending({"id": 1, "v": "a"}, {"id": 3, "v": "c"})})
+    lake.batch({ORDERS: lambda table: table.hide({table.files[0]["path"]: [0]})})
+    lake.batch({ORDERS: with_note})
+    client = served(lake)
+    for batch, versions in lake.versions.items():
+        metadata = loaded(client, f"shop@{batch}", ORDERS)["metadata"]
+        assert metadata["format-version"] == 2
+        assert metadata["last-sequence-number"] == metadata["snapshots"][-1]["sequence-number"] == batch + 1
+        assert "next-row-id" not in metadata
+        file = tmp_path / f"{batch}.metadata.json"
+        file.write_text(json.dumps(metadata))
+        for read in NEWEST_READERS.values():
+            assert read(str(file)) == by_delta(lake.tables[ORDERS].path, versions[ORDERS])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from binlake.delta import deletion_vectors
-from binlake.iceberg import avro_files, iceberg_schema, published_table, puffin, table_metadata
+from binlake.iceberg import avro_files, hidden_rows, iceberg_schema, published_table, table_metadata
 from binlake.iceberg.publication import publish
 from binlake.iceberg.snapshot_differences import differences
 from binlake.iceberg.table_metadata import TableMetadata
@@ -37,10 +37,10 @@ def other_entries(change: dict[str, Any]) -> Callable[..., int]:
     """Manifests say something else."""
     write = avro_files.write_entries
 
-    def written(path: str, entries: list[Any], content: str, schema: Any) -> int:
+    def written(path: str, entries: list[Any], content: str, schema: Any, version: int) -> int:
         wrong = change if content == "data" else {}
         changed = [{**entry, "data_file": {**entry["data_file"], **wrong}} for entry in entries]
-        return write(path, changed, content, schema)
+        return write(path, changed, content, schema, version)
 
     return written
 
@@ -50,7 +50,12 @@ WRONG = {
     "bounds": (avro_files, "write_entries", other_entries({"lower_bounds": None}), "statistics of"),
     "a file": (avro_files, "write_entries", other_entries({"file_path": "file:///x"}), "1 data files are lacking"),
     "a vector": (deletion_vectors, "framed", lambda path, vector: b"x" * 42, "the deletion vector of"),
-    "a vector's identity": (puffin, "key_of", lambda add: "0" if add and add.vector else "", "deletion vectors of 2"),
+    "a vector's identity": (
+        hidden_rows,
+        "key_of",
+        lambda add: "0" if add and add.vector else "",
+        "deletion vectors of 2",
+    ),
     "types": (
         iceberg_schema,
         "_TYPES",

@@ -6,6 +6,7 @@ import io
 import shutil
 import time
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -65,6 +66,21 @@ def test_a_batch_publishes_what_it_changed(tmp_path: Path) -> None:
     assert published(settings, ITEMS) is None
     publish_changed(settings, changed(ORDERS), 2, Report(quiet=True))
     assert (published(settings, ORDERS) or metadata).number == metadata.number, "nothing came"
+
+
+def test_the_format_is_the_yamls(tmp_path: Path) -> None:
+    settings = lake_of(tmp_path, "iceberg: {version: 2}")
+    publish_changed(settings, changed(ORDERS), 1, Report(quiet=True))
+    publish_now(config_with_format(settings, 3), [ITEMS], Report(quiet=True))
+    formats = [(published(settings, name) or pytest.fail()).format_version for name in (ORDERS, ITEMS)]
+    assert formats == [2, 3]
+    maintain(settings, no_session, metadata_of(settings), Report(quiet=True))
+    assert [(published(settings, name) or pytest.fail()).format_version for name in (ORDERS, ITEMS)] == [2, 2]
+
+
+def config_with_format(settings: PipelineConfig, version: Literal[2, 3]) -> PipelineConfig:
+    assert settings.iceberg is not None
+    return settings.model_copy(update={"iceberg": settings.iceberg.model_copy(update={"version": version})})
 
 
 def test_a_run_that_lost_its_lease_publishes_nothing(tmp_path: Path) -> None:
