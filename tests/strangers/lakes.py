@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from binlake.errors import TableError, UsageError
-from mirror import Mirror
+from mirror import Merge, Mirror
 from servers import Server
 from strangers.feeding import Connections, Fed, end_prepared
 from strangers.reduce import reduced
@@ -30,8 +30,10 @@ SNAPSHOT = Fed("", "-- snapshot")
 class Lakes:
     """One after the other, each of an emptied server."""
 
-    def __init__(self, server: Server, spark: SparkSession, folder: Path, chance: random.Random) -> None:
-        self.server, self.spark, self.folder = server, spark, folder
+    def __init__(
+        self, server: Server, spark: SparkSession, folder: Path, chance: random.Random, merges: tuple[Merge, ...]
+    ) -> None:
+        self.server, self.spark, self.folder, self.merges = server, spark, folder, merges
         self.options: dict[str, Any] = {
             "invalid_dates": "keep_text",
             "policies": {"on_unlogged_cascade": chance.choice(["stop", "derive", "resnapshot"])},
@@ -51,6 +53,7 @@ class Lakes:
         folder.mkdir()
         exclude = [f"{name}.*" for name in SYSTEM]
         mirror = Mirror(self.server, "", folder, self.spark, include=["*.*"], exclude=exclude, options=self.options)
+        mirror.merges = self.merges
         mirror.follow_from_here()
         if snapshots:
             self.server.execute("CREATE DATABASE held", "CREATE TABLE held.t (a INT)")

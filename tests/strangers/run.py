@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "local")]
 
-from mirror import Mirror  # noqa: E402
+from mirror import MERGES, Merge, Mirror  # noqa: E402
 from servers import KINDS, Kind, Server, Setting  # noqa: E402
 from strangers.feeding import Fed, Feeder, ServerGone, end_prepared  # noqa: E402
 from strangers.lakes import SNAPSHOT, Lakes, snapshot, verdicts_of  # noqa: E402
@@ -44,6 +44,8 @@ IN_HALVES = 0.3
 LONGEST_NAME = 40
 SERVER_SECONDS = 900.0
 """How long one server is used, and one set of settings."""
+MERGES_OF_SAMPLE: tuple[Merge, ...] = ("rewrite", "mark")
+"""Spark takes minutes for a chunk's tables of a few rows each."""
 REDUCING_SECONDS, REDUCING_SECONDS_OF_SAMPLE = 300.0, 120.0
 BASE: dict[str, Setting] = {
     "lock_wait_timeout": 2,
@@ -103,13 +105,20 @@ class Run:
     """Files of one server's suite, or of the other's (both servers take most of either), in an order of the seed."""
 
     def __init__(
-        self, server: Server, spark: SparkSession, folder: Path, source: Suite, files: Sequence[Path], seed: int
+        self,
+        server: Server,
+        spark: SparkSession,
+        folder: Path,
+        source: Suite,
+        files: Sequence[Path],
+        seed: int,
+        merges: tuple[Merge, ...],
     ):
         self.server, self.source = server, source
         self.chance = random.Random(seed)
         self.files = sorted(files)
         self.chance.shuffle(self.files)
-        self.lakes = Lakes(server, spark, folder, self.chance)
+        self.lakes = Lakes(server, spark, folder, self.chance, merges)
 
     def until(self, end: float) -> Iterator[Chunk]:
         """Chunk by chunk, until a moment of ``time.monotonic()`` or the last file."""
@@ -216,7 +225,8 @@ def prepared(kind: Kind, spark: SparkSession, seed: int, names: Sequence[str]) -
     source = chance.choice([suite for suite in suites() for _ in range(3 if suite.kind == kind else 1)])
     print(f"{kind}: seed {seed}, {source.kind}'s suites, settings {chosen}", flush=True)
     with Server(kind, **chosen) as server, tempfile.TemporaryDirectory(prefix="binlake-strangers-") as folder:
-        yield Run(server, spark, Path(folder), source, source.files(*names), seed)
+        merges = MERGES_OF_SAMPLE if names == SAMPLED else MERGES
+        yield Run(server, spark, Path(folder), source, source.files(*names), seed, merges)
 
 
 def main(kind: Kind, minutes: float, seed: int, names: Sequence[str] = WHOLE) -> bool:

@@ -67,14 +67,17 @@ SINCE_MARIADB_11_4 = frozenset({"test_misplaced_rows"})
 
 ON_EITHER_SERVER = frozenset(
     {
-        "test_binlog_excluded", "test_bootstrap", "test_catalog", "test_catch_up", "test_copies_beside",
-        "test_ddl_times", "test_direct_reader", "test_errors", "test_feed_binlog", "test_feed_debezium",
-        "test_few_rows", "test_folder", "test_iceberg", "test_init", "test_kept_log", "test_key_chunks",
-        "test_key_range", "test_merge_without_key", "test_misplaced_rows", "test_missed_changes",
-        "test_network", "test_newest_changes", "test_open_log", "test_poison", "test_relay",
-        "test_reshape_in_process", "test_snapshot_in_process", "test_snapshot_versions", "test_status",
-        "test_tls", "test_tokens", "test_tool_names", "test_tunnel", "test_verify_by_executors",
-        "test_verify_without_spark", "test_watch",
+        "test_binlog_excluded", "test_bootstrap", "test_catalog", "test_catch_up", "test_changed_settings",
+        "test_copies_beside", "test_ddl_times", "test_direct_reader", "test_engines", "test_errors",
+        "test_feed_binlog", "test_feed_debezium", "test_feed_kafka", "test_feeds", "test_fencing", "test_few_rows",
+        "test_first_commit", "test_folder", "test_foreign_vacuum", "test_history_mode", "test_iceberg", "test_init",
+        "test_kept_log", "test_key_chunks", "test_key_range", "test_lake_side", "test_log_mode", "test_lost_beside",
+        "test_lost_metadata", "test_maintain", "test_merge", "test_merge_without_key", "test_merged_tables",
+        "test_misplaced_rows", "test_missed_changes", "test_network", "test_newest_changes", "test_open_log",
+        "test_poison", "test_register", "test_relay", "test_replayed_beside", "test_reshape_in_process",
+        "test_rewrite", "test_snapshot_in_process", "test_snapshot_versions", "test_soft_delete", "test_status",
+        "test_tls", "test_tokens", "test_tool_names", "test_tunnel", "test_unreadable_tables", "test_verify_beside",
+        "test_verify_by_executors", "test_verify_without_spark", "test_watch",
     }
 )  # fmt: skip
 """Files about what the servers have in common: of a test that both could run, one of them does, and in the soak the
