@@ -78,10 +78,12 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	$(PYTHON) tests/soak/strangers_statements.py 100000
 	$(PYTHON) tests/soak/random_iceberg.py --changes 20000
+	@$(SETUP) iceberg
+	$(PYTHON) tests/soak/iceberg_by_spark.py
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
-	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 BINLAKE_WALK_SECONDS=60 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
+	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 BINLAKE_WALK_SECONDS=60 BINLAKE_WALK_READS=100 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py tests/integration/test_random_copies.py
 	set -e; for server in mariadb-11.4 mariadb-11.8; do export SERVERS=$$server; \
 	  $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder; \

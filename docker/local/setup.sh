@@ -6,6 +6,7 @@
 #                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh iceberg      Spark 4.1 with Iceberg, which reads what is published
 #   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv; java-21: another Java
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -346,6 +347,33 @@ setup_kafka() { # the tests' broker: Kafka's jars, by the Ivy that pyspark ships
   rm -f "$log"
 }
 
+# -- iceberg ---------------------------------------------------------------------------------------
+
+ICEBERG=1.12.0
+ICEBERG_SPARK=4.1
+
+setup_iceberg() { # Spark as a reader of Iceberg tables, for the soak: no release of Iceberg's is for Spark 4.2
+  local env=$STATE/iceberg-spark
+  if [ -d $env ]; then
+    say iceberg "Spark $ICEBERG_SPARK with Iceberg $ICEBERG in $env"
+    return
+  fi
+  say iceberg "bringing Spark $ICEBERG_SPARK and Iceberg $ICEBERG into $env (500 MB)"
+  local ivy log name=iceberg-spark-runtime-${ICEBERG_SPARK}_2.13
+  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  log=$(mktemp)
+  rm -rf $env.partial
+  { $VENV/bin/uv venv -q --python $VENV/bin/python $env.partial &&
+    $VENV/bin/uv pip install -q --python $env.partial/bin/python "pyspark==$ICEBERG_SPARK.3" pandas pyarrow &&
+    "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main -notransitive \
+      -dependency org.apache.iceberg $name $ICEBERG -confs default -types jar \
+      -retrieve "$env.partial/[artifact].[ext]"; } > "$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; fail iceberg "it can't be had: see above"; }
+  mv $env.partial/$name.jar $env.partial/iceberg.jar
+  mv $env.partial $env
+  rm -f "$log"
+}
+
 # -- engine ----------------------------------------------------------------------------------------
 
 setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
@@ -371,7 +399,7 @@ for step in "$@"; do
     python-*) setup_another Python "${step#python-}" "usr/bin/python${step#python-}" ;;
     java-*) setup_another Java "${step#java-}" "usr/lib/jvm/java-${step#java-}" ;;
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka) "setup_$step" ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka | iceberg) "setup_$step" ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
