@@ -112,7 +112,7 @@ def _write_reached(metadata: Metadata, row: WatermarkRow, life: Life, plan: Open
     watermark = watermarks.watermark_row(life, batch=plan.batch, position=reached, delta_version=version)
     if life.status == "following":
         status = "paused" if row.status == "stopped" else row.status
-        watermark = replace(watermark, status=status, reason=row.reason, remedy=row.remedy)
+        watermark = replace(watermark, status=status, reason=row.reason, remedy=row.remedy, frozen=row.frozen)
     watermarks.write(metadata, [watermark])
 
 

@@ -255,8 +255,8 @@ def catch_up(config: PipelineConfig, origin: Origin, session: SessionFactory, re
                     error.message, remedy="run binlake sync: it continues with the table, too"
                 ) from error
             (row,) = (row for row in WatermarkRow.read(held.metadata) if row.name == name and _lives(row))
-            stopped = replace(row, status="stopped", reason=error.message, remedy=error.remedy, updated_us=now_us())
-            watermarks.write(held.metadata, [stopped])
+            stopped = row.standing("stopped", Standstill(error.message, error.remedy))
+            watermarks.write(held.metadata, [replace(stopped, updated_us=now_us())])
         raise TableError(error.message, remedy=error.remedy) from error
 
 

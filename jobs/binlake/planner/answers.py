@@ -10,6 +10,9 @@ from binlake.config.schema_change_tools import has_tools_name
 from binlake.position import Position
 from binlake.schema.table import TableName
 
+ANSWERED_NO = ", and the answer is no"
+"""Ends the reason of a table that a no leaves as it is."""
+
 
 @dataclass(frozen=True)
 class HeldChange:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from binlake.config.schema_change_tools import copied_table, has_tools_name, is_copy_of
 from binlake.config.schema_changes import ALL_KINDS, FOLLOW_ALL, SchemaChangePolicy
 from binlake.errors import answer_command, resnapshot_again, resume_command
-from binlake.planner.answers import Answer, HeldChange
+from binlake.planner.answers import ANSWERED_NO, Answer, HeldChange
 from binlake.planner.column_changes import ColumnChange, column_changes, copy_changes
 from binlake.planner.shape_changes import PlacedStatement
 from binlake.planner.steps import Life, Standstill, TableSteps
@@ -73,7 +73,8 @@ def _answered(
         freezes = _held_change(policy, changes, before, after).freezes
     if not answer.yes and freezes:
         again = f"{answer_command(name, '--yes')}; or {_as_it_is(name)}"
-        return Ruling(_stop(walk, table, here.standstill(f"{_why(policy, changes)}, and the answer is no", again)))
+        standstill = here.standstill(f"{_why(policy, changes)}{ANSWERED_NO}", again)
+        return Ruling(_stop(walk, table, replace(standstill, frozen=True)))
     return Ruling(keeps_dropped=not answer.yes)
 
 

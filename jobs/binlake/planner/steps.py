@@ -32,7 +32,7 @@ class Standstill:
     """Why a table doesn't follow the log, and what to do about it.
 
     file, offset: the place of the event at which it stopped; None if no event stopped it, or if only the reason is
-    known. raw: an event that can't be decoded, or its first bytes.
+    known. raw: an event that can't be decoded, or its first bytes. frozen: somebody's no leaves the table as it is.
     """
 
     reason: str
@@ -40,6 +40,7 @@ class Standstill:
     file: str | None = None
     offset: int | None = None
     raw: Base64 = b""
+    frozen: bool = False
 
     @classmethod
     def at(cls, file: str, offset: int, why: str, remedy: str = "", raw: bytes = b"") -> Standstill:

@@ -10,7 +10,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.lease import copier, lease
 from binlake.lease.lease import Lease
-from binlake.planner.steps import Life, Status
+from binlake.planner.steps import Life, Standstill, Status
 from binlake.position import Slice
 from binlake.records import feed_watermarks, watermarks
 from binlake.schema.table import TableName
@@ -160,8 +160,8 @@ def row_of(metadata: Metadata, name: TableName, *allowed: Status) -> WatermarkRo
 
 
 def _set(metadata: Metadata, row: WatermarkRow, status: Status, reason: str, remedy: str) -> None:
-    changed = replace(row, status=status, reason=reason, remedy=remedy, updated_us=now_us())
-    watermarks.write(metadata, [changed])
+    changed = row.standing(status, Standstill(reason, remedy))
+    watermarks.write(metadata, [replace(changed, updated_us=now_us())])
 
 
 def row_to_resume(metadata: Metadata, name: TableName) -> WatermarkRow:

@@ -75,8 +75,7 @@ def changed_row(row: WatermarkRow, now: Life, recorded_state: RecordedState) -> 
         batch = recorded_state.batch + 1
     elif now.status == "following":
         batch = recorded_state.batch
-    settled = replace(row, batch=batch, status=now.status, updated_us=now_us())
-    return replace(settled, reason=now.reason or None, remedy=now.remedy or None)
+    return replace(row.standing(now.status, now.standstill), batch=batch, updated_us=now_us())
 
 
 def _no_longer_awaited(metadata: Metadata, config: PipelineConfig) -> list[TableName]:

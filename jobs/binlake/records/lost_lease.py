@@ -70,7 +70,7 @@ def begin_again(metadata: Metadata) -> None:
     numbers = [row.batch for row in BatchRow.read(metadata, "batch")]
     numbers += [row.batch for row in VersionRow.read(metadata, "batch")]
     rows = [
-        replace(row, status="resnapshot", reason="the lease was lost", updated_us=now_us())
+        replace(row, status="resnapshot", reason="the lease was lost", frozen=False, updated_us=now_us())
         for row in WatermarkRow.read(metadata)
         if row.status not in ("dropped", "excluded")
     ]

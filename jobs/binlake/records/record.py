@@ -14,7 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
 from binlake.lease.lease import Control, Lease, OpenBatch
 from binlake.planner.outcome import NEVER_SNAPSHOTTED, BatchOutcome, LifeOutcome, UnsnapshottedOutcome
-from binlake.planner.steps import BatchSteps, Life, Status
+from binlake.planner.steps import BatchSteps, Life, Standstill, Status
 from binlake.position import Position
 from binlake.records import awaited_tables, table_versions, watermarks
 from binlake.report import rows_of_tables
@@ -252,7 +252,7 @@ def _watermark(life: LifeOutcome, old: WatermarkRow | None, plan: OpenBatch) -> 
         return None
     if old and not life.changed and life.status == old.status != "following":
         named = replace(old, **vars(life.name))  # it may have been renamed meanwhile
-        return replace(named, reason=life.reason or None, remedy=life.remedy or None)
+        return named.standing(life.status, life.standstill)
     position, batch = max(plan.range.stop, life.low), plan.batch
     if old and life.status in _MISSING_BATCHES:
         position = old.reached
@@ -296,10 +296,24 @@ def _newly_stopped(life: LifeOutcome, before: WatermarkRow | None) -> bool:
 def _quarantine_rows(plan: OpenBatch, before: dict[str, WatermarkRow]) -> list[QuarantineRow]:
     """Return rows of the tables that this batch stopped, with file and offset where the log stopped them."""
     return [
-        QuarantineRow(batch=plan.batch, table_id=life.id, **vars(life.name), **vars(life.standstill), at_us=now_us())
+        _quarantine_row(plan.batch, life, life.standstill)
         for life in plan.outcome.lives
         if life.standstill and _newly_stopped(life, before.get(life.id))
     ]
+
+
+def _quarantine_row(batch: int, life: LifeOutcome, why: Standstill) -> QuarantineRow:
+    return QuarantineRow(
+        batch=batch,
+        table_id=life.id,
+        **vars(life.name),
+        file=why.file,
+        offset=why.offset,
+        reason=why.reason,
+        remedy=why.remedy,
+        raw=why.raw,
+        at_us=now_us(),
+    )
 
 
 def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:

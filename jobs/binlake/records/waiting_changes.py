@@ -17,7 +17,8 @@ from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, answer_command, re
 from binlake.faults import fault
 from binlake.lease import lease
 from binlake.lease.lease import Lease
-from binlake.planner.answers import Answer, HeldChange
+from binlake.planner.answers import ANSWERED_NO, Answer, HeldChange
+from binlake.planner.steps import Standstill
 from binlake.position import Position
 from binlake.records import decisions, watermarks
 from binlake.records.decisions import Reason
@@ -28,7 +29,6 @@ from binlake.store.metadata import Metadata, metadata_of, now_us
 from binlake.store.rows import StatementRow, WatermarkRow
 
 _WAITS = "action = 'waits'"
-_FROZEN = ", and the answer is no"
 _CONTINUES = "nothing to do: the next sync, or the process that follows, continues with it"
 
 
@@ -140,9 +140,9 @@ def let_continue(config: PipelineConfig, held: Lease) -> None:
         statement = _held_at(known, row)
         given = None if statement is None else _answer_to(answers, statement)
         if statement is not None and given is not None:
-            change, why = _held(statement), row.reason or ""
-            is_frozen = why.endswith(_FROZEN)
-            if (is_frozen and (given.yes or not change.freezes)) or (not is_frozen and why == statement.reason):
+            change = _held(statement)
+            continues = given.yes or not change.freezes
+            if continues if row.is_frozen else (row.reason or "") == statement.reason:
                 _, standing = _outcome(config, row, change, yes=given.yes)
                 watermarks.write(metadata, [replace(standing, updated_us=now_us())])
 
@@ -180,7 +180,7 @@ def _outcome(config: PipelineConfig, row: WatermarkRow, change: HeldChange, *, y
     name = row.name
     if not yes and change.freezes:
         again = f"{answer_command(name, '--yes')}; or take the table as it is now: {resnapshot_again(name)}"
-        frozen = replace(row, reason=f"{row.reason}{_FROZEN}", remedy=again)
+        frozen = row.standing("stopped", Standstill(f"{row.reason}{ANSWERED_NO}", again, frozen=True))
         return f"{name} stays as it is: {change.no}", frozen
     does = "follows the statement" if yes else change.no
     if change.copies or _has_part(config, row):
@@ -189,10 +189,10 @@ def _outcome(config: PipelineConfig, row: WatermarkRow, change: HeldChange, *, y
                 f"{name} can go on by a snapshot alone, and a folder of log files has no table to copy",
                 remedy="mirror the server itself, or exclude the table",
             )
-        asked = replace(row, status="resnapshot", reason=f"answered: {does}", remedy=SNAPSHOTTED_BY_ITSELF)
+        asked = row.standing("resnapshot", Standstill(f"answered: {does}", SNAPSHOTTED_BY_ITSELF))
         return f"{name} is snapshotted again by the next sync: {does}", asked
-    going_on = replace(row, status="catching up", batch=row.batch - 1)
-    going_on = replace(going_on, reason=f"answered: {does}, and it goes through what it missed", remedy=_CONTINUES)
+    why = Standstill(f"answered: {does}, and it goes through what it missed", _CONTINUES)
+    going_on = replace(row.standing("catching up", why), batch=row.batch - 1)
     return f"{name} continues with the next sync: {does}", going_on
 
 

@@ -119,7 +119,7 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
             shapes[mark.table_id].shape,
             *mark.snapshot,
             mark.status,
-            Standstill(mark.reason, mark.remedy or "") if mark.reason else None,
+            Standstill(mark.reason, mark.remedy or "", frozen=mark.is_frozen) if mark.reason else None,
             mark.delta_version,
         )
         for mark in WatermarkRow.read(metadata)
@@ -161,6 +161,7 @@ def watermark_row(
         fingerprint=life.fingerprint,
         reason=life.reason or None,
         remedy=life.remedy or None,
+        frozen=life.standstill is not None and life.standstill.frozen,
         updated_us=now_us(),
     )
 
@@ -240,7 +241,7 @@ def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:
 def follow_again(metadata: Metadata, life: str, listed: Callable[[TableName], bool], *, began_us: int) -> None:
     """Mark a life as following that has caught up with the others. listed: see ``write_beside``. began_us: before it
     began to catch up."""
-    caught_up = replace(of_life(metadata, life), status="following", reason=None, remedy=None, updated_us=now_us())
+    caught_up = replace(of_life(metadata, life).standing("following", None), updated_us=now_us())
     write_beside(metadata, [caught_up], listed, began_us=began_us)
 
 

@@ -7,11 +7,13 @@ older binlake, whose table lacked the column. A field with another default has i
 from __future__ import annotations
 
 import json
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Self
 
 from binlake.caches import remembered
+from binlake.planner.answers import ANSWERED_NO
 from binlake.planner.noted_statements import NotedStatement
-from binlake.planner.steps import Status
+from binlake.planner.steps import Standstill, Status
 from binlake.position import Position, Range, file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
@@ -136,7 +138,7 @@ class WatermarkRow(OfTable, table="watermarks"):
     """A life of a table, of the last batch that changed it, or an included table that waits for one.
 
     One that follows is by now at the position in the lease's row, see watermarks.read. low, high: JSON, None without a
-    life.
+    life. frozen: whether somebody's no leaves the table as it is; None where an older binlake wrote the row.
     """
 
     table_id: str
@@ -153,6 +155,17 @@ class WatermarkRow(OfTable, table="watermarks"):
     reason: str | None = None
     remedy: str | None = None
     updated_us: int
+    frozen: bool | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Return whether somebody's no leaves the table as it is. A row of an older binlake has that in its reason."""
+        return (self.reason or "").endswith(ANSWERED_NO) if self.frozen is None else self.frozen
+
+    def standing(self, status: Status, why: Standstill | None) -> Self:
+        """Return the row with another status, and why it has it."""
+        why = why or Standstill("")
+        return replace(self, status=status, reason=why.reason or None, remedy=why.remedy or None, frozen=why.frozen)
 
     @property
     def has_life(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -218,6 +218,26 @@ def test_killed_between_a_no_that_freezes_and_the_watermark(shop: Shop) -> None:
     shop.answer(yes=True)
     shop.sync()
     assert (shop.rows()[-1], shop.status) == ((3, 30), "following")
+
+
+@pytest.mark.parametrize("change", [{"reason": "{place}: it waits"}, {"frozen": None}], ids=["text", "older binlake"])
+def test_a_frozen_table_is_known_by_a_field_and_in_an_older_row_by_its_reason(
+    shop: Shop, change: dict[str, Any]
+) -> None:
+    shop.does("ALTER TABLE t RENAME COLUMN v TO w", ("t", "id w", "3", "30"))
+    shop.sync()
+    shop.answer(yes=False)
+    metadata = metadata_of(shop.config)
+    (row,) = (row for row in watermarks.read(metadata) if row.name == T)
+    assert row.frozen
+    place = ":".join((row.reason or "").split(":")[:2])
+    written = {name: text and text.format(place=place) for name, text in change.items()}
+    watermarks.write(metadata, [replace(row, **written)])
+    with killed_at("answer known"):
+        shop.answer(yes=True)
+    shop.sync()
+    assert (shop.rows()[-1], shop.status) == ((3, 30), "following")
+    assert not next(row for row in watermarks.read(metadata) if row.name == T).frozen
 
 
 def test_a_table_that_stops_at_the_answered_statement_for_another_reason_stays_stopped(shop: Shop) -> None:
