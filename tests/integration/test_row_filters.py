@@ -274,3 +274,29 @@ def test_a_condition_of_snapshots_alone(alone: Mirror) -> None:
     assert [(row.kind, row.columns) for row in result(alone, "orders").rows] == [("changed", ("note",))]
     repair(alone)
     assert verify(alone).equal
+
+
+def test_a_partitioned_table_with_a_condition_of_snapshots_is_compared_some_chunks_at_a_time(
+    alone: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is asked for the whole table for each group of chunks, where their ranges are too many."""
+    filtered(alone, "tenant > 0")
+    alone.options["rows"].append({"tables": f"{alone.database}.*", "snapshot_where": "tenant >= 2"})
+    alone.execute(
+        "CREATE TABLE parts (id INT PRIMARY KEY, tenant INT) PARTITION BY HASH (id) PARTITIONS 3",
+        f"INSERT INTO parts VALUES {', '.join(f'({n}, {n % 4})' for n in range(400))}",
+    )
+    begin_alone(alone)
+    alone.execute("UPDATE parts SET tenant = 5 WHERE id % 100 = 1")
+    sync(alone)
+    for module in ("lake_rows", "key_cells"):
+        monkeypatch.setattr(f"binlake.verify.reading.{module}.ROWS_PER_CHUNK", 50)
+    monkeypatch.setattr("binlake.verify.reading.lake_rows._MOST_TIMES", 100)
+    monkeypatch.setattr("binlake.verify.reading.by_read._TOGETHER", 1)
+    assert verify(alone).equal
+    monkeypatch.setattr("binlake.verify.reading.server_rows._MOST_RANGES", 0)
+    compared = result(alone, "parts")
+    assert (compared.equal, compared.rows) == (True, ())
+    assert (compared.source_rows, compared.lake_rows) == (204, 204)
+    put(alone, "parts", rows(alone, "parts").slice(1))
+    assert [row.kind for row in result(alone, "parts").rows] == ["missing"]

@@ -106,10 +106,13 @@ class TableReading:
             sums.add(measured.cells, measured.checksums)
         return measured
 
-    def add_server(self, source: Source, query: str, pace: Pace, known: LakeKeys | None = None) -> None:
-        """Add a query's rows. known: those alone whose keys are among these. Raises SourceError and Unreadable."""
+    def add_server(
+        self, source: Source, query: str, pace: Pace, wanted: Flags | None = None, known: LakeKeys | None = None
+    ) -> None:
+        """Add a query's rows. wanted: only those in these chunks. known: those alone whose keys are among these. Raises
+        SourceError and Unreadable."""
         for rows in server_rows.read(source, self.table, query, pace):
-            measured = self.add(self.server, known.rows_of(rows, self.compared) if known else rows)
+            measured = self.add(self.server, known.rows_of(rows, self.compared) if known else rows, wanted)
             if self.keys:
                 self.keys.add(measured.keys.first)
 
@@ -205,10 +208,12 @@ class ByRead:
         reading.parts += [self._by_executors(reading, part, views) for part in parts]
         return reading.futures
 
-    def _reader(self, reading: TableReading, query: str, known: LakeKeys | None = None) -> Callable[[Source], None]:
+    def _reader(
+        self, reading: TableReading, query: str, wanted: Flags | None = None, known: LakeKeys | None = None
+    ) -> Callable[[Source], None]:
         def read(view: Source) -> None:
             with self._load.reading():
-                reading.add_server(view, query, self._pace, known)
+                reading.add_server(view, query, self._pace, wanted, known)
 
         return read
 
@@ -216,9 +221,10 @@ class ByRead:
         """Sum up the server's rows of wanted chunks: those that a snapshot copies, and of the others those that the
         lake has. Raises SourceError, Unreadable and TimeIsUp."""
         parts: list[Future[None]] = []
+        only = None if wanted.all() else wanted  # a query may read rows of other chunks, too
         for beyond in (None, known):
             queries = server_rows.of_wanted(reading.table, reading.cells, wanted, beyond=beyond is not None)
-            parts += [views.looking.submit(self._reader(reading, query, beyond)) for _, query in queries]
+            parts += [views.looking.submit(self._reader(reading, query, only, beyond)) for _, query in queries]
         for part in parts:
             part.result()
 
