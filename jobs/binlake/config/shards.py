@@ -63,15 +63,16 @@ def _parts(regex: str) -> tuple[str, str, str]:
     opened = re.match(rf"{_LITERAL.pattern}\(", regex)
     if opened is None or not regex.isprintable():
         return regex, "", ""
-    begin, depth, place, in_set = opened.end(), 1, opened.end(), False
+    begin, depth, place = opened.end(), 1, opened.end()
+    in_set = 0  # the place of a set's first character
     while place < len(regex) and depth:
         char = regex[place]
         if char == "\\":
             place += 1
         elif in_set:
-            in_set = char != "]" or regex[place - 1] == "[" or regex[place - 2 : place] == "[^"
+            in_set = 0 if char == "]" and place > in_set else in_set  # as the first one it is a character
         elif char == "[":
-            in_set = True
+            in_set = place + (2 if regex[place + 1 : place + 2] == "^" else 1)
         else:
             depth += (char == "(") - (char == ")")
         place += 1

@@ -57,12 +57,30 @@ class TablePart:
     delta_version: int | None = None
 
 
-class PartBroken(Exception):
-    """A part of a composed table can't be read. Its text is the reason."""
+_OF_A_FOLDER = (storage_errors.ALLOW, storage_errors.ACCOUNT, storage_errors.UNLINK)
+"""Remedies of errors that one folder alone can have."""
 
-    def __init__(self, part: str, reason: str) -> None:
+
+class PartBroken(Exception):
+    """A part of a composed table can't be read. Its text is the reason. is_refused: this account may not read it."""
+
+    def __init__(self, part: str, reason: str, *, is_refused: bool = False) -> None:
         super().__init__(reason)
-        self.part, self.reason = part, reason
+        self.part, self.reason, self.is_refused = part, reason, is_refused
+
+
+class Unwritable(LakeError):
+    """Files of the composed table's own can't be written."""
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Raise Unwritable for errors of the storage in the block. path: of the composed table."""
+    try:
+        yield
+    except (OSError, LakeError) as error:
+        cause = error.message if isinstance(error, BinlakeError) else storage_errors.cause_of(error)
+        raise Unwritable(f"composing {path} failed: {cause}", remedy=storage_errors.remedy_of(cause)) from error
 
 
 @contextmanager
@@ -74,11 +92,15 @@ def reading(part: str) -> Iterator[None]:
         if isinstance(error, pa.ArrowException):
             raise PartBroken(part, f"its files can't be read: {storage_errors.cause_of(error)}") from error
         raise PartBroken(part, f"its files can't be read: {unexpected(error)}") from error
+    except Unwritable:
+        raise
     except (DeltaError, OSError, pa.ArrowException, LakeError) as error:
         cause = error.message if isinstance(error, BinlakeError) else storage_errors.cause_of(error)
-        if storage_errors.remedy_of(cause) != storage_errors.OTHER:
+        remedy = storage_errors.remedy_of(cause)
+        if remedy not in (*_OF_A_FOLDER, storage_errors.OTHER):
             raise
-        raise PartBroken(part, f"its files can't be read: {cause}") from error
+        is_refused = remedy in _OF_A_FOLDER
+        raise PartBroken(part, f"its files can't be read: {cause}", is_refused=is_refused) from error
 
 
 @dataclass(frozen=True)
@@ -278,13 +300,13 @@ class PartsShown:
 
 def choose(table: ComposedLog, parts: Sequence[TablePart], broken: Mapping[str, str], unfit: Refusing) -> PartsShown:
     """Return the parts as they are to be shown. broken: why parts can't be read, by name. Raises what
-    ``reading`` lets through."""
+    ``reading`` lets through, and the error of the storage where this account may read no part."""
     choice = PartsShown()
     ordered = sorted(parts, key=lambda part: part.folder)
     for part, newest in zip(ordered, _opened(table.path, ordered, broken), strict=True):
-        if isinstance(newest, str):
+        if isinstance(newest, PartBroken):
             if not part.is_gone:
-                choice.keep(table, part, newest)
+                choice.keep(table, part, newest.reason)
         elif newest is None:
             if not part.is_gone and table.has_files_of(part.folder):
                 choice.keep(table, part, "its folder isn't there")
@@ -314,24 +336,33 @@ def _show_before(table: ComposedLog, now: ShownPart, choice: PartsShown) -> None
         choice.keep(table, now.part, error.reason)
 
 
-def _opened(path: str, parts: Sequence[TablePart], broken: Mapping[str, str]) -> list[ShownPart | str | None]:
-    """Return each part at its newest version, or why it can't be read; None where it isn't there."""
+_Opened = ShownPart | PartBroken | None
+"""A part at its newest version, or why it can't be read; None where it isn't there."""
 
-    def opened(part: TablePart) -> ShownPart | str | None:
+
+def _opened(path: str, parts: Sequence[TablePart], broken: Mapping[str, str]) -> list[_Opened]:
+    """Return each part. Raises the error of the storage where this account may read none of them."""
+
+    def opened(part: TablePart) -> _Opened:
         place = f"{path}/{part.folder}"
         if part.name in broken:
-            return broken[part.name]
+            return PartBroken(part.name, broken[part.name])
         try:
             with reading(part.name):
                 there = opened_tables.is_table(place)
                 return ShownPart(part, place, opened_tables.newest(place)) if there else None
         except PartBroken as error:
-            return error.reason
+            return error
 
     if "://" not in path:
-        return [opened(part) for part in parts]
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compose") as pool:
-        return [*pool.map(opened, parts)]
+        there = [opened(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compose") as pool:
+            there = [*pool.map(opened, parts)]
+    refused = [error for error in there if isinstance(error, PartBroken) and error.is_refused]
+    if refused and len(refused) == len(there) and refused[0].__cause__ is not None:
+        raise refused[0].__cause__
+    return there
 
 
 def _choose(table: ComposedLog, newest: ShownPart, choice: PartsShown, unfit: Refusing) -> None:

@@ -49,6 +49,7 @@ from binlake.delta.composed_parts import (
     gone_apps,
     reading,
     removed,
+    writing,
 )
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.delta_schema import (
@@ -349,7 +350,8 @@ def _convert(
         arrays[column.physical] = values if part_field["type"] == column.kind else _cast(values, column.kind)
     if not arrays:  # a row has a column at least
         arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
-    written = plain_files.write_named(table.path, name, pa.table(arrays))
+    with writing(table.path):
+        written = plain_files.write_named(table.path, name, pa.table(arrays))
     fault("data file written")
     return written
 

@@ -59,6 +59,10 @@ REGEX = {"from_regex": r"tenant_([0-9]+)\.orders", "into": "all.orders", "source
         (r"tenant_([0-9]+)\.orders", TableName("tenant_7", "Xorders"), None),
         (r"(.+)\.orders", TableName("a", "b.orders"), None),
         (r"((?:eu|us)_[()\]]*[^)]+)\.orders", TableName("eu_)]x", "orders"), "eu_)]x"),
+        (r"([a[]+)\.orders", TableName("[a", "orders"), "[a"),
+        (r"([]a]+)\.orders", TableName("a]", "orders"), "a]"),
+        (r"([^]a[]+)\.orders", TableName("b(", "orders"), "b("),
+        (r"([^]a[]+)\.orders", TableName("a", "orders"), None),
         (r"shop\.orders\-(20[0-9]{2}\.[0-9]+)", TableName("shop", "orders-2026.1"), "2026.1"),
     ],
 )

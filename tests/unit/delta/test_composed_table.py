@@ -15,14 +15,15 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import CommitFailedError
 from pyroaring import BitMap64
 
-from binlake.delta import composed_table, log_files, plain_tables
+from binlake.delta import composed_table, log_files, opened_tables, plain_files, plain_tables
 from binlake.delta.composed_layout import wider
 from binlake.delta.composed_parts import TablePart
 from binlake.delta.composed_table import Composed, compose, shown_versions
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.delta.plain_tables import OwnCommit
-from binlake.errors import LakeTableChanged, LogUnreadable
+from binlake.errors import LakeError, LakeTableChanged, LogUnreadable
+from binlake.storage import storage_errors
 
 Row = dict[str, Any]
 
@@ -247,6 +248,55 @@ def test_a_part_whose_folder_is_lost_holds_nobody_back(company: Company) -> None
     table = QueryBuilder().register("t", DeltaTable(company.path))
     rows = pa.table(table.execute("SELECT id FROM t WHERE tenant = 'a' ORDER BY id").read_all()).to_pylist()
     assert rows == [{"id": 1}, {"id": 2}]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *folders: str) -> None:
+    """Let this account read nothing in these folders."""
+    there = opened_tables.newest
+
+    def newest(path: str) -> DeltaTable:
+        if any(path.endswith(folder) for folder in folders):
+            raise OSError(f"Permission denied (os error 13): {path}/_delta_log")
+        return there(path)
+
+    monkeypatch.setattr(opened_tables, "newest", newest)
+
+
+def test_a_part_that_may_not_be_read_holds_nobody_back(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    for name in ("a", "b"):
+        company.append(name, {"id": 2})
+    refuse(monkeypatch, "tenant=b")
+    (why,) = company.shown("a", "b").standing.values()
+    assert "Permission denied" in why
+    assert [(row["tenant"], row["id"]) for row in company.rows()] == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_where_no_part_may_be_read_the_storage_is_at_fault(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    refuse(monkeypatch, "tenant=a", "tenant=b")
+    with pytest.raises(LakeError, match=r"composing .* failed: .*Permission denied") as failed:
+        company.shown("a", "b")
+    assert failed.value.remedy == storage_errors.ALLOW
+
+
+def test_a_file_of_its_own_that_cannot_be_written_is_no_fault_of_a_part(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.create("b", {"id": "BIGINT"}, {"id": 1})
+
+    def refused(*_: Any) -> None:
+        raise OSError("Permission denied (os error 13)")
+
+    monkeypatch.setattr(plain_files, "write_named", refused)
+    with pytest.raises(LakeError, match=r"composing .* failed: Permission denied") as failed:
+        company.shown("a", "b")
+    assert failed.value.remedy == storage_errors.ALLOW
 
 
 def test_a_part_whose_log_was_mended_is_shown_again(company: Company) -> None:
