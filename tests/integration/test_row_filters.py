@@ -276,6 +276,23 @@ def test_a_condition_of_snapshots_alone(alone: Mirror) -> None:
     assert verify(alone).equal
 
 
+def test_where_deleted_rows_stay_one_that_no_snapshot_copied_comes_with_its_delete(alone: Mirror) -> None:
+    """Its last values are in the log, as those of a row that is updated, and then deleted."""
+    alone.options = {"rows": [{"tables": f"{alone.database}.*", "snapshot_where": "tenant >= 2"}]}
+    alone.modes = [{"tables": f"{alone.database}.*", "soft_delete": True}]
+    alone.execute(
+        "CREATE TABLE kept (id INT PRIMARY KEY, tenant INT)", "INSERT INTO kept VALUES (1, 2), (2, 1), (3, 1), (4, 1)"
+    )
+    begin_alone(alone)
+    alone.execute(
+        "DELETE FROM kept WHERE id = 2", "UPDATE kept SET tenant = 0 WHERE id = 3", "DELETE FROM kept WHERE id = 3"
+    )
+    sync(alone)
+    there = {row["id"]: (row["tenant"], row["_deleted"]) for row in rows(alone, "kept").to_pylist()}
+    assert there == {1: (2, False), 2: (1, True), 3: (0, True)}
+    assert verify(alone).equal
+
+
 def test_a_partitioned_table_with_a_condition_of_snapshots_is_compared_some_chunks_at_a_time(
     alone: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

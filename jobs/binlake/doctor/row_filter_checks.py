@@ -16,7 +16,9 @@ def rows_left(source: Source, table: SourceTable) -> str:
     if not (conditions := conditions_of(table.schema)):
         return ""
     condition = " AND ".join(server_sql(parsed(text), table.schema) for text in conditions)
-    said = " AND ".join(conditions) + (" (the latter in snapshots alone)" if table.schema.snapshot_where else "")
+    said = conditions[0] if len(conditions) == 1 else " AND ".join(f"({text})" for text in conditions)
+    if table.schema.snapshot_where:
+        said += " (in snapshots alone)" if len(conditions) == 1 else " (the latter in snapshots alone)"
     verb = "EXPLAIN EXTENDED" if source.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
     try:
         plan = source.query(f"{verb} SELECT 1 FROM {table.name.quoted} WHERE {condition}")[0]
