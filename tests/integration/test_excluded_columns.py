@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+import planted_secrets
+from binlake import pipeline
 from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError
+from binlake.report import Report
+from mirror import Mirror, sync_alone
+from without_spark import no_spark
 
 if TYPE_CHECKING:
-    from mirror import Mirror
+    from servers import Server
 
 SECRET = "not-to-be-seen"
 
@@ -85,6 +90,46 @@ def test_an_excluded_column_stays_on_the_server_under_another_name(excluding: Mi
 def found_in(folder: Path, text: str) -> list[Path]:
     """Files in which a text stands as it is; those of the metadata tables are compressed."""
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def alone(server: Server, database: str, lake: Path) -> Mirror:
+    """Tables of which a column is excluded under one name alone; nothing here starts Spark."""
+    mirror = Mirror(server, database, lake, None, include=[f"{database}.*"], reader="direct")  # type: ignore[arg-type]
+    names = [f"{database}.{table}.secret" for table in ("t", "far", "odd", "waits")]
+    tables = {"include": [f"{database}.*"], "exclude": [f"{database}.away*"], "exclude_columns": names}
+    mirror.options = {"tables": tables, "on_schema_change": [{"tables": "*.waits", "retype": "freeze"}]}
+    return mirror
+
+
+def test_a_column_that_is_excluded_under_one_name_of_its_table_is_shown_under_none(alone: Mirror) -> None:
+    mirror, tables = alone, ("t", "far", "odd", "waits", "plain")
+    for table in tables:
+        mirror.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, secret VARCHAR(30), v INT)",
+            f"INSERT INTO {table} VALUES (1, '{SECRET}', 1)",
+        )
+    pipeline.bootstrap(mirror.config, mirror.origin, no_spark, Report(quiet=True), tables=[f"{mirror.database}.[!p]*"])
+    mirror.execute(
+        "SET SESSION binlog_format = 'STATEMENT'", "UPDATE odd SET v = 2", "SET SESSION binlog_format = 'ROW'",
+        "ALTER TABLE odd CHANGE secret shown VARCHAR(30)", "ALTER TABLE waits MODIFY v BIGINT",
+        "RENAME TABLE t TO t2, far TO away, waits TO waits2",
+        f"INSERT INTO t2 VALUES (2, '{SECRET}', 2)", f"INSERT INTO away VALUES (2, '{SECRET}', 2)",
+    )  # fmt: skip
+    sync_alone(mirror)
+    mirror.execute(
+        "RENAME TABLE away TO away2", "RENAME TABLE away2 TO near", f"INSERT INTO near VALUES (3, '{SECRET}', 3)"
+    )
+    sync_alone(mirror)
+    sync_alone(mirror)
+    for table in ("t2", "waits2"):
+        stopped = mirror.watermark(table)
+        assert (stopped["status"], "is in a table of another name now" in stopped["reason"]) == ("stopped", True)
+    odd = mirror.watermark("odd")
+    assert (odd["status"], "may have another name since a statement" in odd["reason"]) == ("stopped", True)
+    waits = mirror.watermark("near")
+    assert waits["reason"].startswith(f"it may be what {mirror.database}.far was, of which the YAML masks or excludes")
+    assert not planted_secrets.found_in(Path(mirror.folder), [SECRET])
 
 
 def said_in_metadata(mirror: Mirror) -> str:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, field_validator, model_validator
+from pydantic import AfterValidator, PrivateAttr, field_validator, model_validator
 
 from binlake import names
 from binlake.config import yaml_file
 from binlake.config.column_policies import ColumnPolicies, ColumnPolicy, excluded_by, masks_of
 from binlake.config.feed_config import FeedConfig, names_once
-from binlake.config.mirrored_tables import TablesConfig, refuse_no_mode, refuse_patterns
+from binlake.config.mirrored_tables import TablesConfig, columns_withheld, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
 from binlake.config.readers_config import CatalogConfig, IcebergCatalogConfig, IcebergConfig, PageConfig
@@ -62,6 +62,8 @@ class PipelineConfig(Section):
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
+    _answered: frozenset[str] = PrivateAttr(frozenset())
+    """The patterns of columns that somebody's no leaves out; ``tables.exclude_columns`` has them, too."""
 
     @field_validator("tables")
     @classmethod
@@ -199,6 +201,14 @@ class PipelineConfig(Section):
         masked = masks_of(self.columns, name.database, name.table).keys()
         return self.tables.excluded_columns(name.database, name.table) | masked
 
+    def confidential(self, name: TableName) -> frozenset[str]:
+        """Return those of a table's withheld columns that an entry withholds, not somebody's no to a new column."""
+        if not self._answered:
+            return self.withheld(name)
+        patterns = [pattern for pattern in self.tables.exclude_columns if pattern not in self._answered]
+        masked = masks_of(self.columns, name.database, name.table).keys()
+        return columns_withheld(patterns, name.database, name.table) | masked
+
     @property
     def reading(self) -> str:
         """Twelve hexadecimal digits of a hash of the settings that decide what is read of which table."""
@@ -212,12 +222,15 @@ class PipelineConfig(Section):
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def leaving_out(self, columns: Sequence[str]) -> Self:
-        """Return a copy that excludes more columns. columns: patterns, as ``tables.exclude_columns`` has them."""
-        more = [column for column in columns if column not in self.tables.exclude_columns]
-        if not more:
+        """Return a copy that excludes more columns, by somebody's no. columns: patterns, as ``tables.exclude_columns``
+        has them, which it may have already where a manifest's settings are read."""
+        if not columns:
             return self
+        more = [column for column in columns if column not in self.tables.exclude_columns]
         tables = self.tables.model_copy(update={"exclude_columns": [*self.tables.exclude_columns, *more]})
-        return self.model_copy(update={"tables": tables})
+        left_out = self.model_copy(update={"tables": tables})
+        left_out._answered = self._answered.union(columns)
+        return left_out
 
     def reading_as(
         self,

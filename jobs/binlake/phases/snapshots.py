@@ -36,6 +36,7 @@ from binlake.phases.bootstrap import (
     refused_for_unnamed_columns,
 )
 from binlake.phases.open_batch import merge_open, record_open, stage_open
+from binlake.phases.withheld_columns import refused_for_withheld, stop_refused
 from binlake.position import Position, Range
 from binlake.records import decisions, watermarks
 from binlake.records.failures import noted
@@ -135,6 +136,8 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
         beside = names_beside(config, source, metadata, names)
         if beside:  # most snapshots of a lake that follows copy none beside it, and ask all of this themselves
             refused, there = _refused(config, source, beside), set(included_tables(source, config))
+            if task.tables is None:
+                refused |= refused_for_withheld(config, source, metadata, beside)
             beside = [name for name in beside if name in there and name not in refused]
         if not beside:
             return [], [], None
@@ -169,6 +172,10 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         elif names is None:
             names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
         failures = _refused(config, source, names)
+        if task.tables is None:  # nobody named them
+            withheld = refused_for_withheld(config, source, metadata, names)
+            stop_refused(metadata, withheld)
+            failures |= withheld
         names = [name for name in names if name not in failures]
         if not names:
             _note_refused(held, failures)

@@ -41,7 +41,8 @@ class Rules:
     that keep a table beside the mirror. history: returns how its history is kept. taken_by: returns the one of them
     that has the table's name; empty if none has. soft_delete: returns whether deleted rows stay. schema_changes:
     returns what becomes of it when its columns change. filtered: returns whether the lake has only some of its rows, by
-    a condition. withheld: returns the columns that are excluded or masked, in lower case.
+    a condition. withheld: returns the columns that are excluded or masked, in lower case. confidential: returns those
+    of them that nobody's no left out.
     """
 
     included: Callable[[TableName], bool]
@@ -59,6 +60,7 @@ class Rules:
     schema_changes: Callable[[TableName], SchemaChangePolicy] = lambda name: FOLLOW_ALL
     filtered: Callable[[TableName], bool] = lambda name: False
     withheld: Callable[[TableName], frozenset[str]] = lambda name: frozenset()
+    confidential: Callable[[TableName], frozenset[str]] = lambda name: frozenset()
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -79,6 +81,7 @@ class Rules:
             schema_changes=config.schema_changes,
             filtered=lambda name: bool(config.row_condition(name)),
             withheld=config.withheld,
+            confidential=config.confidential,
         )
 
     def has_all_rows(self, name: TableName) -> bool:

@@ -455,29 +455,38 @@ class StatementFollower:
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
             self.walk.beside.moved(table.life, self.walk.turn)
-            action, reason = self._read_under_new_name(here, table, reason)
+            action, reason = self._read_under_new_name(here, table, old, reason)
         else:
-            status = table.life.status
-            held = status == "stopped" and held_changes.renamed(
-                here, self.rules.schema_changes(new), table.life, schema
-            )
+            status, shown = table.life.status, self._shown_under_new_name(here, table, old)
+            held = None
+            if status == "stopped":
+                held = held_changes.renamed(here, self.rules.schema_changes(new), table.life, schema)
             table.life = replace(table.life, status="following", standstill=None)
-            if held:
-                self.history.note(here, new, table, *self._stop(table, held), (schema, schema))
+            if standstill := shown or held:
+                self.history.note(here, new, table, *self._stop(table, standstill), (schema, schema))
                 return
             action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
         self.history.note(here, new, table, action, reason, (schema, schema))
 
-    def _read_under_new_name(self, here: PlacedStatement, table: TableSteps, reason: str) -> tuple[str, str]:
-        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. A table that would
-        lose a mask stops.
+    def _shown_under_new_name(self, here: PlacedStatement, table: TableSteps, old: TableName) -> Standstill | None:
+        """Return why a table stops that would show, under its new name, a column that was withheld; None where none
+        would be."""
+        life = table.life
+        withheld = self.rules.confidential(old).union(life.schema.masks)
+        names = [column.name for column in life.schema.columns]
+        why = uncovered(withheld, names, life.schema, self.rules.withheld(life.name))
+        return here.standstill(why, UNCOVERED_REMEDY) if why else None
+
+    def _read_under_new_name(
+        self, here: PlacedStatement, table: TableSteps, old: TableName, reason: str
+    ) -> tuple[str, str]:
+        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. A table of which a
+        column isn't withheld any more stops.
 
         Returns the action and its reason.
         """
-        schema = table.life.schema
-        names = [column.name for column in schema.columns]
-        if why := uncovered(schema.masks.keys(), names, schema, self.rules.withheld(table.life.name)):
-            return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
+        if shown := self._shown_under_new_name(here, table, old):
+            return self._stop(table, shown)
         try:
             why = self.rules.reads_otherwise(table.life.name, table.life.schema)
         except ConfigurationError as error:

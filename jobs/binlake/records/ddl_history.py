@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from binlake.config.schema_change_tools import has_tools_name
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
+from binlake.planner.walk import ASKED
 from binlake.position import Flavour, file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.store.conditions import literal, rows_of
@@ -130,6 +131,14 @@ def not_followed(metadata: Metadata, lives: Collection[str]) -> list[tuple[str, 
     where = f"table_id IN ({', '.join(map(literal, sorted(lives)))}) AND action <> 'followed' AND action <> 'ignored'"
     rows = StatementRow.read(metadata, "table_id", "statement", where=where)
     return [(row.table_id, row.statement or "") for row in rows if row.table_id]
+
+
+def not_understood(metadata: Metadata, lives: Collection[str]) -> list[tuple[str, str]]:
+    """Return the ids of these lives with the texts of statements that they didn't follow, without those that asked for
+    a snapshot and whose shape is known: these were looked at when they came."""
+    where = f"table_id IN ({', '.join(map(literal, sorted(lives)))}) AND action <> 'followed' AND action <> 'ignored'"
+    rows = StatementRow.read(metadata, "table_id", "statement", "action", "after", where=where)
+    return [(row.table_id, row.statement) for row in rows if row.table_id and not (row.action == ASKED and row.after)]
 
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from binlake.errors import ConfigurationError
 from binlake.schema.expressions import Expressions, column_of
@@ -10,6 +11,7 @@ from binlake.schema.mask import Mask
 from binlake.schema.masking import refusal
 from binlake.schema.table import INTEGERS, TEXTS, Column, TableSchema
 
+_WORD = re.compile(r"[\w$]+")
 UNCOVERED_REMEDY = (
     "add its new name to columns or tables.exclude_columns in the YAML, then run binlake snapshot --tables TABLE"
 )
@@ -69,6 +71,23 @@ def uncovered(
             renamed = f"is called {column.name} now" if column.name != origin else "is in a table of another name now"
             return f"the column {origin!r}, which the YAML masks or excludes, {renamed}, where the YAML does neither"
     return ""
+
+
+def may_be_renamed(
+    before: TableSchema, now: TableSchema | None, withheld: Collection[str], texts: Iterable[str]
+) -> bool:
+    """Return whether a column that was withheld may have another name now.
+
+    now: None for a shape that isn't known. withheld: names in lower case. texts: of the statements in between.
+    """
+    if now is None:
+        return True
+    there = {column.name.lower() for column in before.columns}
+    hidden, names = there.intersection(withheld), {column.name.lower() for column in now.columns}
+    if not names.issuperset(hidden) and not names.issubset(there.union(withheld)):
+        return True
+    words = (set(_WORD.findall(text.lower())) for text in texts)  # names may have been swapped
+    return any(not {"rename", "change"}.isdisjoint(each) and not hidden.isdisjoint(each) for each in words)
 
 
 def unmaskable(

@@ -7,7 +7,6 @@ known that way stops before a row of it is written: a statement may have given a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -27,12 +26,10 @@ from binlake.records import ddl_history, watermarks
 from binlake.schema import datatypes
 from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.mask import Mask
-from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed, uncovered
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.staged_files import Items
 from binlake.store.metadata import Metadata
-
-_WORD = re.compile(r"[\w$]+")
 
 
 @dataclass(frozen=True)
@@ -87,10 +84,10 @@ def tables_before(config: PipelineConfig, metadata: Metadata, plan: OpenBatch) -
 def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
     """Return the tables that don't follow the log, and of which a masked or excluded column may have another name by
     now: a statement that they didn't follow gave it one, or isn't understood. Also those that stopped under a name by
-    which their masked columns aren't masked."""
+    which their masked or excluded columns aren't withheld."""
     standing = [life for life in watermarks.read_lives(metadata) if life.status not in ("dropped", "following")]
     stopped = (life for life in standing if life.status == "stopped")
-    bare = frozenset(life.name for life in stopped if not config.withheld(life.name).issuperset(life.schema.masks))
+    bare = frozenset(life.name for life in stopped if _is_bare(config, life))
     lives = {life.id: life for life in standing if not config.withheld(life.name).isdisjoint(_names(life.schema))}
     shapes = ddl_history.shapes_at_server(metadata, lives.keys())
     if not shapes:
@@ -101,19 +98,18 @@ def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
     return bare | frozenset(
         lives[life].name
         for life, shape in shapes.items()
-        if _may_be_lost(lives[life].schema, shape, config.withheld(lives[life].name), texts[life])
+        if may_be_renamed(lives[life].schema, shape, config.withheld(lives[life].name), texts[life])
     )
 
 
-def _may_be_lost(before: TableSchema, now: TableSchema | None, withheld: Collection[str], texts: Iterable[str]) -> bool:
-    """Return whether a column that was withheld may have another name now. texts: of the statements in between."""
-    if now is None:
-        return True
-    hidden, names = _names(before).intersection(withheld), _names(now)
-    if not names.issuperset(hidden) and not names.issubset(_names(before).union(withheld)):
-        return True
-    words = (set(_WORD.findall(text.lower())) for text in texts)  # names may have been swapped
-    return any(not {"rename", "change"}.isdisjoint(each) and not hidden.isdisjoint(each) for each in words)
+def _is_bare(config: PipelineConfig, life: Life) -> bool:
+    """Return whether a life has a column that was masked or excluded, and isn't withheld under the name that it has."""
+    hidden = life.schema.masks.keys() | (life.schema.excluded & _names(life.schema))
+    try:
+        now = config.excluding(life.name, life.schema.unmasked)
+    except ConfigurationError:  # a column of the key can't be withheld as the YAML says
+        return bool(hidden)
+    return not (now.excluded | now.masks.keys()) >= hidden
 
 
 def _names(schema: TableSchema) -> set[str]:
@@ -158,7 +154,7 @@ class WithheldColumns:
         if name in self._lost:
             raise _unknown(name, "its columns")
         shape = self._shapes.get(name)
-        if not masks and (shape is not None or not self._masked_elsewhere(columns)):
+        if not masks and (shape is not None or not self._withheld_elsewhere(name, columns)):
             if shape is not None and _may_be_renamed(shape, excluded, columns):
                 raise _unknown(name, "its columns")
             return Withheld(excluded)
@@ -169,11 +165,12 @@ class WithheldColumns:
     def _masks(self, name: TableName) -> Mapping[str, Mask]:
         return masks_of(self._config.columns, name.database, name.table)
 
-    def _masked_elsewhere(self, columns: tuple[Column, ...]) -> bool:
-        """Return whether a table that isn't known may be one with masks that got another name."""
-        names = {column.name.lower() for column in columns}
+    def _withheld_elsewhere(self, here: TableName, columns: tuple[Column, ...]) -> bool:
+        """Return whether a table that isn't known may be one with withheld columns that got another name. here: its
+        name now."""
+        names = {column.name.lower() for column in columns} - self._config.withheld(here)
         tables = self._tables.former.union(self._tables.shapes)
-        return any(not names.isdisjoint(self._masks(name)) for name in tables)
+        return any(not names.isdisjoint(self._config.confidential(name)) for name in tables)
 
     def _withheld(self, name: TableName, shape: TableSchema, columns: tuple[Column, ...]) -> Withheld:
         try:
@@ -293,7 +290,7 @@ class WithheldColumns:
             if (shape := shapes.get(old)) is None:
                 continue
             self._shapes[new] = shape
-            self._refuse(self._masks(old), new, shape, tuple(column.name for column in shape.columns))
+            self._refuse(self._config.confidential(old), new, shape, tuple(column.name for column in shape.columns))
 
     def _refuse(
         self, withheld: Collection[str], name: TableName, after: TableSchema, origins: Sequence[str | None]

@@ -293,9 +293,12 @@ def _staged_of(shop: Shop, secret: str) -> list[str]:
     return written
 
 
-def test_a_masked_column_is_not_read_while_its_table_is_stopped_under_a_name_without_masks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("withheld", ["excluded", "masked"])
+def test_a_withheld_column_is_not_read_while_its_table_is_stopped_under_a_name_that_withholds_nothing(
+    tmp_path: Path, withheld: str
+) -> None:
     with binlog.write(tmp_path / "log", flavour="mysql") as log:
-        shop = Shop(tmp_path, log, policy="", masked="shop.w.secret")
+        shop = Shop(tmp_path, log, policy="", **{withheld: "shop.w.secret"})
         shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
         pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
         shop.sync()
@@ -305,6 +308,7 @@ def test_a_masked_column_is_not_read_while_its_table_is_stopped_under_a_name_wit
             assert _staged_of(shop, "zq77-it-was-secret") == []
             row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "v")
             assert row.status == "stopped"
+            assert "'secret', which the YAML masks or excludes, is in a table of another name now" in (row.reason or "")
 
 
 def test_the_rows_of_a_stopped_table_are_staged_where_its_excluded_column_has_its_name(tmp_path: Path) -> None:

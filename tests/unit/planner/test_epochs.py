@@ -1,7 +1,8 @@
 """Statements cut a table's mutations into epochs; identity is a life, not a name."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -72,6 +73,7 @@ def steps_of(
     cascades: Sequence[Cascade] | None = None,
     declaring: Sequence[str] = (),
     excluded: Sequence[str] = (),
+    withheld: Mapping[TableName, Collection[str]] = MappingProxyType({}),
 ) -> BatchSteps:
     def modes(name: TableName) -> tuple[BesideMode, ...]:
         return ("history",) if name in histories else ("log",) if name in beside else ()
@@ -88,6 +90,8 @@ def steps_of(
             schema.excluding(frozenset(excluded)) if excluded else schema, soft_delete=name in keeping
         ),
         soft_delete=lambda name: name in keeping,
+        withheld=lambda name: frozenset(withheld.get(name, ())),
+        confidential=lambda name: frozenset(withheld.get(name, ())),
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
     inputs = BatchInputs("s", rules, read, lives, unsnapshotted=without_life, cascades=cascades, declaring=declaring)
@@ -431,6 +435,16 @@ def test_a_name_that_was_snapshotted_after_the_rename_is_left_alone() -> None:
 def test_a_stopped_table_that_is_renamed_asks_for_a_snapshot_under_its_new_name() -> None:
     steps = table_of(steps_of(a_slice(statement(50, 0, "RENAME TABLE t TO u")), lives=[life(status="stopped")]))
     assert (str(steps.life.name), steps.life.status, steps.steps) == ("shop.u", "resnapshot", [])
+
+
+@pytest.mark.parametrize("status", ["following", "stopped", "resnapshot", "paused"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_table_that_gets_a_name_by_which_a_column_is_not_withheld_stops(status: Status, shown: bool) -> None:
+    withheld = {T: ["v"]} if shown else {T: ["v"], TableName("shop", "u"): ["v"]}
+    renamed = a_slice(statement(50, 0, "RENAME TABLE t TO u"))
+    after = table_of(steps_of(renamed, lives=[life(status=status)], withheld=withheld)).life
+    assert (str(after.name), after.status == "stopped") == ("shop.u", shown)
+    assert ("'v', which the YAML masks or excludes, is in a table of another name now" in after.reason) == shown
 
 
 def test_truncate_can_stop_a_table() -> None:

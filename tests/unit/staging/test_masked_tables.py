@@ -28,6 +28,16 @@ def config_with(*more: dict[str, Any]) -> PipelineConfig:
     )
 
 
+def excluding_pins(of: str = "*.*") -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "source": {"name": "tests", "connection": "tests", "server_id": 1},
+            "tables": {"include": ["shop.*"], "exclude_columns": [f"{of}.pin"]},
+            "lake": {"path": "/lake"},
+        }
+    )
+
+
 def withheld(
     *more: dict[str, Any], shapes: dict[TableName, TableSchema] | None = None, snapshotted_at: int = 0
 ) -> WithheldColumns:
@@ -151,23 +161,17 @@ def test_a_column_that_may_be_an_excluded_one_under_another_name_stops_its_table
         tracker(USERS, read)
 
 
-EXCLUDING = PipelineConfig.model_validate(
-    {
-        "source": {"name": "tests", "connection": "tests", "server_id": 1},
-        "tables": {"include": ["shop.*"], "exclude_columns": ["*.*.pin"]},
-        "lake": {"path": "/lake"},
-    }
-)
+EXCLUDING = excluding_pins()
 
 
-def without_pins() -> WithheldColumns:
+def without_pins(config: PipelineConfig = EXCLUDING) -> WithheldColumns:
     """Two tables, of which one has an excluded column."""
     names = {USERS: ("id", "pin", "name"), OTHER: ("id", "name")}
     shapes = {
         table: TableSchema(tuple(Column(name, "int") for name in columns), ("id",), "primary")
         for table, columns in names.items()
     }
-    return WithheldColumns(EXCLUDING, MaskedTables(shapes))
+    return WithheldColumns(config, MaskedTables(shapes))
 
 
 @pytest.mark.parametrize(
@@ -193,3 +197,42 @@ def test_an_excluded_column_may_have_any_name_behind_a_statement_that_isnt_under
         assert tracker(OTHER, (ID, Column("code", "int"))).excluded == {"pin"}, "it never had one"
     made = after(same, f"DROP TABLE {name}", f"CREATE TABLE {name} (id INT, pin INT)")
     assert made(table, (ID, Column("pin", "int"))).excluded == {"pin"}
+
+
+PINS = (ID, Column("pin", "int"), Column("name", "int"))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["RENAME TABLE users TO people"],
+        ["ALTER TABLE users RENAME TO people"],
+        ["RENAME TABLE users TO hidden.away", "RENAME TABLE hidden.away TO people"],
+        ["CREATE TABLE copy LIKE users", "RENAME TABLE users TO people, copy TO users"],
+    ],
+    ids=["renamed", "altered", "by a name that isn't included", "swapped"],
+)
+def test_an_excluded_column_is_not_read_where_its_table_gets_a_name_that_excludes_nothing(
+    statements: list[str],
+) -> None:
+    config, people = excluding_pins("shop.users"), TableName("shop", "people")
+    same = after(without_pins(config), *statements)
+    for tracker in (same, WithheldColumns(config, without_pins(config).tables.after(config, written(*statements)))):
+        with pytest.raises(Undecodable, match="'pin', which the YAML masks or excludes, is in a table of another name"):
+            tracker(people, PINS)
+        assert tracker(OTHER, (ID, Column("name", "int"))).excluded == frozenset()
+
+
+def test_an_excluded_column_is_not_read_in_a_table_that_is_not_known_and_may_be_its_own() -> None:
+    tracker, people = without_pins(excluding_pins("shop.users")), TableName("shop", "people")
+    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+        tracker(people, PINS)
+    assert tracker(people, (ID, Column("name", "int"))).excluded == frozenset()
+    assert without_pins()(people, PINS).excluded == {"pin"}, "it is excluded here, too"
+
+
+def test_a_column_that_a_no_left_out_is_read_under_its_tables_new_name() -> None:
+    """The table is snapshotted without it, under the new name: the answer takes that, too."""
+    config = excluding_pins("shop.other").leaving_out(["shop.users.pin"])
+    tracker = after(without_pins(config), "RENAME TABLE users TO people")
+    assert tracker(TableName("shop", "people"), PINS).excluded == frozenset()
