@@ -20,10 +20,11 @@ from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.planner import cascading, epochs
 from binlake.planner.answers import Answer, patterns_left_out
 from binlake.planner.manifest import Manifest
+from binlake.planner.noted_statements import BEFORE_SNAPSHOT, IGNORED, WAITS
 from binlake.planner.outcome import outcome_of, with_stopped
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.planner.walk import BEFORE_SNAPSHOT, IGNORED, WAITS, BatchInputs
+from binlake.planner.walk import BatchInputs
 from binlake.records import ddl_history, table_versions, watermarks
 from binlake.records.record import note_schemas
 from binlake.report import Report

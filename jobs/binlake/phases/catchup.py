@@ -23,9 +23,9 @@ from binlake.merge.merge import apply_steps, declaring, inputs_of
 from binlake.merge.published_tables import publish_now
 from binlake.planner import epochs
 from binlake.planner.answers import Answer, patterns_left_out
+from binlake.planner.noted_statements import WAITS
 from binlake.planner.rules import Rules
 from binlake.planner.steps import BatchSteps, Life, PreparedXa, TableOutcome, TableSteps, rebased
-from binlake.planner.walk import WAITS
 from binlake.position import Position, Slice
 from binlake.records import decisions, watermarks
 from binlake.report import Report

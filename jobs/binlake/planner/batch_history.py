@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from binlake.ddl import statements
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
-from binlake.planner.noted_statements import NotedStatement
+from binlake.planner.noted_statements import WAITS, NotedStatement
 from binlake.planner.shape_changes import PlacedStatement
 from binlake.planner.steps import TableSteps
-from binlake.planner.walk import WAITS, BatchInputs, Walk
+from binlake.planner.walk import BatchInputs, Walk
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps
 

@@ -12,10 +12,11 @@ from functools import partial
 
 from binlake.planner.cascading import CascadedBatch, declares_cascade, drops_key
 from binlake.planner.manifest import Manifest, StagedSlice
+from binlake.planner.noted_statements import IGNORED, NOT_APPLIED
 from binlake.planner.statement_follower import StatementFollower
 from binlake.planner.steps import BatchSteps, CreateStep, LeaveStep, Life, MergeStep, MoveStep, Standstill, TableSteps
 from binlake.planner.tool_tables import was_tools
-from binlake.planner.walk import IGNORED, NOT_APPLIED, BatchInputs, Walk
+from binlake.planner.walk import BatchInputs, Walk
 from binlake.position import Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
 from binlake.schema.table import TableName

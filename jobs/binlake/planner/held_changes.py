@@ -15,10 +15,11 @@ from binlake.config.schema_changes import ALL_KINDS, FOLLOW_ALL, SchemaChangePol
 from binlake.errors import answer_command, resnapshot_again, resume_command
 from binlake.planner.answers import ANSWERED_NO, Answer, HeldChange
 from binlake.planner.column_changes import ColumnChange, column_changes, copy_changes
+from binlake.planner.noted_statements import NOT_APPLIED, STOPPED, WAITS
 from binlake.planner.shape_changes import PlacedStatement
 from binlake.planner.steps import Life, Standstill, TableSteps
 from binlake.planner.tool_tables import RenameOutcome, is_alike
-from binlake.planner.walk import NOT_APPLIED, STOPPED, WAITS, Walk
+from binlake.planner.walk import Walk
 from binlake.schema.table import TableName, TableSchema
 
 _HOLDING = ("following", "stopped", "paused", "catching up")

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 from binlake.schema.table import TableName
 
+FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
+"""The effects of a statement on the lake, as the DDL history has them."""
+NOT_APPLIED = "not applied"
+"""The same, where a statement changed the server's table and not the lake's, which is stopped or is at a later
+position."""
+BEFORE_SNAPSHOT = "before the snapshot"
+"""The reason why a statement wasn't applied that the table's snapshot has behind it already."""
+WAITS = "waits"
+"""The effect of a statement at which a table waits for somebody's answer."""
+
 
 @dataclass(frozen=True)
 class NotedStatement:

@@ -13,6 +13,7 @@ from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStateme
 from binlake.planner import held_changes, tool_tables
 from binlake.planner.batch_history import BatchHistory
 from binlake.planner.manifest import GhostSpan
+from binlake.planner.noted_statements import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED
 from binlake.planner.rules import ROWS_REMEDY
 from binlake.planner.shape_changes import (
     PlacedStatement,
@@ -34,7 +35,7 @@ from binlake.planner.steps import (
     TruncateStep,
 )
 from binlake.planner.tool_tables import copied_by
-from binlake.planner.walk import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
+from binlake.planner.walk import BatchInputs, Walk
 from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable

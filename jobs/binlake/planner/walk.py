@@ -12,7 +12,7 @@ from binlake.errors import ConfigurationError, snapshot_again, unexpected
 from binlake.planner.answers import Answer, HeldChange
 from binlake.planner.beside_steps import BesideCollector
 from binlake.planner.manifest import StagedFile
-from binlake.planner.noted_statements import NotedStatement
+from binlake.planner.noted_statements import ASKED, IGNORED, STOPPED, NotedStatement
 from binlake.planner.prepared import PreparedTransactions
 from binlake.planner.rules import Rules
 from binlake.planner.steps import CreateStep, Life, PreparedXa, ReshapeStep, Standstill, TableSteps, XaCommit
@@ -21,16 +21,6 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.log_gaps import LogGap
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, lost_columns
-
-FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
-"""The effects of a statement on the lake, as the DDL history has them."""
-NOT_APPLIED = "not applied"
-"""The same, where a statement changed the server's table and not the lake's, which is stopped or is at a later
-position."""
-BEFORE_SNAPSHOT = "before the snapshot"
-"""The reason why a statement wasn't applied that the table's snapshot has behind it already."""
-WAITS = "waits"
-"""The effect of a statement at which a table waits for somebody's answer."""
 
 
 @dataclass(frozen=True)

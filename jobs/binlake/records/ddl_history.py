@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from binlake.config.schema_change_tools import has_tools_name
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
-from binlake.planner.walk import ASKED
+from binlake.planner.noted_statements import ASKED
 from binlake.position import Flavour, file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.store.conditions import literal, rows_of
