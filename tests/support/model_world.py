@@ -31,7 +31,7 @@ from binlake.lease import held_row, holder
 from binlake.merge import apply, conflicts, lake_table
 from binlake.merge.engine import by_spark, in_process
 from binlake.merge.mirror_epoch import MirrorEpoch
-from binlake.phases import bootstrap, copies_beside, plan, resume, snapshots
+from binlake.phases import bootstrap, copies_beside, plan, refused_tables, resume, snapshots
 from binlake.position import Position
 from binlake.records import watermarks
 from binlake.report import Report
@@ -134,9 +134,9 @@ class World:
             put(module, "included_tables", lambda source, config: sorted(self.server.tables))
         put(copies_beside, "unlogged_cascades", lambda source, databases: [])
         put(bootstrap, "with_all_gtids", lambda transport, position: position)
-        put(snapshots, "refused_for_gaps", lambda source, names: {})
-        put(snapshots, "refused_for_engines", lambda source, names: {})
-        put(snapshots, "refused_for_cascades", lambda config, source, names: {})
+        put(refused_tables, "refused_for_gaps", lambda source, names: {})
+        put(refused_tables, "refused_for_engines", lambda source, names: {})
+        put(refused_tables, "refused_for_cascades", lambda config, source, names: {})
         put(snapshot, "format_description", lambda transport, file: CREATED)
         put(snapshot, "read_tables", self.server.source_tables)
         put(snapshot, "plan", two_chunks)

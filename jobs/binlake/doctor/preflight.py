@@ -43,7 +43,7 @@ from binlake.schema.cascades import CASCADE_REMEDY, cascading, not_derivable
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.lake_columns import LakeColumn, side_columns
 from binlake.schema.table import TableName
-from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
+from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, generated_columns
 from binlake.setup import installation
 from binlake.source import lineage
 from binlake.source.catalog import SourceTable, read_tables
@@ -331,7 +331,7 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
 def _columns(subject: _Subject, table: SourceTable, name: str) -> Iterator[Check]:
     strict = subject.config.policies.of(table.name).on_untold_column == "stop"
     for why in generated_columns(table.schema).left_out.values():
-        yield Check(name, False if strict else "warn", why, UNTOLD_REMEDY)
+        yield Check(name, False if strict else "warn", why, UNLOGGED_COLUMN_REMEDY)
     yield from _delta_names(table, name)
     for column in table.schema.mirrored:
         try:

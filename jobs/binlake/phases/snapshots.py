@@ -28,14 +28,9 @@ from binlake.phases.bootstrap import (
     names_to_snapshot,
     note_bootstrap,
     refuse_read,
-    refused_for_cascades,
-    refused_for_engines,
-    refused_for_gaps,
-    refused_for_modes,
-    refused_for_names,
-    refused_for_unnamed_columns,
 )
 from binlake.phases.open_batch import merge_open, record_open, stage_open
+from binlake.phases.refused_tables import refused_tables
 from binlake.phases.withheld_columns import refused_for_withheld, stop_refused
 from binlake.position import Position, Range
 from binlake.records import decisions, watermarks
@@ -135,7 +130,7 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
             names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
         beside = names_beside(config, source, metadata, names)
         if beside:  # most snapshots of a lake that follows copy none beside it, and ask all of this themselves
-            refused, there = _refused(config, source, beside), set(included_tables(source, config))
+            refused, there = refused_tables(config, source, beside), set(included_tables(source, config))
             if task.tables is None:
                 refused |= refused_for_withheld(config, source, metadata, beside)
             beside = [name for name in beside if name in there and name not in refused]
@@ -171,7 +166,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
             names = names_asked(config, source, metadata)
         elif names is None:
             names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
-        failures = _refused(config, source, names)
+        failures = refused_tables(config, source, names)
         if task.tables is None:  # nobody named them
             withheld = refused_for_withheld(config, source, metadata, names)
             stop_refused(metadata, withheld)
@@ -245,18 +240,6 @@ def _is_in_process(config: PipelineConfig, session: SessionFactory) -> bool:
     """Return whether this process copies what it can. A task of Airflow that may start no Spark leaves it to a job,
     which may run on a cluster."""
     return config.snapshot.reader == "direct" and settings.works_here(config.spark) and session is not no_session
-
-
-def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
-    """Return the error of each table that can't be mirrored exactly."""
-    return (
-        refused_for_names(config, names)
-        | refused_for_modes(config, source, names)
-        | refused_for_gaps(source, names)
-        | refused_for_engines(source, names)
-        | refused_for_cascades(config, source, names)
-        | refused_for_unnamed_columns(config, source, names)
-    )
 
 
 def copy_keys(

@@ -20,7 +20,7 @@ from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
 from binlake.schema.row_condition import CONDITION_REMEDY, conditions_of, refusal
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
+from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, generated_columns
 
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
@@ -158,7 +158,7 @@ class Rules:
         if life.status != "following":
             return life
         if why := self.refusal(life.name, life.schema):
-            return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
+            return replace(life, status="stopped", standstill=Standstill(why, UNLOGGED_COLUMN_REMEDY))
         if why := self.taken_by(life.name):
             return replace(life, status="stopped", standstill=Standstill(why, TAKEN_REMEDY))
         now = self.excluding(life.name, life.schema)

@@ -40,7 +40,7 @@ from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable
 from binlake.schema.table import TableName, TableSchema, table_id
-from binlake.schema.virtual import UNTOLD_REMEDY
+from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY
 
 
 class StatementFollower:
@@ -277,7 +277,7 @@ class StatementFollower:
         if why := why_no_filter(before, evolution):
             return self._stop(table, here.standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(table.life.name)}"))
         if why := self.rules.refusal(table.life.name, after):
-            return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
+            return self._stop(table, here.standstill(why, UNLOGGED_COLUMN_REMEDY))
         if why := named_twice(after, self.rules.invalid):
             return self._stop(table, here.standstill(why, TWICE_REMEDY))
         more = self.rules.policy(table.life.name).on_drop_column == "keep" or ruling.keeps_dropped

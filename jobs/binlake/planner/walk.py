@@ -20,7 +20,7 @@ from binlake.position import Range, file_number
 from binlake.schema.cascades import Cascade
 from binlake.schema.log_gaps import LogGap
 from binlake.schema.table import TableName, TableSchema
-from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, lost_columns
+from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, as_logged, lost_columns
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Walk:
             return False
         after = as_logged(before)
         if why := self.rules.refusal(table.life.name, after):
-            self.stop_table(table, Standstill.at(self._file_name(number), offset, why, UNTOLD_REMEDY))
+            self.stop_table(table, Standstill.at(self._file_name(number), offset, why, UNLOGGED_COLUMN_REMEDY))
             return False
         table.life = replace(table.life, schema=after)
         if after.mirrored != before.mirrored:

@@ -27,7 +27,7 @@ from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.lexer import Token
 from binlake.schema.table import Column, TableSchema, Virtual, once_per_shape
 
-UNTOLD_REMEDY = (
+UNLOGGED_COLUMN_REMEDY = (
     "make the column STORED (not on MariaDB 11.5 and newer, whose log leaves out those, too), or let the lake go"
     " without it: on_untold_column: leave_out"
 )
