@@ -55,6 +55,13 @@ class AllEvents(list[Any]):
     """What Airflow 3.1 has of an alias: every event, in a list."""
 
 
+class Inlets(dict[str, Any]):
+    """The events of a task's inlets, which are asked for by an alias. Airflow 3.1 has no hash of one."""
+
+    def __getitem__(self, alias: Any) -> Any:
+        return super().__getitem__(alias.name)
+
+
 class Run:
     """A DAG run whose tasks are called as Airflow calls them: a task's events count once it has succeeded."""
 
@@ -70,7 +77,7 @@ class Run:
         run = SimpleNamespace(
             dag_id="binlake_shop_sync", run_id=self.run_id, run_after=datetime.now(UTC), run_type="manual"
         )
-        inlets = {asset_alias("shop"): self.events}
+        inlets = Inlets({asset_alias("shop").name: self.events})
         return {"dag_run": run, "outlet_events": OutletEventAccessors(), "inlet_events": inlets}
 
     def _call(self, operator: Any, *, dies: bool) -> list[str]:

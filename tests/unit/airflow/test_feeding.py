@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 import binlake.feeds.feeds_file  # noqa: F401 - it takes the function by its name, and not the test's
 from binlake.config.feed_config import FeedConfig
 from binlake.feeds import carry as carrying, positions
 from binlake.feeds.carry import Parts
 from binlake.source.connection import fields_of, from_environment
+from binlake_airflow.compat import AirflowException, AirflowNotFoundException, AirflowSkipException
 from binlake_airflow.feeding import BinlakeFeedOperator, with_connections
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from airflow.sdk.definitions.timetables.simple import ContinuousTimetable
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
-from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_places import ContinuousTimetable, DagSerialization
 from binlake import pipeline
 from binlake.config import PipelineConfig, load
 from binlake.lease import followers, lease
@@ -29,6 +27,7 @@ from binlake.source import log
 from binlake.spark.starting import no_session
 from binlake.store.metadata import metadata_of, now_us
 from binlake_airflow import following
+from binlake_airflow.compat import AirflowException, AirflowFailException, AirflowRescheduleException
 from binlake_airflow.following import BinlakeFollowedOperator, BinlakeFollowOperator
 from binlake_airflow.pipelines import dags_of
 

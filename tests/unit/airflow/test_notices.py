@@ -13,12 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
-from airflow.serialization.serialized_objects import DagSerialization
+from airflow.sdk import BaseNotifier
 from jinja2 import Environment
 from yaml import safe_load
 
+from airflow_places import DagSerialization
 from binlake import config, pipeline
 from binlake.config import PipelineConfig
 from binlake.errors import CheckFailed, ConfigurationError, ConnectionFailed, SparkNeeded
@@ -34,6 +33,13 @@ from binlake.store.metadata import metadata_of
 from binlake.store.run_rows import TableRun
 from binlake.verify.result import DifferingRow, TableRepair, TableResult, VerifyReport
 from binlake_airflow import notices
+from binlake_airflow.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    CronDataIntervalTimetable,
+    DownstreamTasksSkipped,
+)
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import FeedStopped, TaskFailed
 from binlake_airflow.operators import BinlakeRecordOperator, BinlakeResnapshotOperator, batches

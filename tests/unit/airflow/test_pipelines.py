@@ -15,17 +15,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG
 from airflow.sdk.definitions.param import DagParam
-from airflow.sdk.exceptions import AirflowFailException
-from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_places import DagBag, DagSerialization
 from binlake import config
 from binlake.config import MergeConfig, PipelineConfig
 from binlake_airflow import sources
+from binlake_airflow.compat import AirflowFailException, CronDataIntervalTimetable
 from binlake_airflow.groups import binlake_bootstrap, binlake_sync
 from binlake_airflow.pipelines import dags_of
 from binlake_airflow.steps import Steps
@@ -423,12 +422,15 @@ def test_fifty_sources_are_read_once_and_make_no_task_too_many(folder: Path, mon
 
 
 def test_making_dags_copies_no_form_for_each_task(folder: Path) -> None:
-    """Beside as many DAGs and tasks that do nothing: 2.6 times the calls; above 3.7 where each task copies the form."""
+    """Beside as many DAGs and tasks that do nothing: 2.6 times the calls, 3.1 on Airflow 3.1.
+
+    Above 3.7 where each task copies the form.
+    """
     for number in range(5):
         write(folder, f"shop{number}")
     dags_of(folder)
 
-    assert calls(lambda: dags_of(folder)) < 3 * calls(lambda: empty_dags(30, 20, each=6))
+    assert calls(lambda: dags_of(folder)) < 3.3 * calls(lambda: empty_dags(30, 20, each=6))
 
 
 def calls(work: Callable[[], Any]) -> int:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from binlake import config
 from binlake.doctor import beforehand
 from binlake.store.metadata import now_us
+from binlake_airflow.compat import AirflowFailException
 from binlake_airflow.operators import BinlakePlanOperator, BinlakeSnapshotOperator
 from binlake_airflow.submit import BinlakeSparkOperator
 from binlake_airflow.upkeep import BinlakeMaintainOperator, BinlakeReplayOperator, BinlakeResumeOperator

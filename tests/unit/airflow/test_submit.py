@@ -17,13 +17,6 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowNotFoundException,
-    AirflowRescheduleException,
-    AirflowSkipException,
-)
 
 from binlake import pipeline
 from binlake.config import PipelineConfig
@@ -38,6 +31,13 @@ from binlake.source.log import Origin
 from binlake.spark import settings
 from binlake.staging import stage
 from binlake.storage import stores
+from binlake_airflow.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 from binlake_airflow.operators import (
