@@ -8,6 +8,7 @@ that isn't a row's.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -120,9 +121,22 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def interpreter(release: str) -> str:
     """Return the program of a release of Python: the machine's, else the one that setup.sh brings. Raises RowFailed."""
     private = PRIVATE / f"python-{release}" / "root" / "usr" / "bin" / f"python{release}"
-    if not any(runs(program) for program in (f"python{release}", str(private))):
-        set_up(f"python-{release}")
-    return str(private) if runs(str(private)) else shutil.which(f"python{release}") or ""
+    for program in (f"python{release}", str(private), *side_by_side(release)):
+        if runs(program, release):
+            return shutil.which(program) or program
+    set_up(f"python-{release}")
+    return str(private)
+
+
+def side_by_side(release: str) -> list[str]:
+    """Return the programs of a release of Python that pyenv and uv keep beside the one on PATH, the newest first."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    asked = subprocess.run([uv(), "python", "dir"], capture_output=True, text=True)
+    kept = [*pyenv.glob(f"{release}.*")]
+    if folder := asked.stdout.strip():
+        kept += Path(folder).glob(f"cpython-{release}.*")
+    newest = sorted(kept, key=lambda path: [int(number) for number in re.findall(r"\d+", path.name)[:3]], reverse=True)
+    return [str(path / "bin" / f"python{release}") for path in newest]
 
 
 def java_home(release: str) -> Path:
@@ -138,12 +152,14 @@ def set_up(step: str) -> None:
         raise RowFailed(f"{step} isn't here, and can't be brought: {done.stderr.strip()}")
 
 
-def runs(program: str) -> bool:
-    """Return whether an interpreter starts."""
+def runs(program: str, release: str) -> bool:
+    """Return whether an interpreter starts, is of this release, and has the parts that everything needs."""
+    asked = "import sqlite3, ssl, sys; print('{}.{}'.format(*sys.version_info))"
     try:
-        return subprocess.run([program, "-c", "import ssl, sqlite3"], capture_output=True).returncode == 0
+        done = subprocess.run([program, "-c", asked], capture_output=True, text=True)
     except OSError:
         return False
+    return done.returncode == 0 and done.stdout.strip() == release
 
 
 def wheel() -> Path:

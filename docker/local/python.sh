@@ -23,7 +23,11 @@ patch_binaries() { # DIR PYTHON
 
 install() { # VERSION DIR
   local python=python$1 dir partial suite apt
-  case $1 in 3.13) suite=trixie ;; 3.14) suite=forky ;; *) fail "$1 isn't known here: 3.13 and 3.14 are" ;; esac
+  case $1 in
+    3.13) suite=trixie ;;
+    3.14) suite=forky ;;
+    *) fail "Debian has 3.13 and 3.14, not $1: put python$1 on PATH, or run pyenv install $1, or uv python install $1" ;;
+  esac
   partial=$2.partial
   rm -rf "$partial"
   mkdir -p "$partial/debs"

@@ -146,3 +146,41 @@ def test_a_row_sees_nothing_of_another_environment(monkeypatch: pytest.MonkeyPat
     assert env.get("JAVA_HOME") == os.environ.get("JAVA_HOME")
     env = platforms.environment(platforms.Row("python-3.13", "3.13", "Python 3.13.", java="21"))
     assert env["JAVA_HOME"] == str(platforms.java_home("21"))
+
+
+def interpreter_at(program: Path, says: str, code: int = 0) -> Path:
+    """A stand-in of an interpreter that says it is of this release."""
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho {says}\nexit {code}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_an_interpreter_of_the_machine_is_taken_wherever_it_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyenv's program on PATH fails for a release that isn't its chosen one."""
+    monkeypatch.setattr(platforms, "PRIVATE", tmp_path / "private")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:{os.environ['PATH']}")
+    shim = interpreter_at(tmp_path / "shims/python3.77", "pyenv: python3.77: command not found", 127)
+    interpreter_at(tmp_path / "pyenv/versions/3.77.11/bin/python3.77", "3.76")
+    interpreter_at(tmp_path / "pyenv/versions/3.77.9/bin/python3.77", "no ssl here", 1)
+    of_uv = interpreter_at(tmp_path / "uv/cpython-3.77.3-linux-x86_64-gnu/bin/python3.77", "3.77")
+    assert platforms.interpreter("3.77") == str(of_uv)
+    of_pyenv = interpreter_at(tmp_path / "pyenv/versions/3.77.10/bin/python3.77", "3.77")
+    assert platforms.interpreter("3.77") == str(of_pyenv)
+    private = interpreter_at(tmp_path / "private/python-3.77/root/usr/bin/python3.77", "3.77")
+    assert platforms.interpreter("3.77") == str(private)
+    shim.write_text("#!/bin/sh\necho 3.77\n")
+    assert platforms.interpreter("3.77") == str(shim)
+
+
+def test_a_python_that_is_nowhere_fails_its_row_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
+    with pytest.raises(platforms.RowFailed, match=r"python-3\.77 isn't here.*put python3\.77 on PATH, or run pyenv"):
+        platforms.interpreter("3.77")
