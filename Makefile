@@ -32,6 +32,7 @@ quick: lint ## in minutes: lint, the tests that need neither server nor Spark, a
 
 platforms: ## the wheel, a demo with merges by Spark and without, and the page on other releases of Python, Airflow, Spark and Java (ROWS="airflow-3.2 python-3.13")
 	@$(SETUP) demo
+	@$(SETUP) browser
 	@$(PYTHON) docker/local/platforms.py $(ROWS)
 
 lint: ## ruff, its formatter, mypy, and which folder may import which
@@ -60,7 +61,7 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random operations on each server and its lake, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories and row filters of 100,000 events, 40,000 random ALTERs, 100,000 statements of strangers, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random operations on each server and its lake, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, two hours followed, a day of batches on a moved clock, pinned versions, histories and row filters of 100,000 events, 40,000 random ALTERs, 100,000 statements of strangers, every cut of every case, damaged logs, strangers, images, other platforms, all tests on MariaDB 11.4 and 11.8
 	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	set -e; for server in mysql mariadb mariadb-11.8; do $(PYTHON) tests/soak/random_operations.py $$server 200; done
@@ -90,6 +91,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	  $(PYTHON) tests/soak/random_statements.py mariadb $(or $(MINUTES),10); \
 	  $(PYTHON) tests/strangers/run.py mariadb $(or $(MINUTES),10); done
 	$(MAKE) images
+	$(MAKE) platforms
 
 images: ## each step of docker/Dockerfile in a fresh root, each service's health check (as root; wants debootstrap)
 	@$(SETUP) python

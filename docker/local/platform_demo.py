@@ -1,15 +1,21 @@
-"""What `make platforms` runs by the Python of each environment: the demo, a merge by Spark, and the page.
+"""What `make platforms` runs by the Python of each environment: the demo, a merge by Spark, the page, and a browser.
 
 The demo's folder is the one that BINLAKE_DEMO names. Whatever isn't as it should be ends it with exit code 1.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import demo
 import shop
+import ui
+from kept_running import KeptRunning
+from servers import free_port
 
 BY_SPARK = "\nmerge: {without_spark_mb: 0}\n"
 PAGE = """
@@ -56,8 +62,37 @@ def main() -> int:
         return wrong("the tables that Spark merged differ from the server's")
     with phase("the page is requested of Airflow's API server"):
         demo.run(env, "page", "python", "-c", PAGE)
+    with phase("a browser opens the page in Airflow's UI"):
+        shown = in_browser(env)
+    if shown:
+        return wrong(shown)
     print("all of it passed")
     return 0
+
+
+def in_browser(env: dict[str, str]) -> str:
+    """Open the page in the UI of an API server that lets everybody in; return what is wrong, empty if nothing is.
+
+    BINLAKE_BROWSER names the Python that has the browser's driver.
+    """
+    port = free_port()
+    settings = {"API__HOST": "127.0.0.1", "API__PORT": str(port), "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True"}
+    served = env | {f"AIRFLOW__{name}": value for name, value in settings.items()}
+    services = KeptRunning(lambda service: ui.start(service, served), print)
+    url = f"http://127.0.0.1:{port}"
+    look = [
+        os.environ["BINLAKE_BROWSER"],
+        str(Path(__file__).with_name("platform_page.py")),
+        url,
+        str(demo.FOLDER / "page.png"),
+    ]
+    try:
+        services.begin("api-server")
+        ui.wait_until_ready(services, url)
+        done = subprocess.run(look, capture_output=True, text=True)
+        return f"the browser ended with {done.returncode}: {done.stderr}" if done.returncode else ""
+    finally:
+        services.stop()
 
 
 def wrong(text: str) -> int:

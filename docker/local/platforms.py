@@ -76,6 +76,7 @@ def environment(row: Row) -> dict[str, str]:
         "PATH": f"{row.bin}:{kept.get('PATH', '')}",
         "AIRFLOW_HOME": str(row.folder / "airflow"),
         "BINLAKE_DEMO": str(row.folder / "demo"),
+        "BINLAKE_BROWSER": sys.executable,
     }
     return kept | own | ({"JAVA_HOME": str(java_home(row.java))} if row.java else {})
 
