@@ -209,6 +209,12 @@ class ConfigurationError(UsageError):
         self.problems = problems
 
 
+class KeyUnavailable(BinlakeError):
+    """The key of a hash can't be looked up now: what keeps it fails, or lacks a key that this process had from it."""
+
+    retryable = True
+
+
 class NoSnapshotYet(UsageError):
     """No table of the source has a snapshot: there is no position from which the log could be read."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from binlake.errors import ConfigurationError
+from binlake.errors import BinlakeError, ConfigurationError, KeyUnavailable
 from binlake.schema import hash_key
 from binlake.schema.hash_key import HashKey
 from binlake.storage import passwords
@@ -25,22 +25,35 @@ def know(keys: Mapping[str, HashKey]) -> None:
 
 def key(connection: str) -> HashKey:
     """Return the key that a connection's password is; a process looks it up once, until ``look_again``. Raises
-    ConfigurationError."""
+    ConfigurationError, and KeyUnavailable."""
     if connection not in _known:
         know({connection: _looked_up(connection)})
     return _known[connection]
 
 
 def look_again(connections: Iterable[str]) -> None:
-    """Look keys up that this process looked up a minute ago or longer: their passwords may be others by now. Raises
-    ConfigurationError."""
+    """Look keys up that this process looked up a minute ago or longer: their passwords may be others by now.
+
+    Raises KeyUnavailable, also for a key that isn't there any more: an unreachable store of secrets looks like that.
+    """
     for connection in connections:
         if time.monotonic() - _looked_up_at.get(connection, time.monotonic()) >= LOOKED_UP_EACH:
-            know({connection: _looked_up(connection)})
+            try:
+                know({connection: _looked_up(connection)})
+            except ConfigurationError as error:
+                raise KeyUnavailable(error.message, remedy=error.remedy) from None
 
 
 def _looked_up(connection: str) -> HashKey:
-    password = passwords.look_up(connection)
+    try:
+        password = passwords.look_up(connection)
+    except BinlakeError:
+        raise
+    except Exception as error:  # Airflow's, or of its store of secrets; its text may show what is in there
+        raise KeyUnavailable(
+            f"the key of a hash can't be looked up: {type(error).__name__} for the connection {connection!r}",
+            remedy="see whether Airflow, and what keeps its secrets, can be reached; then run again: nothing is lost",
+        ) from None
     if not password:
         raise ConfigurationError(
             f"the key of a hash is missing: the connection {connection!r} isn't defined, or has no password",

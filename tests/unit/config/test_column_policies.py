@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from binlake.config import PipelineConfig, hash_connections
 from binlake.config.column_policies import ColumnPolicy, hash_keys, key_connections, masks_of
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, KeyUnavailable
 from binlake.planner.manifest import Manifest
 from binlake.planner.rules import Rules
 from binlake.schema.table import Column, TableName, TableSchema
@@ -132,8 +132,22 @@ def test_a_process_that_works_on_notices_a_changed_key_within_a_minute(monkeypat
         f"asks for hash of 32 digits, by the key {new}, and the lake has hash of 32 digits, by the key {former}" in why
     )
     monkeypatch.delenv("AIRFLOW_CONN_PII_KEY")
-    with pytest.raises(ConfigurationError, match="the key of a hash is missing"):
+    with pytest.raises(KeyUnavailable, match="the key of a hash is missing") as away:
         hash_connections.look_again(["pii_key"])
+    assert away.value.retryable, "who follows waits, as for a server"
+    assert hash_connections.key("pii_key").fingerprint == new
+
+
+def test_a_store_of_secrets_that_fails_is_waited_for_and_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(connection: str) -> str:
+        raise ConnectionError("https://vault.example?token=hvs.zq01")
+
+    monkeypatch.setattr(passwords, "look_up", unreachable)
+    with pytest.raises(KeyUnavailable) as away:
+        hash_keys(config(HASHED).columns)
+    assert "ConnectionError for the connection 'pii_key'" in str(away.value)
+    assert (away.value.retryable, "zq01" in str(away.value)) == (True, False)
+    assert (away.value.__cause__, away.value.__suppress_context__) == (None, True)
 
 
 def test_settings_without_entries_have_the_digest_that_they_had() -> None:
