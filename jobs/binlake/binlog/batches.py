@@ -70,10 +70,9 @@ class Batches:
             return
         decoder = waiting.decoder
         for batch in _joined(waiting.batches, decoder.schema):
-            absent = tuple(sorted(waiting.absent & {column.name for column in decoder.columns}))
-            yield Mutations(
-                name, decoder.columns, decoder.table.key, self.statements, batch, absent, decoder.collations
-            )
+            shown = ((column.served_name, column.name) for column in decoder.columns)
+            absent = tuple(sorted(name for served, name in shown if served in waiting.absent))
+            yield Mutations(name, decoder.columns, decoder.key, self.statements, batch, absent, decoder.collations)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -19,9 +19,10 @@ may come before mutations that precede it in the log but are still buffered, and
 | before       | struct of the table's columns | null for inserts |
 | after        | struct of the table's columns | null for deletes |
 
-The struct's fields are the table map's columns by name, without those that ``wanted`` excludes and with masked ones as
-they are shown (schema.masking), with the registry's Arrow types, all nullable, and their side columns: see
-schema.lake_columns. MariaDB's maps also have hidden columns: see schema.hidden.
+The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with masked ones as
+they are shown (schema.masking) and others with their names and types in the lake (schema.lake_forms), with the
+registry's Arrow types, all nullable, and their side columns: see schema.lake_columns. MariaDB's maps also have hidden
+columns: see schema.hidden.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from binlake.schema.lake_forms import LakeForm
 from binlake.schema.mask import Mask
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import Column, TableName
@@ -59,6 +61,9 @@ class Withheld:
     excluded: frozenset[str] = frozenset()
     masks: Mapping[str, Mask] = field(default_factory=dict)
 
+
+Forming = Callable[["TableName"], LakeForm]
+"""A table → the names and types that its columns have in the images, where they aren't the server's."""
 
 Masking = Callable[["TableName", "tuple[Column, ...]"], Withheld]
 """A table and the columns of its map → what is withheld of its rows, where ``wanted`` has them read. It raises

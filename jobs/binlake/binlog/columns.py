@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,17 @@ from binlake.kernels.row_kernels import Numbers
 from binlake.schema import masking
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
+from binlake.schema.lake_forms import (
+    AS_SERVED,
+    COLLISION_REMEDY,
+    TYPE_REMEDY,
+    LakeForm,
+    Misfit,
+    collision,
+    fitted,
+    no_fit,
+    no_type,
+)
 from binlake.schema.mask import Mask
 from binlake.schema.table import Column
 from binlake.schema.types import text_types
@@ -210,10 +221,11 @@ class _Target:
 class TableDecoder:
     """Decoder of the rows of one table in one shape.
 
-    excluded: lower-case names of columns that are left out. masks: those of others. columns: the columns of the images;
-    a masked one is as it is shown. collations: the numbers of the columns' collations. withholds: something of the rows
-    isn't shown. The constructor raises Undecodable for a column that can't be decoded, ConfigurationError for an
-    excluded column of the key.
+    excluded: lower-case names of columns that are left out. masks: those of others, by their names in lower case. form:
+    their names and types in the lake. columns: the columns of the images, as they are shown. key: the primary key's
+    columns. collations: the numbers of the columns' collations. withholds: something of the rows isn't shown. The
+    constructor raises Undecodable for a column that can't be decoded, ConfigurationError for an excluded column of the
+    key.
     """
 
     def __init__(
@@ -222,6 +234,7 @@ class TableDecoder:
         invalid: InvalidValues,
         excluded: frozenset[str] = frozenset(),
         masks: Mapping[str, Mask] = MappingProxyType({}),
+        form: LakeForm = AS_SERVED,
     ) -> None:
         self.table = table
         self.invalid = invalid
@@ -236,7 +249,9 @@ class TableDecoder:
             for column in table.columns
             if column.name.lower() not in excluded
         )
-        self.columns = tuple(column.shown for column in self._served)
+        self.columns = tuple(form.of(column).shown for column in self._served)
+        self.key = tuple(form.names.get(name.lower(), name) for name in table.key)
+        self._typed = _typed(table, self._served, form)
         self.program: Any = np.array([program_row(field) for field in table.fields], layouts.PROGRAM)
         unread = excluded | {name for name, mask in masks.items() if mask.kind == "nothing"}
         self._gathered = [
@@ -247,7 +262,9 @@ class TableDecoder:
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
         decoded = tuple(field.column for _, field in self._gathered)
-        self._decoded: pa.StructType = staged_schema(decoded, invalid).field("after").type if masks else self.image
+        self._decoded: pa.StructType = self.image
+        if masks or self._typed:
+            self._decoded = staged_schema(decoded, invalid).field("after").type
         self._masked = bool(masks)
         self._sides = {field.source.name: field.holds for field in side_columns(decoded, invalid)}
         self._finish = {
@@ -363,7 +380,14 @@ class TableDecoder:
             validity = pa.py_buffer(column.validity) if nulls else None
             try:
                 made = self._finish[place](wanted, rows, validity, nulls, column, int(out["used"][place]))
+                if field.column.name in self._typed:
+                    made = fitted(made)
                 arrays += made if isinstance(made, tuple) else (made,)
+            except Misfit as misfit:
+                shown = self._typed[field.column.name]
+                remedy = f"{TYPE_REMEDY}, or change the value; then take a new snapshot of the table"
+                why = f"a value of column {field.column.name!r} {no_fit(shown)}"
+                raise Stop(int(target.facts["event"][misfit.row]), Undecodable(why, remedy)) from None
             except strings.BadValue as bad:
                 keeps = text_types.may_be_invalid_text(field.column) and field.column.name not in self.table.key
                 other = ", or set invalid_text: keep_bytes in the YAML" if keeps else ""
@@ -385,6 +409,18 @@ class TableDecoder:
         count = int(rows - has.sum())
         validity = pa.py_buffer(np.packbits(has, bitorder="little")) if count else None
         return pa.StructArray.from_buffers(self.image, rows, [validity], null_count=count, children=arrays)
+
+
+def _typed(table: TableMap, served: Sequence[Column], form: LakeForm) -> dict[str, Column]:
+    """Return the columns that have another type in the lake, by their names on the server. Raises Undecodable where
+    columns can't have what they are to have in the lake."""
+    if why := collision(table.columns, form.names):
+        raise Undecodable(why, COLLISION_REMEDY)
+    formed = {column.name: each for column in served if (each := form.of(column)).lake_type}
+    for column in served:
+        if column.name in formed and (why := no_type(column, "bigint")):
+            raise Undecodable(why, TYPE_REMEDY)
+    return formed
 
 
 def _bytes_left(events: Any, state: Any) -> int:

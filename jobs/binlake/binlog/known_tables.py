@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlake.binlog import scan, tablemap
-from binlake.binlog.border import Masking, Wanted, Withheld
+from binlake.binlog.border import Forming, Masking, Wanted, Withheld
 from binlake.binlog.columns import TableDecoder, undecodable
 from binlake.binlog.events import FormatDescription, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable
@@ -18,6 +18,7 @@ from binlake.binlog.transport import padded
 from binlake.caches import remembered
 from binlake.kernels import layouts
 from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_forms import AS_SERVED
 from binlake.schema.table import TableName
 
 
@@ -57,8 +58,10 @@ class KnownTables:
         description: FormatDescription,
         id_size: int,
         masking: Masking | None = None,
+        forming: Forming | None = None,
     ) -> None:
         self._wanted = wanted
+        self._forming = forming
         self._masking = masking
         self._invalid = invalid
         self._mariadb = description.mariadb
@@ -110,10 +113,13 @@ class KnownTables:
             table = _parsed(body[self._id_size :], self._mariadb)
             if self._masking is not None:
                 withheld = self._masking(name, table.columns)
-            known = (table, withheld.excluded, *withheld.masks.items())
+            form = self._forming(name) if self._forming is not None else AS_SERVED
+            known = (table, withheld.excluded, *withheld.masks.items(), *form.names.items(), *form.types.items())
             decoder = self._decoders.get(known)
             if decoder is None:
-                decoder = self._decoders[known] = TableDecoder(table, self._invalid, withheld.excluded, withheld.masks)
+                decoder = self._decoders[known] = TableDecoder(
+                    table, self._invalid, withheld.excluded, withheld.masks, form
+                )
         except (Undecodable, Malformed, UnicodeDecodeError) as error:
             return KnownTable(key, name, why=undecodable(error), raw=raw())
         return KnownTable(key, name, table, decoder)

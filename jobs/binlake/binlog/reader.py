@@ -16,7 +16,17 @@ import pyarrow as pa
 
 from binlake.binlog import events, payload, scan, values
 from binlake.binlog.batches import Batches
-from binlake.binlog.border import Item, Masking, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
+from binlake.binlog.border import (
+    Forming,
+    Item,
+    Masking,
+    RolledBack,
+    SliceSummary,
+    Statement,
+    Stopped,
+    Wanted,
+    XaEvent,
+)
 from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, ends_file, foreign_gtids
@@ -62,19 +72,20 @@ def read(
     progress: Callable[[int], None] | None = None,
     skip: frozenset[int] = frozenset(),
     masking: Masking | None = None,
+    forming: Forming | None = None,
 ) -> Iterator[Emitted]:
     """Yield mutations, statements, stopped tables and XA events of a slice, and at last its summary (see border).
 
     wanted: decides which tables and columns are decoded (see border.Wanted). progress: called with the bytes read so
     far. skip: offsets of events that aren't read. masking: decides what is withheld of decoded rows; each statement is
-    yielded before it is asked about what follows. Raises SourceError (PositionLost if ``part`` can't be read in full),
-    CorruptEvent and UnsupportedEvent.
+    yielded before it is asked about what follows. forming: gives columns their names and types in the lake. Raises
+    SourceError (PositionLost if ``part`` can't be read in full), CorruptEvent and UnsupportedEvent.
     """
     reader: _Reader | None = None
     for chunk in transport.chunks(part):
         if reader is None:
             description = describe(bytes(chunk), part, chunk.offset)
-            reader = _Reader(part, wanted, invalid, description, skip, masking)
+            reader = _Reader(part, wanted, invalid, description, skip, masking, forming)
             continue
         try:
             yield from reader.chunk(chunk)
@@ -103,6 +114,7 @@ class _Reader:
         description: FormatDescription,
         skip: frozenset[int],
         masking: Masking | None = None,
+        forming: Forming | None = None,
     ) -> None:
         self._skip = skip
         self._chunk: LogChunk | None = None
@@ -120,7 +132,7 @@ class _Reader:
         self._rows = layouts.many(_MOST_EVENTS, layouts.ROW_EVENT)
         self._mapped = layouts.many(64, layouts.MAPPED)
         id_size = int(self._state.id_size)
-        self._known = KnownTables(wanted, invalid, description, id_size, masking)
+        self._known = KnownTables(wanted, invalid, description, id_size, masking, forming)
         self._masks = masking is not None
         self._row_events = RowEvents(description, id_size)
         self._transactions = Transactions(self._state, mariadb=description.mariadb)

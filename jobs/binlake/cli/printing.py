@@ -19,6 +19,7 @@ from binlake.names import shown
 from binlake.position import Position
 from binlake.records import lost_tables
 from binlake.report import counted, harmless, raw
+from binlake.schema.lake_forms import becomes
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
@@ -108,12 +109,12 @@ def shape(name: TableName, table_shape: Shape) -> None:
         return
     rows = [
         (
-            column.name,
+            column.served_name,
             column.declared,
             "" if column.nullable else "NOT NULL",
             column.charset,
             column.default,
-            "left out" if column.shown not in schema.mirrored else str(column.mask or ""),
+            becomes(column, schema),
         )
         for column in schema.columns
     ]

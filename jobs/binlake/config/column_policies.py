@@ -13,9 +13,10 @@ from binlake.config.mirrored_tables import ColumnPattern, refuse_patterns
 from binlake.config.schema_change_tools import changed_table, hides_original
 from binlake.config.section import Section
 from binlake.schema.hash_key import HashKey
+from binlake.schema.lake_forms import AS_SERVED, LakeForm, LakeType
 from binlake.schema.mask import FEWEST_DIGITS, MOST_DIGITS, Mask
 
-_ACTIONS = ("hash", "mask", "truncate", "null", "exclude")
+_ACTIONS = ("hash", "mask", "truncate", "null", "exclude", "rename", "type")
 
 
 class HashPolicy(Section):
@@ -42,7 +43,8 @@ class MaskPolicy(Section):
 
 
 class ColumnPolicy(Section):
-    """What becomes of the values of columns that a pattern matches; one of hash, mask, truncate, null and exclude."""
+    """What becomes of columns that a pattern matches: of their values (one of hash, mask, truncate, null and exclude),
+    or of their name and type (rename, type)."""
 
     columns: ColumnPattern
     hash: HashPolicy | None = None
@@ -50,6 +52,14 @@ class ColumnPolicy(Section):
     truncate: Literal["year", "month", "day", "hour"] | Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     null: bool = False
     exclude: bool = False
+    rename: Annotated[str, Field(max_length=64, pattern=r"^[^\W\d_]\w*$")] | None = None
+
+    type: LakeType | None = None
+
+    @property
+    def masks(self) -> bool:
+        """Return whether the entry is a mask."""
+        return self.null or any(part is not None for part in (self.hash, self.mask, self.truncate))
 
     @model_validator(mode="after")
     def _has_one_action(self) -> Self:
@@ -61,7 +71,7 @@ class ColumnPolicy(Section):
         return self
 
     def action(self) -> Mask | None:
-        """Return the mask; None for columns that are excluded. Raises ConfigurationError for a missing key."""
+        """Return the mask; None for columns that have none. Raises ConfigurationError for a missing key."""
         if self.hash is not None:
             return Mask("hash", self.hash.length, hash_connections.key(self.hash.key).fingerprint)
         if self.mask is not None:
@@ -84,7 +94,12 @@ def excluded_by(policies: Iterable[ColumnPolicy]) -> list[str]:
 
 def masks_any(policies: Iterable[ColumnPolicy]) -> bool:
     """Return whether any column is masked."""
-    return any(not policy.exclude for policy in policies)
+    return any(policy.masks for policy in policies)
+
+
+def forms_any(policies: Iterable[ColumnPolicy]) -> bool:
+    """Return whether any column has another name or type in the lake."""
+    return any(policy.rename is not None or policy.type is not None for policy in policies)
 
 
 def hash_keys(policies: Iterable[ColumnPolicy]) -> dict[str, HashKey]:
@@ -103,13 +118,28 @@ def masks_of(policies: Sequence[ColumnPolicy], database: str, table: str) -> Map
     A schema change tool's copy has those of its table, by its name; where that doesn't show which, all of the database.
     Raises ConfigurationError for a hash's key that isn't there.
     """
-    if not policies:
-        return {}
+    return _masks(_of_table(policies, database, table)) if policies else {}
+
+
+def lake_form_of(policies: Sequence[ColumnPolicy], database: str, table: str) -> LakeForm:
+    """Return the names and types that a table's columns have in the lake, with copies of the table as ``masks_of`` has
+    them."""
+    if not forms_any(policies):
+        return AS_SERVED
+    own = [(policy.columns.rpartition(".")[2].lower(), policy) for policy in _of_table(policies, database, table)]
+    return LakeForm(
+        {column: policy.rename for column, policy in own if policy.rename is not None},
+        {column: policy.type for column, policy in own if policy.type is not None},
+    )
+
+
+def _of_table(policies: Sequence[ColumnPolicy], database: str, table: str) -> list[ColumnPolicy]:
+    """Return the entries that match columns of a table, or of the one of which it is a copy."""
     if hides_original(table):
-        return _masks(policy for policy in policies if names.matches_database(_tables(policy), database))
+        return [policy for policy in policies if names.matches_database(_tables(policy), database)]
     own = _matching(policies, database, table)
     changed = changed_table(table)
-    return _masks(own if changed is None else [*own, *_matching(policies, database, changed)])
+    return own if changed is None else [*own, *_matching(policies, database, changed)]
 
 
 def _matching(policies: Sequence[ColumnPolicy], database: str, table: str) -> list[ColumnPolicy]:

@@ -14,7 +14,14 @@ from pydantic import AfterValidator, PrivateAttr, field_validator, model_validat
 
 from binlake import names
 from binlake.config import yaml_file
-from binlake.config.column_policies import ColumnPolicies, ColumnPolicy, excluded_by, masks_of
+from binlake.config.column_policies import (
+    ColumnPolicies,
+    ColumnPolicy,
+    excluded_by,
+    forms_any,
+    lake_form_of,
+    masks_of,
+)
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.mirrored_tables import TablesConfig, columns_withheld, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
@@ -31,6 +38,7 @@ from binlake.config.table_modes import NO_MODES, BesideMode, HistoryMode, TableM
 from binlake.config.yaml_file import YamlFile
 from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
+from binlake.schema.lake_forms import LakeForm, in_form, server_shape
 from binlake.schema.table import TableName, TableSchema
 from binlake.storage import accounts, stores
 
@@ -167,14 +175,15 @@ class PipelineConfig(Section):
         return self.policies.of(name).on_drop_table == "drop" or self.in_ghosts(name)
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
-        """Return a table's schema with the columns that aren't mirrored marked, and others masked, and set how its rows
-        are kept.
+        """Return a table's schema with the columns that aren't mirrored marked, others masked or with their names
+        and types in the lake, and set how its rows are kept. schema: with the server's names, or as this returned it.
 
-        Raises ConfigurationError for an excluded column of the key, for a mask that a column can't have, and for a
-        hash's key that isn't there.
+        Raises ConfigurationError for an excluded column of the key, for a mask that a column can't have, for a hash's
+        key that isn't there, and for a name or type that a column can't have.
         """
         from binlake.schema.virtual import leaving_out  # it knows expressions, of which the YAML has none
 
+        schema = server_shape(schema)
         excluded = self.tables.excluded_columns(name.database, name.table)
         shape = schema.excluding(excluded)
         masks = masks_of(self.columns, name.database, name.table)
@@ -182,7 +191,7 @@ class PipelineConfig(Section):
             from binlake.schema.masked_shapes import with_masks
 
             shape = with_masks(shape, {column: mask for column, mask in masks.items() if column not in excluded})
-        shape = leaving_out(shape)
+        shape = leaving_out(in_form(shape, self.lake_form(name)))
         modes = self.mirror_modes(name)
         place = self.shard_of(TableName(name.database, self.tables.ghost_of(name.database, name.table) or name.table))
         return replace(
@@ -209,6 +218,16 @@ class PipelineConfig(Section):
         masked = masks_of(self.columns, name.database, name.table).keys()
         return columns_withheld(patterns, name.database, name.table) | masked
 
+    def lake_form(self, name: TableName) -> LakeForm:
+        """Return the names and types of columns in the lake that aren't the server's."""
+        return lake_form_of(self.columns, name.database, name.table)
+
+    def masked_on_page(self, name: TableName) -> frozenset[str]:
+        """Return the names of a table's columns, in lower case, whose values aren't shown: the server's and the
+        lake's."""
+        masked, named = self.page.masked(name), self.lake_form(name).names
+        return masked | {named[column].lower() for column in masked if column in named}
+
     @property
     def reading(self) -> str:
         """Twelve hexadecimal digits of a hash of the settings that decide what is read of which table."""
@@ -217,6 +236,8 @@ class PipelineConfig(Section):
         if self.columns:
             settings["columns"] = [repr(policy.action()) for policy in self.columns]
             settings["masked"] = [policy.columns for policy in self.columns]
+            if forms_any(self.columns):  # older versions of binlake don't know it
+                settings["forms"] = [(policy.rename, policy.type) for policy in self.columns]
         if not self.merge_tables:
             del settings["tables"]["merge_tables"]  # older versions of binlake don't know it
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from binlake import names
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.doctor.check import Check
+from binlake.schema.lake_forms import other_form
 from binlake.schema.masked_shapes import computed_from
 from binlake.schema.table import TableName
 from binlake.source.catalog import SourceTable
@@ -52,11 +53,15 @@ def columns(source: Source, config: PipelineConfig) -> Iterator[Check]:
 
 
 def masks(tables: Collection[SourceTable]) -> Iterator[Check]:
-    """Yield what becomes of each masked column, and which generated columns go because of them."""
+    """Yield what becomes of each column with a mask, another name or type, and the generated columns that go."""
     for table in sorted(tables, key=lambda table: table.name):
         for name, mask in table.schema.masks.items():
             shown = table.schema.shown(name)
-            yield Check(f"column {table.name}.{shown.name}", True, f"{mask}, as {shown.declared}")
+            other = f", {form}" if (form := other_form(shown)) else ""
+            yield Check(f"column {table.name}.{shown.served_name}", True, f"{mask}, as {shown.declared}{other}")
+        for column in table.schema.columns:
+            if column.mask is None and (other := other_form(column)):
+                yield Check(f"column {table.name}.{column.served_name}", True, f"{other} in the lake")
         for name in sorted(computed_from(table.schema, table.schema.masks.keys()) & table.schema.excluded):
             why = "left out: it is computed from a masked column, and has no entry of its own in columns"
             yield Check(f"column {table.name}.{name}", True, why)

@@ -175,7 +175,7 @@ def _server_checks_of(
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]
     except ConfigurationError as error:
-        return [Check("excluded columns", False, error.message, error.remedy)]
+        return [Check("columns", False, error.message, error.remedy)]
 
 
 def _named_tables(patterns: Sequence[str], tables: Sequence[TableName]) -> list[Check]:

@@ -80,7 +80,7 @@ def _described(table: TableAt, shape: TableSchema | None, through: Mapping[str, 
     known = {column.name: column for column in mirror_columns(shape, shape.invalid or InvalidValues())} if shape else {}
     key = shape.key if shape else ()
     columns = tuple(
-        _column(number, field, known.get(field.name), key)
+        _column(number, field, known.get(field.name), key, shape)
         for number, field in enumerate(opened.schema().fields, start=1)
     )
     batch, at_us = through.get("batch"), through.get("at_us")
@@ -95,15 +95,17 @@ def _described(table: TableAt, shape: TableSchema | None, through: Mapping[str, 
     )
 
 
-def _column(number: int, field: object, known: LakeColumn | None, key: Sequence[str]) -> DictionaryColumn:
+def _column(
+    number: int, field: object, known: LakeColumn | None, key: Sequence[str], shape: TableSchema | None
+) -> DictionaryColumn:
     name, kind, metadata = (getattr(field, part) for part in ("name", "type", "metadata"))
-    of_server = known is not None and known.holds == "value"
+    of_server = shape.column(known.source.name) if shape and known and known.holds == "value" else None
     return DictionaryColumn(
         name=name,
         position=number,
         lake_type=delta_text(kind),
-        server_type=server_text(known.source) if known and of_server else "",
-        nullable=known.source.nullable if known and of_server else True,
+        server_type=server_text(of_server) if of_server else "",
+        nullable=known.source.nullable if known and of_server else True,  # a masked column may be NULL
         in_key=key.index(name) + 1 if name in key else 0,
         comment=str(metadata.get(COMMENT, "")),
     )

@@ -54,7 +54,7 @@ def _renamed(config: PipelineConfig, life: Life, now: TableSchema, texts: list[s
     withheld = config.confidential(life.name)
     if not may_be_renamed(life.schema, now, withheld, texts):
         return ""
-    columns = [column.name for column in life.schema.columns if column.name.lower() in withheld]
+    columns = [column.served_name for column in life.schema.columns if column.served_name.lower() in withheld]
     if not columns:
         return ""
     return (
@@ -68,7 +68,7 @@ def _elsewhere(config: PipelineConfig, gone: list[Life], name: TableName, now: T
     ended, by a DROP TABLE or by a name that isn't included."""
     shown = {column.name.lower() for column in now.columns} - config.withheld(name)
     for life in gone:
-        columns = {column.name.lower() for column in life.schema.columns}
+        columns = {column.served_name.lower() for column in life.schema.columns}
         if same := sorted(shown & columns & config.confidential(life.name)):
             return (
                 f"it may be what {life.name} was, of which the YAML masks or excludes the column {same[0]!r}, and no"

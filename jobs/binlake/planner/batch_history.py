@@ -10,6 +10,7 @@ from binlake.planner.noted_statements import WAITS, NotedStatement
 from binlake.planner.shape_changes import PlacedStatement
 from binlake.planner.steps import TableSteps
 from binlake.planner.walk import BatchInputs, Walk
+from binlake.schema.lake_forms import server_shape
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dumps
 
@@ -39,7 +40,7 @@ class BatchHistory:
         after = None
         if before is not None and isinstance(change, statements.AlterTable):
             with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
-                evolved = statements.evolve(before.unmasked, change, flavour=self._flavour).after
+                evolved = statements.evolve(server_shape(before.unmasked), change, flavour=self._flavour).after
                 after = self._rules.excluding(table.life.name, here.as_logged(evolved))
         elif (
             isinstance(change, statements.TruncateTable | statements.NoShapeChange | statements.RowsChanged)
@@ -62,7 +63,7 @@ class BatchHistory:
         statement."""
         rules, (before, after) = self._rules, shapes
         excluded = rules.excluding(name, TableSchema(())).excluded.union(
-            rules.withheld(name), *(shape.excluded.union(shape.masks) for shape in shapes if shape)
+            rules.withheld(name), *(shape.excluded.union(server_shape(shape).masks) for shape in shapes if shape)
         )
         life = table.life.id if table else None
         held = self._walk.held.get(life) if life and action == WAITS else None

@@ -125,10 +125,10 @@ class CascadedBatch:
 
 
 def _as_declared(cascade: Cascade, tables: Mapping[TableName, TableSteps]) -> Cascade:
-    """Return the cascade with the columns' names as the tables spell them."""
+    """Return the cascade with the columns' names as the lake spells them."""
 
     def spelled(name: TableName, columns: tuple[str, ...]) -> tuple[str, ...]:
-        known: dict[str, Column] = {column.name.lower(): column for column in tables[name].life.schema.mirrored}
+        known: dict[str, Column] = {column.served_name.lower(): column for column in tables[name].life.schema.mirrored}
         return tuple(known[column.lower()].name for column in columns)
 
     return replace(

@@ -110,9 +110,10 @@ def _held_change(
     """Return what is asked about a statement, or about a tool's copy (``copies``), and what a no does."""
     asked = [change for change in changes if policy.of(change.kind) == "ask"]
     kinds = {change.kind for change in asked}
-    added = [change.name for change in asked if change.kind == "add"]
-    had = {column.name.lower() for column in before.mirrored}
-    nameless = [name for name in added if "." in name or name.lower() in had or name in after.key]
+    added = [after.column(change.name).served_name for change in asked if change.kind == "add"]
+    had = {column.served_name.lower() for column in before.mirrored}
+    keys = {after.column(name).served_name for name in after.key}
+    nameless = [name for name in added if "." in name or name.lower() in had or name in keys]
     freezes = not changes or bool(nameless) or not kinds <= ({"add"} if copies else {"add", "drop"})
     parts = [f"the lake goes without {', '.join(map(repr, added))} from there on"] if added else []
     if dropped := [repr(change.name) for change in asked if change.kind == "drop"]:

@@ -18,6 +18,7 @@ from binlake.planner.steps import LEFT_GHOST, LEFT_OUT, Life, Standstill
 from binlake.planner.tool_tables import is_alike
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns, own_columns, side_columns
+from binlake.schema.lake_forms import lake_form, server_shape
 from binlake.schema.row_condition import CONDITION_REMEDY, conditions_of, refusal
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, generated_columns
@@ -183,8 +184,22 @@ class Rules:
         same_rows = same_rows and conditions_of(now) == conditions_of(schema) and now.where == schema.where
         same_rows = same_rows and now.shard == schema.shard
         same_columns = now.excluded == schema.excluded and now.masks == schema.masks
+        same_columns = same_columns and lake_form(now) == lake_form(schema)
         if same_columns and same_rows and now.without_rows == schema.without_rows:
             return ""  # the common case, made cheap for thousands of tables
+        pairs = list(zip(schema.columns, now.columns, strict=True))
+        forms = [
+            f"the YAML (columns) calls column {each.served_name!r} {each.name!r}, and the lake {there.name!r}"
+            for there, each in pairs
+            if there.name != each.name
+        ]
+        forms += [
+            f"for column {each.served_name!r} the YAML (columns) asks for {each.shown.declared.upper()},"
+            f" and the lake has {there.shown.declared.upper()}"
+            for there, each in pairs
+            if there.lake_type != each.lake_type and there.mask == each.mask
+        ]
+        schema, now = server_shape(schema), server_shape(now)
         changed = sorted(
             name
             for name in now.masks.keys() | schema.masks.keys()
@@ -200,7 +215,7 @@ class Rules:
         gone = _column_names(column for column in schema.mirrored if column not in after)
         back = _column_names(column for column in now.mirrored if column not in before)
         reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
-        reasons += masks
+        reasons += forms + masks
         reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
         if now.soft_delete != schema.soft_delete:
             stay = "stay" if now.soft_delete else "go"

@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from binlake.binlog.border import Statement
 from binlake.ddl import redaction, statements
 from binlake.ddl.evolve import Evolution
+from binlake.errors import snapshot_again
+from binlake.planner.rules import ROWS_REMEDY
 from binlake.planner.steps import Standstill
 from binlake.position import Flavour, Position, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
+from binlake.schema.lake_forms import TYPE_REMEDY, fits, lake_form, no_fit
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered
 from binlake.schema.row_condition import columns_of_conditions
-from binlake.schema.table import INTEGERS, Column, TableSchema
+from binlake.schema.table import INTEGERS, Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged, generated_columns
 
 
@@ -44,6 +48,19 @@ class PlacedStatement:
         if self.parsed.kind == "DML":
             return redaction.verb_alone(self.statement.text, "DML")
         return redaction.redacted(self.statement.text, excluded, sql_mode=self.statement.sql_mode, flavour=flavour)
+
+
+def in_lake(evolution: Evolution, before: TableSchema, after: TableSchema) -> Evolution:
+    """Return what a statement did to a table's shape on the server with the lake's names and types of columns.
+
+    before, after: the shapes with these; ``after`` has the columns of the evolution's.
+    """
+    old, new = lake_form(before), lake_form(after)
+    if not old and not new:
+        return evolution
+    origins = tuple(name and old.names.get(name.lower(), name) for name in evolution.origins)
+    fills = tuple((new.of(column).shown, text) for column, text in evolution.fills)
+    return replace(evolution, after=after, origins=origins, fills=fills)
 
 
 def has_another_key(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
@@ -92,6 +109,33 @@ def why_other_rows(before: TableSchema, evolution: Evolution) -> str:
         if name in evolution.altered.recollated or (name in evolution.altered.retyped and not same):
             return f"the column {column.name!r} of its row filter has another type or collation, by which rows may come"
     return ""
+
+
+def refused_change(
+    name: TableName, before: TableSchema, evolution: Evolution, withheld: frozenset[str]
+) -> Standstill | None:
+    """Return why a table stops before a statement that would show a withheld column, or that its row filter can't
+    follow; None where it doesn't.
+
+    before: its shape on the server. withheld: what the YAML masks or excludes, in lower case.
+    """
+    if why := uncovered(withheld.union(before.masks), evolution.origins, evolution.after, withheld):
+        return Standstill(why, UNCOVERED_REMEDY)
+    if why := why_no_filter(before, evolution):
+        return Standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(name)}")
+    return None
+
+
+def no_fit_of(evolution: Evolution, name: TableName) -> Standstill | None:
+    """Return why the lake can't have what old rows got in a column that has another type there; None where it can.
+
+    evolution: as ``in_lake`` returns it.
+    """
+    for column, text in evolution.fills:
+        if column.lake_type and not fits(text):
+            why = f"the value that old rows got in column {column.name!r} {no_fit(column)}"
+            return Standstill(why, f"{TYPE_REMEDY}; then {snapshot_again(name)}")
+    return None
 
 
 def why_left_out(before: TableSchema | None, after: TableSchema) -> str:

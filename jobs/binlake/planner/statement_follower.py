@@ -14,14 +14,15 @@ from binlake.planner import held_changes, tool_tables
 from binlake.planner.batch_history import BatchHistory
 from binlake.planner.manifest import GhostSpan
 from binlake.planner.noted_statements import BEFORE_SNAPSHOT, FOLLOWED, IGNORED, NOT_APPLIED, STOPPED
-from binlake.planner.rules import ROWS_REMEDY
 from binlake.planner.shape_changes import (
     PlacedStatement,
     has_another_key,
+    in_lake,
     keeping,
+    no_fit_of,
+    refused_change,
     reshapes,
     why_left_out,
-    why_no_filter,
     why_other_rows,
 )
 from binlake.planner.steps import (
@@ -38,6 +39,7 @@ from binlake.planner.tool_tables import copied_by
 from binlake.planner.walk import BatchInputs, Walk
 from binlake.position import Position
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
+from binlake.schema.lake_forms import server_shape
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered, unmaskable
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY
@@ -260,22 +262,26 @@ class StatementFollower:
         if change.describes:
             table.life = replace(table.life, schema=with_comments(before, change.alterations))
             return FOLLOWED, "COMMENT"
+        served = server_shape(before)
         try:
-            evolution = statements.evolve(before.unmasked, change, flavour=self.flavour)
+            evolution = statements.evolve(served.unmasked, change, flavour=self.flavour)
             after = self.rules.excluding(table.life.name, here.as_logged(evolution.after))
-        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
+        except (UnfollowedStatement, SchemaMismatch) as error:
             return self._ask_snapshot(table, here.standstill(error.message))
-        withheld = self.rules.withheld(table.life.name).union(before.masks)
-        if why := uncovered(withheld, evolution.origins, after, self.rules.withheld(table.life.name)):
-            return self._stop(table, here.standstill(why, UNCOVERED_REMEDY))
+        except ConfigurationError as error:  # a snapshot would meet it again
+            remedy = f"{error.remedy}; then {snapshot_again(table.life.name)}"
+            return self._stop(table, here.standstill(error.message, remedy))
+        other_rows = why_other_rows(served, evolution)
+        refused = refused_change(table.life.name, served, evolution, self.rules.withheld(table.life.name))
+        evolution = in_lake(evolution, before, after)
+        if refused := refused or no_fit_of(evolution, table.life.name):
+            return self._stop(table, here.standstill(refused.reason, refused.remedy))
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
         ruling = held_changes.ruling(self.walk, here, table, after, evolution.origins)
         if ruling.stops:
             return ruling.stops
-        if why := why_no_filter(before, evolution):
-            return self._stop(table, here.standstill(why, f"{ROWS_REMEDY}; then {snapshot_again(table.life.name)}"))
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNLOGGED_COLUMN_REMEDY))
         if why := named_twice(after, self.rules.invalid):
@@ -286,8 +292,8 @@ class StatementFollower:
         if refused := self.rules.refused_mode(table.life.name, after):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
         never_had_rows = table.may_be_created_again and not self.walk.left_out_before(table, here.order)
-        if not never_had_rows and (why := why_other_rows(before, evolution)):
-            return self._ask_snapshot(table, here.standstill(why))
+        if not never_had_rows and other_rows:
+            return self._ask_snapshot(table, here.standstill(other_rows))
         table.life = replace(table.life, schema=after)
         if table.may_be_created_again:
             table.add(CreateStep(after), self.walk.turn)
@@ -472,10 +478,10 @@ class StatementFollower:
     def _shown_under_new_name(self, here: PlacedStatement, table: TableSteps, old: TableName) -> Standstill | None:
         """Return why a table stops that would show, under its new name, a column that was withheld; None where none
         would be."""
-        life = table.life
-        withheld = self.rules.confidential(old).union(life.schema.masks)
-        names = [column.name for column in life.schema.columns]
-        why = uncovered(withheld, names, life.schema, self.rules.withheld(life.name))
+        served = server_shape(table.life.schema)
+        withheld = self.rules.confidential(old).union(served.masks)
+        names = [column.name for column in served.columns]
+        why = uncovered(withheld, names, served, self.rules.withheld(table.life.name))
         return here.standstill(why, UNCOVERED_REMEDY) if why else None
 
     def _read_under_new_name(

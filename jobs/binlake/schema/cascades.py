@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from binlake.schema.lake_forms import lake_form, server_shape
 from binlake.schema.table import TableName, TableSchema
 
 CASCADE_REMEDY = (
@@ -84,6 +85,8 @@ def cascading(cascade: Cascade) -> str:
 
 def not_derivable(cascade: Cascade, child: TableSchema, parent: TableSchema) -> str:
     """Return why a foreign key's changes can never be derived from the parent's mutations; empty if they can."""
+    in_lake = child, parent
+    child, parent = server_shape(child), server_shape(parent)
     if child.versioned or parent.versioned:
         return f"{cascade.key!r} is of a system-versioned table"
     for schema, names in ((child, cascade.columns), (parent, cascade.referenced)):
@@ -94,6 +97,10 @@ def not_derivable(cascade: Cascade, child: TableSchema, parent: TableSchema) -> 
             return f"a column of {cascade.key!r} is masked"
         if any(mirrored[name.lower()].type not in _EQUAL_BY_VALUE for name in names):
             return f"a column of {cascade.key!r} is of a type whose equality the server decides"
+    mine, others = (lake_form(schema).types for schema in in_lake)
+    pairs = zip(cascade.columns, cascade.referenced, strict=True)
+    if any((own.lower() in mine) != (other.lower() in others) for own, other in pairs):
+        return f"the columns of {cascade.key!r} have different types in the lake"
     if not _is_unique(parent, cascade.referenced):
         return f"what {cascade.key!r} refers to isn't unique"
     if "SET DEFAULT" in (cascade.delete, cascade.update):

@@ -82,8 +82,8 @@ def may_be_renamed(
     """
     if now is None:
         return True
-    there = {column.name.lower() for column in before.columns}
-    hidden, names = there.intersection(withheld), {column.name.lower() for column in now.columns}
+    there, names = ({column.served_name.lower() for column in shape.columns} for shape in (before, now))
+    hidden = there.intersection(withheld)
     if not names.issuperset(hidden) and not names.issubset(there.union(withheld)):
         return True
     words = (set(_WORD.findall(text.lower())) for text in texts)  # names may have been swapped

@@ -22,6 +22,7 @@ from binlake.caches import remembered
 from binlake.errors import UnfollowedStatement
 from binlake.names import mysql_quote
 from binlake.schema.arithmetic import INTEGER_BITS
+from binlake.schema.lake_forms import server_shape
 from binlake.schema.lexer import Lexer, Token
 from binlake.schema.table import BYTES, INTEGERS, TEXTS, Column, TableSchema, once_per_shape
 
@@ -396,6 +397,7 @@ def moment_of(column: Column, constant: ComparedConstant) -> date | datetime:
 
 def refusal(schema: TableSchema) -> str:
     """Return why a table's conditions can't be worked out for its shape; empty where they can."""
+    schema = server_shape(schema)
     try:
         for leaf in (leaf for text in conditions_of(schema) for leaf in leaves(parsed(text))):
             check(leaf, _own_column(leaf.column, schema))
@@ -425,12 +427,14 @@ def server_condition(schema: TableSchema) -> str:
     Nothing is optimised by it: the server reads by the key's range, and in the key's order, as without it. See
     ``jdbc.as_unpruned``.
     """
+    schema = server_shape(schema)
     return _all_of(f"IF({server_sql(parsed(text), schema)}, 1, 0)" for text in conditions_of(schema))
 
 
 @once_per_shape
 def beyond_snapshot(schema: TableSchema) -> str:
     """Return the server's SQL of the rows that the mirror may have and a snapshot doesn't copy."""
+    schema = server_shape(schema)
     where = [f"IF({server_sql(parsed(schema.where), schema)}, 1, 0)"] if schema.where else []
     copied = server_sql(parsed(schema.snapshot_where), schema) if schema.snapshot_where else "TRUE"
     return _all_of([*where, f"IF({copied}, 0, 1)"])

@@ -70,21 +70,21 @@ class Matched:
 class RowMatcher:
     """A condition for the rows of one table, as the log describes its columns.
 
-    columns, collations: side by side; a collation's number is 0 for what isn't text. The constructor raises
-    RefusedCondition where the condition can't be worked out for these columns.
+    columns, collations: side by side; the condition has the server's names of columns. A collation's number is 0 for
+    what isn't text. The constructor raises RefusedCondition where the condition can't be worked out for these columns.
     """
 
     def __init__(self, text: str, columns: Sequence[Column], collations: Sequence[int]) -> None:
         self._node = parsed(text)
-        self._columns = {column.name.lower(): column for column in columns}
-        by_name = {column.name.lower(): number for column, number in zip(columns, collations, strict=True)}
+        self._columns = {column.served_name.lower(): column for column in columns}
+        by_name = {column.served_name.lower(): number for column, number in zip(columns, collations, strict=True)}
         self._parts: dict[ConditionLeaf, Callable[[pa.StructArray], _Possible]] = {}
         for leaf in leaves(self._node):
             column = self._columns.get(leaf.column.lower())
             if column is None:
                 raise RefusedCondition(f"the log's rows have no column {leaf.column!r}")
             check(leaf, column)
-            self._parts[leaf] = _part(leaf, column, by_name[column.name.lower()])
+            self._parts[leaf] = _part(leaf, column, by_name[column.served_name.lower()])
         self.columns = frozenset(self._columns[leaf.column.lower()].name for leaf in self._parts)
 
     def matched(self, image: pa.StructArray) -> Matched:

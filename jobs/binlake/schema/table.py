@@ -59,6 +59,8 @@ class Column:
     comment: its COMMENT; empty without one, and in shapes recorded by older versions. It isn't compared where shapes
         are: no row depends on it.
     mask: what is written of its values in their place; None for the values themselves. See ``shown``.
+    server_name: the column's name on the server where the YAML gives it another one in the lake, which is ``name``;
+        else empty. lake_type: the type that the YAML gives it in the lake, else empty. See lake_forms.py.
     """
 
     name: str
@@ -82,17 +84,29 @@ class Column:
     stored: Virtual | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False, repr=False)
     mask: Mask | None = None
+    server_name: str = ""
+    lake_type: str = ""
+
+    @property
+    def served_name(self) -> str:
+        """Return the name that the column has on the server."""
+        return self.server_name or self.name
 
     @property
     def shown(self) -> Column:
-        """Return the column that staging and the lake have of it: itself, but for a masked one."""
+        """Return the column that staging and the lake have of it: itself, but for one with a mask or another type."""
+        if self.mask is None and self.lake_type:
+            return replace(
+                self, type=self.lake_type, unsigned=False, length=None, precision=None, scale=None, zerofill=0,
+                auto_increment=False,
+            )  # fmt: skip
         if self.mask is None:
             return self
         if self.mask.kind == "hash":
             return Column(
                 self.name, "char", length=self.mask.length, charset="ascii", nullable=self.nullable,
                 generated=self.generated, virtual=self.virtual, stored=self.stored, row_time=self.row_time,
-                mask=self.mask,
+                mask=self.mask, server_name=self.server_name,
             )  # fmt: skip
         return replace(self, nullable=True, zerofill=0, auto_increment=False)
 
@@ -245,10 +259,12 @@ class TableSchema:
         return replace(self, excluded=names, columns=tuple(without) if names else self.columns)
 
     def commented_as(self, other: TableSchema) -> TableSchema:
-        """Return the shape with the comments of the table and its columns in another shape of the same columns."""
-        withheld = self.excluded | self.masks.keys()
-        comments = {column.name: column.comment for column in other.columns if column.name.lower() not in withheld}
-        columns = (replace(column, comment=comments.get(column.name, "")) for column in self.columns)
+        """Return the shape with the comments of the table and its columns in the server's shape of the same columns."""
+        comments = {column.name: column.comment for column in other.columns if column.name.lower() not in self.excluded}
+        columns = (
+            replace(column, comment="" if column.mask else comments.get(column.served_name, ""))
+            for column in self.columns
+        )
         return replace(self, columns=tuple(columns), comment=other.comment)
 
     def column(self, name: str) -> Column:
@@ -283,9 +299,10 @@ class TableSchema:
         for name in ("where", "snapshot_where", "shard"):  # texts of an older binlake have none of them
             if not shape[name]:
                 del shape[name]
-        for column in (*shape["columns"], *shape["kept"]):
-            if column["mask"] is None:
-                del column["mask"]  # texts of an older binlake don't have it
+        for column in (*shape["columns"], *shape["kept"]):  # texts of an older binlake have none
+            for name in ("mask", "server_name", "lake_type"):
+                if not column[name]:
+                    del column[name]
         return shape
 
     @cached_property

@@ -77,7 +77,7 @@ def _side(schema: TableSchema, bound: Bound, *, behind: bool, itself: bool) -> s
         return _compared(column, edge.literal, (">" if greater else "<") + ("=" if itself else ""))
     further = _compared(column, edge.literal, ">" if greater else "<")
     within = _side(schema, tuple(rest), behind=behind, itself=itself)
-    return f"({further} OR ({mysql_quote(column.name)} = {edge.literal} AND {within}))"
+    return f"({further} OR ({mysql_quote(column.served_name)} = {edge.literal} AND {within}))"
 
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -89,10 +89,10 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 def _compared(column: Column, literal: str, operator: str) -> str:
     if column.type != "enum":
-        return f"{mysql_quote(column.name)} {operator} {literal}"
+        return f"{mysql_quote(column.served_name)} {operator} {literal}"
     # 0 is the empty value that a server that isn't strict takes for any other.
     numbers = [n for n in range(len(column.values) + 1) if _COMPARISONS[operator](n, int(literal))]
-    return f"{mysql_quote(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
+    return f"{mysql_quote(column.served_name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
 
 
 def is_usable(part: KeyPart) -> bool:

@@ -68,7 +68,7 @@ def _even(source: Source, name: TableName, schema: TableSchema, part: KeyPart, c
     """Return bounds of spans of equal width; empty if the server's estimates for them differ too much."""
     if part.column.type not in INTEGERS:
         return []
-    column, table = mysql_quote(part.column.name), name.quoted
+    column, table = mysql_quote(part.column.served_name), name.quoted
     row = source.query(f"SELECT MIN({column}) AS least, MAX({column}) AS most FROM {table}")[0]
     if row["least"] is None:
         return []
@@ -111,7 +111,7 @@ def _order(parts: Sequence[KeyPart], bound: Bound) -> str:
     """
     settled = len(list(takewhile(lambda pair: bounds.is_last(*pair), zip(parts, bound, strict=False))))
     left = parts[settled:] or parts
-    return ", ".join(f"walked.{mysql_quote(part.column.name)}{' DESC' * part.descending}" for part in left)
+    return ", ".join(f"walked.{mysql_quote(part.column.served_name)}{' DESC' * part.descending}" for part in left)
 
 
 def _plan(source: Source, query: str) -> list[dict[str, Any]]:

@@ -93,6 +93,7 @@ def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
     column = schema.column(schema.key[0])
     if column.mask is not None:
         raise UsageError(f"{name}'s key is masked", remedy="leave --keys out to copy the whole table")
+    column = column.shown
     if _NUMBERS.fullmatch(datatypes.entry(column).delta(column)) is None:
         raise UsageError(
             f"{name}'s key begins with {column.name}, a {column.declared}",

@@ -24,6 +24,7 @@ from binlake.schema.lake_columns import (
     own_columns,
     side_columns,
 )
+from binlake.schema.lake_forms import TYPE_REMEDY, no_fit
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.types import text_types
 from binlake.snapshot import masked_frames
@@ -99,6 +100,10 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
             value = f"IF({is_invalid}, COALESCE({text_types.stored_bytes(column)}, {refused}), NULL)"
         elif datatypes.is_text(column):
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
+        elif column.lake_type:
+            name = spark_quote(column.name)
+            fitting = f"TRY_CAST({name} AS {lake_column.delta})"
+            value = f"IF({name} IS NOT NULL AND {fitting} IS NULL, {refused}, {fitting})"
         elif datatypes.is_never_empty(column):
             value = f"IF({value} = '', {refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.
@@ -119,6 +124,9 @@ def refused_text(name: TableName, schema: TableSchema, message: str) -> InvalidT
 def not_text(name: TableName, schema: TableSchema, number: int) -> InvalidText:
     """Return the error for a text that can't be taken. number: its column's among the mirrored ones."""
     column = schema.column(schema.mirrored[number].name)
+    if column.lake_type:
+        remedy = f"{TYPE_REMEDY}, or change the value, then run the snapshot again"
+        return InvalidText(f"{name}: a value of column {column.name!r} {no_fit(column)}", remedy=remedy)
     too_long = "SET GLOBAL max_allowed_packet = 1073741824 on the server, then run the snapshot again"
     return InvalidText(
         f"{name}: a value of column {column.name!r} {why_no_text(column)}",
@@ -130,6 +138,8 @@ def why_no_text(column: Column) -> str:
     """Return what is wrong with a value of the column that can't be taken as text."""
     if datatypes.is_never_empty(column):
         return "is longer, as text, than the server's max_allowed_packet"
+    if column.lake_type:
+        return no_fit(column)
     return "isn't valid in its character set"
 
 

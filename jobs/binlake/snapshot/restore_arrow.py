@@ -28,7 +28,8 @@ _NO_TEXT = arrays.texts([None])[0]
 
 
 class NoText(Exception):
-    """A text isn't valid in its character set, or the server gave none. number: its column's number among the mirrored
+    """A text isn't valid in its character set, or the server gave none, or a value doesn't fit its column's type in the
+    lake. number: its column's number among the mirrored
     ones."""
 
     def __init__(self, number: int) -> None:
@@ -72,6 +73,8 @@ class Restored:
             try:
                 values[column.name], sides[column.name] = self._values(number, column, texts)
             except ValueError:  # its message may quote the value
+                if column.lake_type:
+                    raise NoText(number) from None
                 kind = datatypes.arrow_type(column)
                 raise NoValue(f"a value of column {column.name!r} isn't of the type {kind}") from None
         arrays = [

@@ -14,8 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from binlake.errors import ConfigurationError
 from binlake.faults import fault
 from binlake.position import Position
+from binlake.schema.lake_forms import in_form, lake_form
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.snapshot import jdbc
@@ -239,7 +241,13 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
 
 
 def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
-    if current is None or current.key != planned.key:
+    if current is None:
+        return False
+    try:
+        current = in_form(current, lake_form(planned))
+    except ConfigurationError:  # a column can't have its name or type in the lake any more
+        return False
+    if current.key != planned.key:
         return False
     # The parts of excluded columns that aren't kept aren't compared.
     read = current.excluding(planned.excluded).excluding(frozenset()).masking(planned.masks)

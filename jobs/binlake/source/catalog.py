@@ -16,7 +16,7 @@ from typing import Any
 from binlake.config import SYSTEM_DATABASES
 from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
-from binlake.errors import OF_CODE, UNREADABLE_REMEDY, SchemaMismatch, SourceError, unexpected
+from binlake.errors import OF_CODE, UNREADABLE_REMEDY, ConfigurationError, SchemaMismatch, SourceError, unexpected
 from binlake.names import mysql_quote
 from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import BYTES, Column, Index, RowTime, TableName, TableSchema, Virtual
@@ -93,7 +93,8 @@ def read_tables(
 ) -> dict[TableName, SourceTable]:
     """Return shape, engine and kind of tables. Tables that don't exist are missing from the result.
 
-    excluding: returns a shape with the columns that aren't mirrored noted in it.
+    excluding: returns a shape with the columns that aren't mirrored noted in it. Raises what it raises, with the
+    table's name.
     """
     wanted = set(names)
     listed = {table.name: table for table in list_tables(source) if table.name in wanted}
@@ -107,7 +108,10 @@ def read_tables(
     for name, table in listed.items():
         schema = TableSchema(())
         with _noting(name, unreadable):
-            schema = excluding(name, schemas.get(name) or schema)
+            try:
+                schema = excluding(name, schemas.get(name) or schema)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{name}: {error.message}", remedy=error.remedy) from None
         tables[name] = SourceTable(
             name=name,
             kind=table.kind,
@@ -180,10 +184,11 @@ def key_parts(source: Source, name: TableName, schema: TableSchema) -> tuple[str
     what = "index_name AS i, column_name AS c, sub_part AS part, collation AS direction"
     entries = [row for row in _select(source, what, "statistics WHERE", "seq_in_index", {name}) if row["i"] == index]
     parts: list[KeyPart] = []
-    for column, row in zip(schema.key, entries, strict=False):
-        if row["part"] is not None or (row["c"] or "").lower() != column.lower():
+    for column, row in zip(map(schema.column, schema.key), entries, strict=False):
+        served = column.served_name.lower()
+        if row["part"] is not None or (row["c"] or "").lower() != served:
             break
-        parts.append(KeyPart(schema.column(column), row["direction"] == "D", described.get(column.lower())))
+        parts.append(KeyPart(column, row["direction"] == "D", described.get(served)))
     return index, tuple(parts)
 
 

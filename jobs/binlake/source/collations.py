@@ -36,7 +36,7 @@ def no_condition(source: Source, name: TableName, schema: TableSchema) -> str:
     numbers = collation_numbers(source, name)
     columns = schema.logged
     try:
-        RowMatcher(schema.where, columns, [numbers.get(column.name.lower(), 0) for column in columns])
+        RowMatcher(schema.where, columns, [numbers.get(column.served_name.lower(), 0) for column in columns])
     except RefusedCondition as error:
         return str(error)
     return ""

@@ -25,6 +25,7 @@ from binlake.position import Flavour, file_number
 from binlake.records import ddl_history, watermarks
 from binlake.schema import datatypes
 from binlake.schema.hidden import is_hidden_hash
+from binlake.schema.lake_forms import server_shape
 from binlake.schema.mask import Mask
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed, uncovered
 from binlake.schema.table import Column, TableName, TableSchema
@@ -104,16 +105,17 @@ def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
 
 def _is_bare(config: PipelineConfig, life: Life) -> bool:
     """Return whether a life has a column that was masked or excluded, and isn't withheld under the name that it has."""
-    hidden = life.schema.masks.keys() | (life.schema.excluded & _names(life.schema))
+    schema = server_shape(life.schema)
+    hidden = schema.masks.keys() | (schema.excluded & _names(schema))
     try:
-        now = config.excluding(life.name, life.schema.unmasked)
+        now = server_shape(config.excluding(life.name, schema.unmasked))
     except ConfigurationError:  # a column of the key can't be withheld as the YAML says
         return bool(hidden)
     return not (now.excluded | now.masks.keys()) >= hidden
 
 
 def _names(schema: TableSchema) -> set[str]:
-    return {column.name.lower() for column in schema.columns}
+    return {column.served_name.lower() for column in schema.columns}
 
 
 class WithheldColumns:
@@ -129,7 +131,7 @@ class WithheldColumns:
 
     @staticmethod
     def _without_kept(shape: TableSchema) -> TableSchema:
-        return replace(shape.unmasked, kept=())
+        return replace(server_shape(shape.unmasked), kept=())
 
     def passing(self, items: Items) -> Items:
         """Yield what is read of the slice, and follow its statements."""
@@ -177,7 +179,7 @@ class WithheldColumns:
             wanted = self._config.excluding(name, shape)
         except ConfigurationError as error:
             raise Undecodable(error.message, error.remedy) from None
-        masks = dict(wanted.masks)
+        masks = dict(server_shape(wanted).masks)
         for column in columns:
             if is_hidden_hash(column.name, shape):  # of what a mask may hide
                 masks[column.name.lower()] = Mask("nothing")

@@ -21,7 +21,7 @@ from binlake.binlog.border import Statement
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig, hash_connections
-from binlake.config.column_policies import hash_keys, masks_any
+from binlake.config.column_policies import forms_any, hash_keys, masks_any
 from binlake.errors import BinlakeError, LakeError, StagingError, unexpected
 from binlake.faults import fault
 from binlake.kernels.cores import available_cores
@@ -95,6 +95,7 @@ class SliceTask:
             progress=progress,
             skip=self.skip,
             masking=masking,
+            forming=self.config.lake_form if forms_any(self.config.columns) else None,
         )
         if masking is not None:
             items = masking.passing(items)

@@ -199,7 +199,7 @@ class TableComparison:
         for future in ended:
             if error := future.exception():
                 raise error
-        return [future.result().masked(self.config.page.masked(name)) for name, future in futures.items()]
+        return [future.result().masked(self.config.masked_on_page(name)) for name, future in futures.items()]
 
     def _wait_for_results(
         self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, show: ProgressCallback

@@ -72,7 +72,7 @@ def newest_changes(
     """
     changes: list[NewestChange] = []
     since: int | None = None
-    shown = _Shown(with_key, with_values, config.page.masked(name), schema.columns if schema else ())
+    shown = _Shown(with_key, with_values, config.masked_on_page(name), schema.columns if schema else ())
     newest = Newest("batch", BATCHES)
     for row in BatchRow.read(metadata, "batch", "attempt", "range", where="state = 'recorded'", newest=newest):
         folder = config.staging_path(str(row.batch), row.attempt or "-")

@@ -156,6 +156,11 @@ def _check(table: FeedTable) -> None:
             f"{table.name}: a binlog in which {masked} is masked can't be applied",
             remedy="exclude the table from the feed",
         )
+    if renamed := ", ".join(column.name for column in table.columns if column.server_name or column.lake_type):
+        raise FeedError(
+            f"{table.name}: a binlog in which {renamed} has another name or type than in statements can't be applied",
+            remedy="exclude the table from the feed",
+        )
     if table.schema is not None and len(table.columns) < len(table.schema.columns):
         known = {column.name for column in table.columns}
         missing = ", ".join(column.name for column in table.schema.columns if column.name not in known)

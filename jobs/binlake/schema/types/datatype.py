@@ -141,7 +141,7 @@ class DataType:
 
 def on_server(column: Column) -> str:
     """Return the column's name in the server's SQL."""
-    return mysql_quote(column.name)
+    return mysql_quote(column.served_name)
 
 
 def in_lake(column: Column) -> str:

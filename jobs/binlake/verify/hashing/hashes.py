@@ -186,7 +186,7 @@ class TableHashes:
 def server_value(column: Column) -> str:
     """Return SQL of a value's canonical text, never NULL; ``!`` if the server can't make it (max_allowed_packet)."""
     text = datatypes.entry(column).server_text(column)
-    return f"IF({mysql_quote(column.name)} IS NULL, 'N', COALESCE({text}, '!'))"
+    return f"IF({mysql_quote(column.served_name)} IS NULL, 'N', COALESCE({text}, '!'))"
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -195,7 +195,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 def server_shown(column: Column) -> str:
     """Return the server's SQL that shows a key's value in messages."""
-    name = mysql_quote(column.name)
+    name = mysql_quote(column.served_name)
     if datatypes.is_text(column):
         return f"LEFT(CONVERT({name} USING utf8mb4), {SHOWN_CHARACTERS})"
     if pa.types.is_binary(datatypes.arrow_type(column)):

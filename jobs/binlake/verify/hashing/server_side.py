@@ -33,7 +33,7 @@ def cuts(source: Source, table: SourceTable) -> KeyCuts:
     wanted = min(MOST_RANGES, rows // ROWS_PER_RANGE)
     if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in INTEGERS:
         return KeyCuts()
-    column = schema.column(schema.key[0]).name
+    column = schema.column(schema.key[0]).served_name
     first = mysql_quote(column)
     ends = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {name.quoted}")[0]
     if ends["low"] is None:

@@ -40,6 +40,7 @@ def range_column(schema: TableSchema) -> tuple[Column, KeyOrder] | None:
     column = schema.column(schema.key[0])
     if column.mask is not None:
         return None
+    column = column.shown
     order = order_of(column)
     if order is None or order.dtype is object or datatypes.is_text(column) or column.type in ("time", "year"):
         return None

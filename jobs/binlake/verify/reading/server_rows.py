@@ -122,6 +122,7 @@ def read(source: Source, table: SourceTable, query: str, pace: Pace) -> Iterator
         raise ConnectionFailed(f"{source.endpoint.address}: {error}", remedy="run verify again") from error
     except NoText as error:
         column = table.schema.mirrored[error.number]
-        raise Unreadable(f"column {column.name!r} holds text that {restore.why_no_text(column)}") from None
+        what = "a value" if column.lake_type else "text"
+        raise Unreadable(f"column {column.name!r} holds {what} that {restore.why_no_text(column)}") from None
     except NoValue as error:
         raise SourceError(f"{table.name}: {error}", remedy="run binlake doctor") from None

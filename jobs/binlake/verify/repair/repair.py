@@ -220,7 +220,7 @@ class Repairs:
         """Put a table right, unless it is a dry run; return what was done. Raises what reading the lake raises, and
         LeaseHeld."""
         page = self._config.page
-        correction = Correction(compared, self._keep_values, page.show_values, page.masked(life.name))
+        correction = Correction(compared, self._keep_values, page.show_values, self._config.masked_on_page(life.name))
         correction.most += self._more_rows.get(life.id, 0)
         try:
             for part in looked:

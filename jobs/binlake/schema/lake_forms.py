@@ -1,0 +1,192 @@
+"""Columns that have another name or type in the lake than on the server, by the YAML's ``columns``.
+
+A shape has the lake's names everywhere: in columns, keys, indexes, and expressions of generated columns. Each renamed
+column says its name on the server. A column with another type in the lake is declared as on the server, and ``shown``
+is what the lake has. What talks to the server, follows its statements, or reads a condition of rows takes
+``server_shape``; everything behind the reader of the log and of snapshots takes the shape as it is.
+
+| type     | of columns                             | a value that it can't hold |
+|----------|----------------------------------------|----------------------------|
+| bigint   | whole numbers, DECIMAL without a scale | stops the table            |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from binlake.errors import ConfigurationError
+from binlake.schema.table import INTEGERS, Column, TableSchema, Virtual, once_per_shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LakeType = Literal["bigint"]
+LEAST, GREATEST = -(2**63), 2**63 - 1
+"""The least and the greatest value of a BIGINT."""
+COLLISION_REMEDY = "give it another name in its entry of columns in the YAML (rename)"
+TYPE_REMEDY = "take the column off its entry of columns in the YAML (type)"
+
+
+@dataclass(frozen=True)
+class LakeForm:
+    """What columns of one table are in the lake and not on the server, by their names on the server in lower case."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, LakeType] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.types)
+
+    def of(self, column: Column) -> Column:
+        """Return a column of the server's with its name and type in the lake. A masked one has the mask's type."""
+        name = self.names.get(column.name.lower(), column.name)
+        if name != column.name:
+            column = replace(column, name=name, server_name=column.name)
+        kind = self.types.get(column.served_name.lower()) if column.mask is None else None
+        return replace(column, lake_type=kind) if kind else column
+
+
+AS_SERVED = LakeForm()
+
+
+def lake_form(schema: TableSchema) -> LakeForm:
+    """Return the names and types in a shape that aren't the server's."""
+    return LakeForm(
+        {column.server_name.lower(): column.name for column in schema.columns if column.server_name},
+        {column.served_name.lower(): "bigint" for column in schema.columns if column.lake_type},
+    )
+
+
+def server_shape(schema: TableSchema) -> TableSchema:
+    """Return the shape with the names and types that its columns have on the server."""
+    is_other = any(column.server_name or column.lake_type for column in schema.columns)
+    return _server_shape(schema) if is_other else schema
+
+
+@once_per_shape
+def _server_shape(schema: TableSchema) -> TableSchema:
+    names = {column.name.lower(): column.server_name for column in schema.columns if column.server_name}
+    columns = [replace(column, name=column.served_name, server_name="", lake_type="") for column in schema.columns]
+    return _named(schema, columns, names)
+
+
+def in_form(schema: TableSchema, form: LakeForm) -> TableSchema:
+    """Return a shape of the server's with names and types that its columns have in the lake.
+
+    The table may lack some of the columns. An excluded column stays as it is. Raises ConfigurationError for a name that
+    another column of the table has, and for a type that a column can't have.
+    """
+    there = {column.name.lower(): column for column in schema.columns if column.name.lower() not in schema.excluded}
+    names = {name: other for name, other in form.names.items() if name in there and there[name].name != other}
+    types = {name: kind for name, kind in form.types.items() if name in there and there[name].mask is None}
+    if not names and not types:
+        return schema
+    if why := collision(schema.columns, names):
+        raise ConfigurationError(why, remedy=COLLISION_REMEDY)
+    for name, kind in types.items():
+        if why := no_type(there[name], kind):
+            raise ConfigurationError(why, remedy=TYPE_REMEDY)
+    of_table = LakeForm(names, types)
+    return _named(schema, [of_table.of(column) for column in schema.columns], names)
+
+
+def no_type(column: Column, kind: LakeType) -> str:
+    """Return why a column of the server's can't have a type in the lake; empty where it can."""
+    wrong = f"the column {column.name!r} can't be {kind.upper()} in the lake: it is "
+    if column.generated:
+        return wrong + "generated"
+    if column.type in INTEGERS or (column.type == "decimal" and not column.scale):
+        return ""
+    return wrong + f"{column.declared.upper()}, and whole numbers and DECIMAL(n,0) can be"
+
+
+def no_fit(column: Column) -> str:
+    """Return what is wrong with a value that a column's type in the lake can't hold."""
+    return f"doesn't fit {column.lake_type.upper()}, the type that the YAML (columns) gives it in the lake"
+
+
+def fits(text: str) -> bool:
+    """Return whether a number's text is one of a BIGINT."""
+    return LEAST <= int(text) <= GREATEST
+
+
+def other_form(column: Column) -> str:
+    """Return what a column is in the lake and not on the server, for people; empty for one that is the same."""
+    called = f"called {column.name}" if column.server_name else ""
+    kind = column.shown.declared.upper() if column.lake_type and column.mask is None else ""
+    return ", ".join(part for part in (called, kind) if part)
+
+
+def becomes(column: Column, schema: TableSchema) -> str:
+    """Return what becomes of a column in the lake by the YAML, for people; empty for one that is as on the server."""
+    if column.name.lower() in schema.excluded:
+        return "excluded"
+    if column.name in schema.untold:
+        return "left out: the log doesn't have its values"
+    return ", ".join(part for part in (other_form(column), str(column.mask or "")) if part)
+
+
+@dataclass
+class Misfit(Exception):
+    """A value that a column's type in the lake can't hold. row: the first one's number."""
+
+    row: int
+
+
+def fitted(values: pa.Array) -> pa.Array:
+    """Return whole numbers as BIGINT. Raises Misfit."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        wide = values.cast(pa.decimal256(76, 0))
+        beyond = pc.or_(pc.less(wide, LEAST), pc.greater(wide, GREATEST))
+        raise Misfit(pc.index(pc.fill_null(beyond, False), True).as_py()) from None
+
+
+def collision(columns: Sequence[Column], names: Mapping[str, str]) -> str:
+    """Return why columns can't have names in the lake, by their names in lower case: another column has one of them;
+    empty where they can."""
+    seen: dict[str, Column] = {}
+    for column in sorted(columns, key=lambda column: column.name.lower() in names):
+        name = names.get(column.name.lower(), column.name)
+        if (other := seen.setdefault(name.lower(), column)) is not column:
+            return (
+                f"the column {column.name!r} can't be called {name!r} in the lake:"
+                f" the column {other.name!r} of the table has that name there"
+            )
+    return ""
+
+
+def _named(schema: TableSchema, columns: Sequence[Column], names: Mapping[str, str]) -> TableSchema:
+    """Return the shape with these columns. names: new names by old ones in lower case."""
+
+    def name_of(name: str) -> str:
+        return names.get(name.lower(), name)
+
+    def expression(way: Virtual | None) -> Virtual | None:
+        from binlake.schema.virtual import renamed  # it knows expressions, of which a YAML has none
+
+        return way and renamed(way, names)
+
+    schema = schema.with_columns(tuple(columns))
+    if not names:
+        return schema
+    return replace(
+        schema,
+        columns=tuple(
+            replace(column, virtual=expression(column.virtual), stored=expression(column.stored))
+            if column.virtual or column.stored
+            else column
+            for column in columns
+        ),
+        key=tuple(map(name_of, schema.key)),
+        indexes=tuple(
+            replace(index, columns=tuple(part and name_of(part) for part in index.columns)) for index in schema.indexes
+        ),
+        untold=tuple(map(name_of, schema.untold)),
+    )
