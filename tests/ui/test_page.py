@@ -17,9 +17,13 @@ from playwright.sync_api import expect
 from binlake.errors import snapshot_again
 from binlake.lease import lease
 from binlake.lease.lease import OpenBatch
+from binlake.planner.steps import Life
 from binlake.position import Range, Slice
 from binlake.records import watermarks
+from binlake.schema.mask import Mask
+from binlake.schema.table import Column, TableSchema
 from binlake.store.metadata import now_us
+from binlake.store.rows import ShapeRow
 from binlake.store.run_rows import VerificationRow
 from past import HOUR
 
@@ -263,6 +267,27 @@ def test_a_table_tells_its_schema_then_and_its_newest_rows(page: Page, served: S
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_role("table", name="Columns at binlog.000001:20000")).to_contain_text("varchar(40)")
     expect(page.get_by_label("Schema at")).to_have_value("binlog.000001:20000")
+
+
+def test_a_table_tells_what_the_yaml_makes_of_its_columns(page: Page, served: Served, past: Past) -> None:
+    columns = (
+        Column("order_id", "bigint", unsigned=True, server_name="id", lake_type="bigint"),
+        Column("email", "varchar", length=40, charset="utf8mb4", mask=Mask("hash", 32, "k")),
+        Column("token", "text", charset="utf8mb4"),
+        Column("n", "int"),
+    )
+    schema = TableSchema(columns, ("order_id",), "primary", excluded=frozenset({"token"}), where="n > 1")
+    life = Life("life-shop.table_0011", past.names[11], schema, past.position(0), past.position(0))
+    ShapeRow.append(past.metadata, [watermarks.schema_row(life, batch=40, where=past.position(40), why="followed")])
+    page.goto(f"{served.url}/binlake/?source=shop&table=shop.table_0011")
+    shown = page.get_by_role("table", name="Columns", exact=True)
+    expect(shown.get_by_role("columnheader", name="By the YAML")).to_be_visible()
+    for name, what in (("id", "called order_id, BIGINT"), ("email", "hash of 32 digits"), ("token", "excluded")):
+        expect(shown.locator("tbody tr").filter(has=page.get_by_text(name, exact=True))).to_contain_text(what)
+    expect(page.get_by_text("The lake has the rows with n > 1.")).to_be_visible()
+    page.goto(f"{served.url}/binlake/?source=shop&table=shop.table_0012")
+    expect(page.get_by_role("columnheader", name="Character set")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="By the YAML")).to_have_count(0)
 
 
 def test_what_loads_or_fails_is_told(served: Served, browser: Browser, past: Past) -> None:

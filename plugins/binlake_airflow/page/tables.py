@@ -18,6 +18,7 @@ from binlake.records.runs import MutationCounts, Verified
 from binlake.records.status import SnapshotStatus, read_status
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of, own_columns
+from binlake.schema.lake_forms import becomes
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.store.conditions import Newest, literal, rows_of
 from binlake.store.metadata import now_us
@@ -202,7 +203,7 @@ def differing(config: PipelineConfig, name: TableName, *, with_keys: bool) -> di
     last = VerificationRow.first(metadata_of(config), *columns, where=where, newest=Newest("at_us", 1))
     if last is None or last.equal is not False:
         return None
-    masked, rows = config.page.masked(name), json.loads(last.rows or "[]")
+    masked, rows = config.masked_on_page(name), json.loads(last.rows or "[]")
     named = sum(row["count"] for row in rows)
     return {
         "at_us": last.at_us,
@@ -219,7 +220,7 @@ def _repaired(
     where = f"database = {literal(name.database)} AND table = {literal(name.table)}"
     shown = ("at_us", "batch", "kind", "rows")
     rows = RepairRow.read(metadata, *shown, "columns", "key", where=where)
-    masked = config.page.masked(name)
+    masked = config.masked_on_page(name)
     return [
         {
             **{column: getattr(row, column) for column in shown},
@@ -264,7 +265,7 @@ def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableNam
 def _lake_types(column: Column, invalid: InvalidValues) -> dict[str, str]:
     """Return the types of the columns that the lake has of a column, by their names; none if it can't be mirrored."""
     try:
-        return {here.name: here.delta for here in columns_of([column], invalid)}
+        return {here.name: here.delta for here in columns_of([column.shown], invalid)}
     except UnsupportedColumn:
         return {}
 
@@ -274,20 +275,22 @@ def _schema(schema: TableSchema, invalid: InvalidValues) -> dict[str, Any]:
     return {
         "columns": [
             {
-                "name": column.name,
+                "name": column.served_name,
                 "type": column.declared,
                 "values": list(column.values) if column in logged else [],
-                "lake": _lake_types(column, invalid) if column in mirrored else {},
+                "lake": _lake_types(column, invalid) if column.shown in mirrored else {},
+                "becomes": becomes(column, schema),
                 "nullable": column.nullable,
                 "charset": column.charset,
-                "default": column.default if column in logged else None,
-                "in_lake": column in mirrored,
+                "default": column.default if column.shown in logged else None,
                 "comment": column.comment,
             }
             for column in schema.columns
         ],
-        "key": list(schema.key),
+        "key": [schema.column(name).served_name for name in schema.key],
         "key_kind": schema.key_kind,
         "own": {column.name: column.delta for column in own_columns(schema)},
         "comment": schema.comment,
+        "where": schema.where,
+        "snapshot_where": schema.snapshot_where,
     }

@@ -27,7 +27,8 @@ from binlake.position import Range
 from binlake.records import failures, watermarks
 from binlake.records.metrics import counted_since
 from binlake.relay import core as relay
-from binlake.schema.table import Column, TableName
+from binlake.schema.mask import Mask
+from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps, loads
 from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import ShapeRow
@@ -280,6 +281,26 @@ def test_columns_tell_their_types_in_the_lake_the_values_of_an_enum_and_comments
     assert schema["own"] == {"_binlake_batch": "BIGINT"}
     assert [column["comment"] for column in schema["columns"]] == ["the key", "", ""]
     assert schema["comment"] == "of the table"
+    assert {column["becomes"] for column in schema["columns"]} == {""}
+
+
+def test_columns_tell_what_the_yaml_makes_of_them(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    columns = (
+        Column("order_id", "bigint", unsigned=True, server_name="id", lake_type="bigint"),
+        Column("mail", "varchar", length=40, charset="utf8mb4", mask=Mask("hash", 32, "k"), server_name="email"),
+        Column("token", "text", charset="utf8mb4"),
+    )
+    schema = TableSchema(columns, ("order_id",), "primary", excluded=frozenset({"token"}), where="n > 1")
+    life = Life("life-shop.table_0001", past.names[1], schema, past.position(0), past.position(0))
+    ShapeRow.append(past.metadata, [watermarks.schema_row(life, batch=3, where=past.position(3), why="followed")])
+    shown = get(viewer(server), "sources/shop/tables/shop.table_0001")["schema"]
+    assert [(column["name"], column["becomes"], column["lake"]) for column in shown["columns"]] == [
+        ("id", "called order_id, BIGINT", {"order_id": "BIGINT"}),
+        ("email", "called mail, hash of 32 digits", {"mail": "STRING"}),
+        ("token", "excluded", {}),
+    ]
+    assert (shown["key"], shown["where"]) == (["id"], "n > 1")
 
 
 def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder: Path) -> None:

@@ -46,6 +46,11 @@ function inLake({ name, lake }) {
   return there.map(([column, type]) => el("div", { class: "mono" }, column === name ? type : `${column} ${type}`));
 }
 
+// With what the YAML makes of columns, where it makes something of one.
+const columnsOf = (schema) => (schema.columns.some(({ becomes }) => becomes) ? [...columns.slice(0, 3), policy, ...columns.slice(3)] : columns);
+
+const policy = { name: "By the YAML", title: "What becomes of the column and its values before anything is written", cell: ({ becomes }) => becomes };
+
 const columns = [
   { name: "Column", cell: ({ name, comment }) => [el("span", { class: "mono" }, name), comment ? el("span", { class: "under" }, comment) : null] },
   { name: "Type", cell: (column) => [el("span", { class: "mono" }, column.type), values(column)] },
@@ -82,13 +87,19 @@ function own(schema) {
   return el("p", {}, "Beside them the lake has: ", el("span", { class: "mono" }, there.map(([name, type]) => `${name} ${type}`).join(", ")));
 }
 
+// Conditions of the rows that the lake has.
+function filters(schema) {
+  const said = (text, condition) => (condition ? el("p", {}, text, el("span", { class: "mono" }, condition), ". binlake doctor shows how many rows these are, as the server estimates.") : null);
+  return [said("The lake has the rows with ", schema?.where), said("A snapshot copies the rows with ", schema?.snapshot_where)];
+}
+
 function schemas(details) {
   const { schema, shape } = details;
-  const now = schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
+  const now = schema ? table("Columns", columnsOf(schema), schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
   const heading = details.status === "dropped" ? "Schema when it was dropped" : "Schema now";
-  if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema)];
+  if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema), filters(schema)];
   const then = shape.schema
-    ? table(`Columns at ${shape.at}`, [...columns, { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
+    ? table(`Columns at ${shape.at}`, [...columnsOf(shape.schema), { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
     : el("p", { class: "quiet" }, "There was no such table then.");
   const added = schema && shape.schema ? schema.columns.map(({ name }) => name).filter((name) => !shape.schema.columns.some((column) => column.name === name)) : [];
   return [
