@@ -92,3 +92,34 @@ def test_no_row_is_hidden(server: Server, database: str, lake: Path, monkeypatch
     mirror.assert_equal(*TABLES[:2], "other")
     assert with_vectors(mirror, *TABLES, "other") == set(), "what was taken out of the list stays as it is"
     assert_read_as_parquet(mirror, "other", "child")
+
+
+@pytest.mark.soak
+@on_mysql
+def test_spark_merges_without_hiding_rows(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes data files again where it would mark rows otherwise, in mirrors, histories and by cascades."""
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
+    place = {"path": str(mirror.folder)}
+    mirror.options = {
+        "lake": {**place, "without_deletion_vectors": ["*.t", "*.child", "*.*__history"]},
+        "merge": {"without_spark_mb": 0},
+    }
+    mirror.modes = [{"tables": "*.t", "history": {}}]
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE child (id INT PRIMARY KEY, t INT, FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "INSERT INTO child VALUES (10, 1), (20, 2), (30, NULL)",
+        "INSERT INTO other VALUES (1), (2)",
+    )
+    mirror.snapshot()
+    for statements in STEPS:
+        mirror.execute(*statements)
+        mirror.sync()
+        mirror.assert_equal("t", "child")
+        assert with_vectors(mirror, *TABLES, "other") == {"other"}
+        assert_read_as_parquet(mirror, *TABLES)
+    for table in ("t", "child", "other"):
+        commits = opened_tables.newest(mirror.path(table)).history()
+        assert any("Spark" in commit.get("engineInfo", "") for commit in commits), f"no commit of {table} is Spark's"
