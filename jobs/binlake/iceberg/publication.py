@@ -72,7 +72,11 @@ def _published(table_path: str, tag: str | None, format_version: int) -> int:
     table = opened_tables.newest(table_path)
     version = table.version()
     if table.metadata().partition_columns:
-        raise LakeError(f"{table_path} has partitions, which aren't published", remedy="leave it out of iceberg.tables")
+        raise LakeError(
+            f"{table_path} isn't published as Iceberg: it shows data files of several tables (merge_tables), in which"
+            " one id may be of different columns",
+            remedy="leave it out of iceberg.tables",
+        )
     before = published_table.known(table_path)
     fields = plain_tables.fields_of(table)
     is_followed = before is not None and before.metadata.format_version == format_version
