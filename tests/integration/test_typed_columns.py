@@ -142,6 +142,33 @@ def test_a_changed_type_asks_for_a_snapshot(typed: Mirror) -> None:
     assert verify(mirror).equal
 
 
+def test_flags_are_booleans_where_they_are_0_and_1(typed: Mirror) -> None:
+    mirror = typed
+    names = ("on", "off")
+    mirror.options["columns"] = [{"columns": f"{mirror.database}.*.{name}", "type": "boolean"} for name in names]
+    mirror.execute(
+        "CREATE TABLE flags (id INT PRIMARY KEY, `on` TINYINT(1) NOT NULL DEFAULT 1)",
+        "INSERT INTO flags VALUES (1, 0), (2, 1)",
+    )
+    snapshot(mirror)
+    mirror.execute(
+        "INSERT INTO flags VALUES (3, 1)",
+        "ALTER TABLE flags ADD `off` TINYINT(1) NOT NULL DEFAULT 1, ADD n INT",
+        "INSERT INTO flags VALUES (4, 0, 0, 5)",
+        "UPDATE flags SET `on` = 1 - `on` WHERE id < 3",
+    )
+    sync_alone(mirror)
+    assert {row["id"]: (row["on"], row["off"]) for row in rows(mirror, "flags").to_pylist()} == {
+        1: (True, True), 2: (False, True), 3: (True, True), 4: (False, False)
+    }  # fmt: skip
+    assert verify(mirror).equal
+    mirror.execute("UPDATE flags SET `on` = 2 WHERE id = 1")
+    sync_alone(mirror)
+    assert "a value of column 'on' doesn't fit BOOLEAN" in mirror.watermark("flags")["reason"]
+    with pytest.raises(BinlakeError, match="flags: a value of column 'on' doesn't fit BOOLEAN"):
+        snapshot(mirror, f"{mirror.database}.flags")
+
+
 @on_mysql
 def test_a_published_table_and_what_is_known_of_it_have_the_lakes_names_and_types(typed: Mirror) -> None:
     mirror = typed
@@ -166,6 +193,10 @@ def test_a_published_table_and_what_is_known_of_it_have_the_lakes_names_and_type
 def test_spark_copies_merges_and_compares_them(typed: Mirror, spark: SparkSession) -> None:
     mirror = typed
     mirror.spark, mirror.reader = spark, "jdbc"
+    mirror.options["columns"].append({"columns": f"{mirror.database}.flags.flag", "type": "boolean"})
+    mirror.execute(
+        "CREATE TABLE flags (id INT PRIMARY KEY, flag TINYINT)", "INSERT INTO flags VALUES (1, 0), (2, NULL)"
+    )
     mirror.options |= {"merge": {"without_spark_mb": 0}, "verify": {"by": "hash"}}
     make(mirror)
     mirror.snapshot()
@@ -173,7 +204,9 @@ def test_spark_copies_merges_and_compares_them(typed: Mirror, spark: SparkSessio
     mirror.execute(
         f"INSERT INTO numbers VALUES (3, {GREATEST}, 1, 5, 'c')", "UPDATE numbers SET total = 8 WHERE id = 1"
     )
+    mirror.execute("ALTER TABLE flags ADD n INT", "UPDATE flags SET flag = 1", "INSERT INTO flags VALUES (3, 0, 1)")
     mirror.sync()
+    assert [row["flag"] for row in rows(mirror, "flags").sort_by("id").to_pylist()] == [True, True, False]
     assert mirror.verify().equal
     mirror.execute(f"INSERT INTO numbers VALUES ({BEYOND}, 2, 2, 2, 'does not')")
     with pytest.raises(BinlakeError, match="numbers: a value of column 'id' doesn't fit BIGINT"):

@@ -381,7 +381,7 @@ class TableDecoder:
             try:
                 made = self._finish[place](wanted, rows, validity, nulls, column, int(out["used"][place]))
                 if field.column.name in self._typed:
-                    made = fitted(made)
+                    made = fitted(made, self._typed[field.column.name].lake_type)
                 arrays += made if isinstance(made, tuple) else (made,)
             except Misfit as misfit:
                 shown = self._typed[field.column.name]
@@ -418,7 +418,8 @@ def _typed(table: TableMap, served: Sequence[Column], form: LakeForm) -> dict[st
         raise Undecodable(why, COLLISION_REMEDY)
     formed = {column.name: each for column in served if (each := form.of(column)).lake_type}
     for column in served:
-        if column.name in formed and (why := no_type(column, "bigint")):
+        kind = formed[column.name].lake_type if column.name in formed else ""
+        if kind and (why := no_type(column, kind, in_key=column.name in table.key)):
             raise Undecodable(why, TYPE_REMEDY)
     return formed
 

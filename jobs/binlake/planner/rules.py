@@ -194,8 +194,8 @@ class Rules:
             if there.name != each.name
         ]
         forms += [
-            f"for column {each.served_name!r} the YAML (columns) asks for {each.shown.declared.upper()},"
-            f" and the lake has {there.shown.declared.upper()}"
+            f"for column {each.served_name!r} the YAML (columns) asks for {_type_of(each)}, and the lake has"
+            f" {_type_of(there)}"
             for there, each in pairs
             if there.lake_type != each.lake_type and there.mask == each.mask
         ]
@@ -298,6 +298,10 @@ def _place(shard: tuple[str, ...]) -> str:
 def _column_names(columns: Iterable[Column]) -> str:
     names = [repr(column.name) for column in columns]
     return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+
+
+def _type_of(column: Column) -> str:
+    return (column.lake_type or column.declared).upper()
 
 
 def _shown(schema: TableSchema, name: str) -> str:

@@ -14,7 +14,7 @@ from binlake.planner.steps import Standstill
 from binlake.position import Flavour, Position, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
-from binlake.schema.lake_forms import TYPE_REMEDY, fits, lake_form, no_fit
+from binlake.schema.lake_forms import TYPE_REMEDY, constant, lake_form, no_fit
 from binlake.schema.masked_shapes import UNCOVERED_REMEDY, uncovered
 from binlake.schema.row_condition import columns_of_conditions
 from binlake.schema.table import INTEGERS, Column, TableName, TableSchema
@@ -59,7 +59,8 @@ def in_lake(evolution: Evolution, before: TableSchema, after: TableSchema) -> Ev
     if not old and not new:
         return evolution
     origins = tuple(name and old.names.get(name.lower(), name) for name in evolution.origins)
-    fills = tuple((new.of(column).shown, text) for column, text in evolution.fills)
+    fills = tuple((new.of(column), text) for column, text in evolution.fills)
+    fills = tuple((column.shown, _in_lake(column, text)) for column, text in fills)
     return replace(evolution, after=after, origins=origins, fills=fills)
 
 
@@ -111,6 +112,11 @@ def why_other_rows(before: TableSchema, evolution: Evolution) -> str:
     return ""
 
 
+def _in_lake(column: Column, text: str) -> str:
+    """Return a constant as the lake's column has it; as it is where the column can't hold it: see ``no_fit_of``."""
+    return (constant(column, text) if column.lake_type and column.mask is None else None) or text
+
+
 def refused_change(
     name: TableName, before: TableSchema, evolution: Evolution, withheld: frozenset[str]
 ) -> Standstill | None:
@@ -126,13 +132,17 @@ def refused_change(
     return None
 
 
+def _fits(column: Column, text: str) -> bool:
+    return text in ("b'0'", "b'1'") if column.lake_type == "boolean" else constant(column, text) is not None
+
+
 def no_fit_of(evolution: Evolution, name: TableName) -> Standstill | None:
     """Return why the lake can't have what old rows got in a column that has another type there; None where it can.
 
     evolution: as ``in_lake`` returns it.
     """
     for column, text in evolution.fills:
-        if column.lake_type and not fits(text):
+        if column.lake_type and column.mask is None and not _fits(column, text):
             why = f"the value that old rows got in column {column.name!r} {no_fit(column)}"
             return Standstill(why, f"{TYPE_REMEDY}; then {snapshot_again(name)}")
     return None

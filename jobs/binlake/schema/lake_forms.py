@@ -5,9 +5,12 @@ column says its name on the server. A column with another type in the lake is de
 is what the lake has. What talks to the server, follows its statements, or reads a condition of rows takes
 ``server_shape``; everything behind the reader of the log and of snapshots takes the shape as it is.
 
-| type     | of columns                             | a value that it can't hold |
-|----------|----------------------------------------|----------------------------|
-| bigint   | whole numbers, DECIMAL without a scale | stops the table            |
+| type     | of columns                             | values             |
+|----------|----------------------------------------|--------------------|
+| bigint   | whole numbers, DECIMAL without a scale | -2**63 to 2**63 - 1 |
+| boolean  | TINYINT that isn't of the key          | 0 and 1            |
+
+Another value stops the table.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from binlake.schema.table import INTEGERS, Column, TableSchema, Virtual, once_pe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LakeType = Literal["bigint"]
-LEAST, GREATEST = -(2**63), 2**63 - 1
-"""The least and the greatest value of a BIGINT."""
+LakeType = Literal["bigint", "boolean"]
+RANGES: Mapping[str, tuple[int, int]] = {"bigint": (-(2**63), 2**63 - 1), "boolean": (0, 1)}
+"""The least and the greatest value of each type."""
 COLLISION_REMEDY = "give it another name in its entry of columns in the YAML (rename)"
 TYPE_REMEDY = "take the column off its entry of columns in the YAML (type)"
 
@@ -34,7 +37,7 @@ class LakeForm:
     """What columns of one table are in the lake and not on the server, by their names on the server in lower case."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, LakeType] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.names or self.types)
@@ -55,7 +58,7 @@ def lake_form(schema: TableSchema) -> LakeForm:
     """Return the names and types in a shape that aren't the server's."""
     return LakeForm(
         {column.server_name.lower(): column.name for column in schema.columns if column.server_name},
-        {column.served_name.lower(): "bigint" for column in schema.columns if column.lake_type},
+        {column.served_name.lower(): column.lake_type for column in schema.columns if column.lake_type},
     )
 
 
@@ -86,17 +89,20 @@ def in_form(schema: TableSchema, form: LakeForm) -> TableSchema:
     if why := collision(schema.columns, names):
         raise ConfigurationError(why, remedy=COLLISION_REMEDY)
     for name, kind in types.items():
-        if why := no_type(there[name], kind):
+        if why := no_type(there[name], kind, in_key=there[name].name in schema.key):
             raise ConfigurationError(why, remedy=TYPE_REMEDY)
     of_table = LakeForm(names, types)
     return _named(schema, [of_table.of(column) for column in schema.columns], names)
 
 
-def no_type(column: Column, kind: LakeType) -> str:
+def no_type(column: Column, kind: str, *, in_key: bool) -> str:
     """Return why a column of the server's can't have a type in the lake; empty where it can."""
     wrong = f"the column {column.name!r} can't be {kind.upper()} in the lake: it is "
     if column.generated:
         return wrong + "generated"
+    if kind == "boolean":
+        of_key = f"{wrong}of the key" if in_key else ""
+        return of_key if column.type == "tinyint" else f"{wrong}{column.declared.upper()}, and TINYINT can be"
     if column.type in INTEGERS or (column.type == "decimal" and not column.scale):
         return ""
     return wrong + f"{column.declared.upper()}, and whole numbers and DECIMAL(n,0) can be"
@@ -107,15 +113,18 @@ def no_fit(column: Column) -> str:
     return f"doesn't fit {column.lake_type.upper()}, the type that the YAML (columns) gives it in the lake"
 
 
-def fits(text: str) -> bool:
-    """Return whether a number's text is one of a BIGINT."""
-    return LEAST <= int(text) <= GREATEST
+def constant(column: Column, text: str) -> str | None:
+    """Return a constant of the server's as one of the type that a column has in the lake; None if it can't be one."""
+    least, greatest = RANGES[column.lake_type]
+    if not least <= int(text) <= greatest:
+        return None
+    return f"b'{int(text)}'" if column.lake_type == "boolean" else text
 
 
 def other_form(column: Column) -> str:
     """Return what a column is in the lake and not on the server, for people; empty for one that is the same."""
     called = f"called {column.name}" if column.server_name else ""
-    kind = column.shown.declared.upper() if column.lake_type and column.mask is None else ""
+    kind = column.lake_type.upper() if column.mask is None else ""
     return ", ".join(part for part in (called, kind) if part)
 
 
@@ -135,17 +144,21 @@ class Misfit(Exception):
     row: int
 
 
-def fitted(values: pa.Array) -> pa.Array:
-    """Return whole numbers as BIGINT. Raises Misfit."""
+def fitted(values: pa.Array, kind: str) -> pa.Array:
+    """Return whole numbers as values of a type of the lake. Raises Misfit."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    try:
-        return values.cast(pa.int64())
-    except pa.ArrowInvalid:
-        wide = values.cast(pa.decimal256(76, 0))
-        beyond = pc.or_(pc.less(wide, LEAST), pc.greater(wide, GREATEST))
-        raise Misfit(pc.index(pc.fill_null(beyond, False), True).as_py()) from None
+    least, greatest = RANGES[kind]
+    if kind == "bigint":
+        try:
+            return values.cast(pa.int64())
+        except pa.ArrowInvalid:
+            values = values.cast(pa.decimal256(76, 0))
+    beyond = pc.fill_null(pc.or_(pc.less(values, least), pc.greater(values, greatest)), False)
+    if (row := pc.index(beyond, True).as_py()) >= 0:
+        raise Misfit(row)
+    return values.cast(pa.bool_())
 
 
 def collision(columns: Sequence[Column], names: Mapping[str, str]) -> str:

@@ -96,9 +96,11 @@ class Column:
     def shown(self) -> Column:
         """Return the column that staging and the lake have of it: itself, but for one with a mask or another type."""
         if self.mask is None and self.lake_type:
+            is_boolean = self.lake_type == "boolean"
+            default = f"b'{self.default}'" if is_boolean and self.default in ("0", "1") else self.default
             return replace(
-                self, type=self.lake_type, unsigned=False, length=None, precision=None, scale=None, zerofill=0,
-                auto_increment=False,
+                self, type="bit" if is_boolean else self.lake_type, length=1 if is_boolean else None, unsigned=False,
+                precision=None, scale=None, zerofill=0, auto_increment=False, default=default,
             )  # fmt: skip
         if self.mask is None:
             return self

@@ -24,7 +24,7 @@ from binlake.schema.lake_columns import (
     own_columns,
     side_columns,
 )
-from binlake.schema.lake_forms import TYPE_REMEDY, no_fit
+from binlake.schema.lake_forms import RANGES, TYPE_REMEDY, no_fit
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.types import text_types
 from binlake.snapshot import masked_frames
@@ -102,8 +102,9 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
         elif column.lake_type:
             name = spark_quote(column.name)
-            fitting = f"TRY_CAST({name} AS {lake_column.delta})"
-            value = f"IF({name} IS NOT NULL AND {fitting} IS NULL, {refused}, {fitting})"
+            least, greatest = RANGES[column.lake_type]
+            fits = f"TRY_CAST({name} AS DECIMAL(38, 0)) BETWEEN {least} AND {greatest}"
+            value = f"CASE WHEN {fits} THEN {value} WHEN {name} IS NOT NULL THEN {refused} END"
         elif datatypes.is_never_empty(column):
             value = f"IF({value} = '', {refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.

@@ -14,6 +14,7 @@ from binlake.kernels import arrays
 from binlake.schema import datatypes, masking
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
+from binlake.schema.lake_forms import Misfit, fitted
 from binlake.schema.table import Column, TableSchema
 from binlake.schema.types import text_types
 from binlake.snapshot.restore import refused_dates
@@ -99,6 +100,11 @@ class Restored:
         if (made := datatypes.entry(column).restore_arrow) is not None:
             return made(texts), None
         kind = datatypes.arrow_type(column)
+        if column.lake_type == "boolean" and column.mask is None:
+            try:
+                return fitted(texts.cast(pa.int8()), column.lake_type), None
+            except Misfit:
+                raise NoText(number) from None
         return (texts if kind == pa.binary() else texts.cast(_THROUGH.get(kind, kind)).cast(kind)), None
 
     def _dates(self, column: Column, texts: pa.StringArray) -> tuple[pa.Array, pa.Array]:

@@ -47,7 +47,7 @@ def config(*columns: dict[str, Any]) -> PipelineConfig:
         {}, {"null": False}, {"null": True, "truncate": 3}, {"hash": {}}, {"hash": {"key": "k", "length": 7}},
         {"mask": {}}, {"mask": {"keep_last": 0}}, {"mask": {"keep_last": 1, "with": "ab"}}, {"truncate": "week"},
         {"truncate": 0}, {"rename": "_own"}, {"rename": "a.b"}, {"rename": ""},
-        {"rename": "other", "null": True}, {"type": "boolean"}, {"type": "bigint", "rename": "x"},
+        {"rename": "other", "null": True}, {"type": "int"}, {"type": "bigint", "rename": "x"},
     ],
     ids=str,
 )  # fmt: skip

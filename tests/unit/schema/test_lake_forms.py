@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from binlake.errors import ConfigurationError
+from binlake.schema import datatypes
 from binlake.schema.lake_forms import LakeForm, Misfit, fitted, in_form, lake_form, server_shape
 from binlake.schema.table import Column, Index, TableSchema, Virtual
 
@@ -78,7 +79,19 @@ def test_others_may_not(column: Column) -> None:
 
 def test_a_number_that_a_bigint_cant_hold_is_pointed_at() -> None:
     kind = pa.decimal128(20, 0)
-    assert fitted(pa.array([1, None, 2**63 - 1], kind)).to_pylist() == [1, None, 2**63 - 1]
+    assert fitted(pa.array([1, None, 2**63 - 1], kind), "bigint").to_pylist() == [1, None, 2**63 - 1]
     with pytest.raises(Misfit) as misfit:
-        fitted(pa.array([1, None, 2**63, 2**64 - 1], kind))
+        fitted(pa.array([1, None, 2**63, 2**64 - 1], kind), "bigint")
+    assert misfit.value.row == 2
+
+
+def test_a_tinyint_may_be_boolean_where_it_has_0_and_1() -> None:
+    flags = TableSchema((Column("on", "tinyint", length=1, default="1"), Column("id", "tinyint")), key=("id",))
+    (shown, _) = in_form(flags, LakeForm({}, {"on": "boolean"})).columns
+    assert (datatypes.delta_type(shown.shown), shown.shown.default) == ("BOOLEAN", "b'1'")
+    with pytest.raises(ConfigurationError, match="the column 'id' can't be BOOLEAN in the lake: it is of the key"):
+        in_form(flags, LakeForm({}, {"id": "boolean"}))
+    assert fitted(pa.array([0, None, 1], pa.int8()), "boolean").to_pylist() == [False, None, True]
+    with pytest.raises(Misfit) as misfit:
+        fitted(pa.array([0, None, 2], pa.int8()), "boolean")
     assert misfit.value.row == 2
