@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 
 def traces_of(secret: str) -> list[bytes]:
-    """Return what shows a text: its bytes, their hexadecimal digits in either case, and the inside of their base64."""
+    """Return what shows a text: its bytes in UTF-8 and UTF-16, their hexadecimal digits in either case, and the inside
+    of their base64."""
     plain = secret.encode()
     if len(plain) < 9:  # too short for traces of its own
         return [plain]
+    wide = secret.encode("utf-16-le")  # its bytes are within those of the other order, but for the last
+    return [*_traces_of(plain), *_traces_of(wide[:-1])]
+
+
+def _traces_of(plain: bytes) -> list[bytes]:
     shifted = (base64.b64encode(b"x" * shift + plain + b"x" * (-(len(plain) + shift) % 3)) for shift in range(3))
     inside = [text[4:-4] for text in shifted]
     return [plain, plain.hex().encode(), plain.hex().upper().encode(), *inside]
@@ -30,11 +41,40 @@ def found_in(folder: Path, secrets: Iterable[Any], also: str = "") -> list[str]:
     others = {value for value in values if not isinstance(value, str)}
     found = [f"said: {match[0]!r}" for match in shown.finditer(also.encode())]
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        if match := shown.search(path.read_bytes()):
-            found.append(f"{path}: {match[0]!r}")
+        matches = (shown.search(content) for content in unpacked(path.read_bytes()))
+        found += [f"{path}: {match[0]!r}" for match in matches if match]
         if path.suffix == ".parquet":
             found += [f"{path}: {value!r}" for value in _values(path) if _shows(value, shown, others)]
     return found
+
+
+def unpacked(content: bytes) -> Iterator[bytes]:
+    """Yield a file's bytes, and those that are compressed in it: by gzip or zstd, anywhere, and the blocks of an Avro
+    file. The pages of Parquet are read as values."""
+    yield content
+    if content.startswith(b"Obj\x01"):
+        yield from _blocks_of(content)
+    for begin in _begins(content, b"\x1f\x8b\x08"):
+        with suppress(zlib.error):
+            yield zlib.decompressobj(31).decompress(content[begin:])
+    if not content.startswith(b"PAR1"):
+        for begin in _begins(content, b"\x28\xb5\x2f\xfd"):
+            packed = pa.BufferReader(content[begin:])
+            with suppress(OSError, pa.ArrowException), pa.CompressedInputStream(packed, "zstd") as stream:
+                yield stream.read()
+
+
+def _begins(content: bytes, magic: bytes) -> Iterator[int]:
+    begin = content.find(magic)
+    while begin >= 0:
+        yield begin
+        begin = content.find(magic, begin + 1)
+
+
+def _blocks_of(content: bytes) -> Iterator[bytes]:
+    """Yield the blocks of an Avro file, whose codec is deflate or none. Raises for another."""
+    for block in fastavro.block_reader(io.BytesIO(content)):
+        yield repr(list(block)).encode()
 
 
 def _values(path: Path) -> Iterator[Any]:

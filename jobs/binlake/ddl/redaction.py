@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
@@ -12,6 +12,7 @@ from binlake.schema.lexer import Cursor, Lexer, Token
 _OF_VALUES = ("DEFAULT", "AS", "CHECK", "UPDATE", "IN", "THAN", "VALUES", "VALUE")
 """Words before a parenthesis that holds values; any other holds definitions, names, or the numbers of a type."""
 _MASKED = {"string": "'***'", "bytes": "'***'", "number": "0"}
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?( |T|$)")
 _VERB = re.compile(r"[A-Za-z]+")
 
 
@@ -35,13 +36,66 @@ def redacted(text: str, excluded: Collection[str], *, sql_mode: int, flavour: Fl
     return _without_literals(text, tokens)
 
 
+def without_values(text: str, withheld: Collection[str] | None, *, sql_mode: int, flavour: Flavour) -> str:
+    """Return a statement's text without the literals of some columns' definitions, so that it still says what it does.
+
+    withheld: names of columns, in lower case; None for the literals of the whole statement. Those of partitions go,
+    too: they are a column's values. Comments go. A text that can't be read as tokens stays as it is.
+    """
+    lexer = Lexer(text, sql_mode, flavour)
+    try:
+        tokens = Cursor(lexer, "").all_tokens()
+    except UnfollowedStatement:
+        return text
+    if lexer.is_cut or any(token.kind == "broken" for token in tokens):
+        return text
+    if withheld is None:
+        return _without_literals(text, tokens)
+    return _without_literals(text, tokens, _literals_of(tokens, withheld))
+
+
+def _literals_of(tokens: Sequence[Token], withheld: Collection[str]) -> set[int]:
+    """Return where the tokens begin that are in a definition of one of the columns, or in one of partitions."""
+    chosen: set[int] = set()
+    for part in _definitions(tokens):
+        words = {token.key for token in part}
+        if any(token.is_name and token.text.lower() in withheld for token in part) or words >= {"PARTITION", "VALUES"}:
+            chosen |= {token.start for token in part}
+    return chosen
+
+
+def _definitions(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Yield the parts of a statement between the commas that divide its definitions: those of no parenthesis, and those
+    of the one that holds a new table's columns, or columns that are added."""
+    part: list[Token] = []
+    depth, is_divided, before = 0, False, ""
+    creates, has_columns = bool(tokens) and tokens[0].key == "CREATE", False
+    for token in tokens:
+        if token.key == "(":
+            if not depth:
+                is_divided = before in ("ADD", "COLUMN") or (creates and not has_columns)
+                has_columns = True
+            depth += 1
+        elif token.key == ")":
+            depth -= 1
+        divides = token.key == "," and (not depth or (depth == 1 and is_divided))
+        if divides or (is_divided and (depth, token.key) in ((1, "("), (0, ")"))):
+            yield part
+            part = []
+        else:
+            part.append(token)
+        before = token.key
+    yield part
+
+
 def verb_alone(text: str, instead: str = "DDL") -> str:
     """Return a statement's verb, for a text that holds values."""
     verb = _VERB.match(text.lstrip())
     return f"{verb[0].upper() if verb else instead} …"
 
 
-def _without_literals(text: str, tokens: list[Token]) -> str:
+def _without_literals(text: str, tokens: Sequence[Token], chosen: Collection[int] | None = None) -> str:
+    """Return a text without comments, and without the literals that begin at chosen places; without any if None."""
     written: list[str] = []
     holds_values: list[bool] = []  # of each parenthesis that is open
     before = ""
@@ -55,6 +109,13 @@ def _without_literals(text: str, tokens: list[Token]) -> str:
             holds_values.pop()
         own = text[token.start : token.end]
         is_of_type = token.kind == "number" and before in ("(", ",") and holds_values[-1:] == [False]
-        written.append(own if is_of_type else _MASKED.get(token.kind, own))
+        is_kept = is_of_type or (chosen is not None and token.start not in chosen)
+        written.append(own if is_kept else _instead(token, own))
         at, before = token.end, token.key
     return "".join(written)
+
+
+def _instead(token: Token, own: str) -> str:
+    """Return what is written in a literal's place; a date in that of a date, which a column's default needs."""
+    is_date = token.kind == "string" and _DATE.match(token.text)
+    return "'2000-01-01'" if is_date else _MASKED.get(token.kind, own)

@@ -15,7 +15,7 @@ from binlake.binlog.border import Statement, Withheld
 from binlake.binlog.tablemap import Undecodable
 from binlake.config import PipelineConfig
 from binlake.config.column_policies import masks_of
-from binlake.ddl import statements
+from binlake.ddl import redaction, statements
 from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, snapshot_again
 from binlake.lease.lease import OpenBatch
@@ -136,9 +136,7 @@ class WithheldColumns:
     def passing(self, items: Items) -> Items:
         """Yield what is read of the slice, and follow its statements."""
         for item in items:
-            if isinstance(item, Statement):
-                self.follow(item)
-            yield item
+            yield self.follow(item) if isinstance(item, Statement) else item
 
     @property
     def tables(self) -> MaskedTables:
@@ -188,8 +186,8 @@ class WithheldColumns:
         return Withheld(wanted.excluded, masks)
 
     # statements ----------------------------------------------------------------------------------------------------
-    def follow(self, statement: Statement) -> None:
-        """Apply a statement to the shapes."""
+    def follow(self, statement: Statement) -> Statement:
+        """Apply a statement to the shapes, and return it as it is staged: without values of withheld columns."""
         parsed = statements.parse(
             statement.text,
             database=statement.database,
@@ -211,8 +209,31 @@ class WithheldColumns:
         for name in concerned:
             if name not in later:
                 self._lose(name)
+        shown = self._shown(statement, parsed)
         for change in parsed.changes:
             self._change(change, statement, later)
+        return shown
+
+    def _shown(self, statement: Statement, parsed: statements.ParsedStatement) -> Statement:
+        """Return a statement without the values that it has of withheld columns; without any where its rows' values are
+        in it, where their columns aren't known, and where it concerns no table that is read."""
+        known = [name for name in parsed.tables if self._is_read(name)]
+        hides_all = parsed.kind == "DML" or any(name in self._refused or name in self._lost for name in known)
+        if not known and not hides_all and (not parsed.tables or parsed.database_charset is not None):
+            return statement
+        names: set[str] = set()
+        for name in known:
+            names |= self._config.withheld(name)
+        if known and not names and not hides_all:
+            return statement
+        text = redaction.without_values(
+            statement.text, names if known and not hides_all else None,
+            sql_mode=statement.sql_mode, flavour=self._tables.flavour,
+        )  # fmt: skip
+        return replace(statement, text=text)
+
+    def _is_read(self, name: TableName) -> bool:
+        return name in self._shapes or name in self._lost or self._config.included(name) or self._config.ghost(name)
 
     def _change(self, change: statements.Change, statement: Statement, later: Collection[TableName]) -> None:
         """Apply a change. later: names of tables that were snapshotted behind it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from binlake.ddl import redaction
 from binlake.ddl.redaction import redacted
 
 EXCLUDED = {"secret"}
@@ -35,3 +36,36 @@ def test_a_statement_that_names_such_a_column_has_no_literals(text: str, said: s
 def test_any_other_statement_stays_as_it_is(text: str) -> None:
     assert redacted(text, EXCLUDED, sql_mode=0, flavour="mysql") == text
     assert redacted(text, (), sql_mode=0, flavour="mysql") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "CREATE TABLE t (id INT, secret VARCHAR(30) DEFAULT 'zq' COMMENT 'zq', n INT DEFAULT 5, k ENUM('a'))",
+            "CREATE TABLE t (id INT, secret VARCHAR(30) DEFAULT '***' COMMENT '***', n INT DEFAULT 5, k ENUM('a'))",
+        ),
+        (
+            "ALTER TABLE t ADD (a INT DEFAULT 7, SECRET INT DEFAULT 8), ADD g INT AS (`secret` + 5), ADD b INT",
+            "ALTER TABLE t ADD (a INT DEFAULT 7, SECRET INT DEFAULT 0), ADD g INT AS (`secret` + 0), ADD b INT",
+        ),
+        (
+            "ALTER TABLE t MODIFY secret ENUM('zq', 'yq') DEFAULT 'zq', ADD x INT DEFAULT 5 /* zq */",
+            "ALTER TABLE t MODIFY secret ENUM('***', '***') DEFAULT '***', ADD x INT DEFAULT 5 ",
+        ),
+        ("ALTER TABLE t ALTER secret SET DEFAULT '1987-06-05'", "ALTER TABLE t ALTER secret SET DEFAULT '2000-01-01'"),
+        (
+            "ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN ('zq'))",
+            "ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN ('***'))",
+        ),
+        ("ALTER TABLE t ADD n INT DEFAULT 5", "ALTER TABLE t ADD n INT DEFAULT 5"),
+        ("ALTER TABLE t ALTER secret SET DEFAULT 'zq", "ALTER TABLE t ALTER secret SET DEFAULT 'zq"),
+    ],
+)
+def test_literals_go_where_the_definition_of_a_withheld_column_has_them(text: str, shown: str) -> None:
+    assert redaction.without_values(text, {"secret"}, sql_mode=0, flavour="mysql") == shown
+
+
+def test_all_literals_go_where_no_column_is_named() -> None:
+    shown = redaction.without_values("INSERT INTO t VALUES ('zq', 5, x'aa')", None, sql_mode=0, flavour="mysql")
+    assert shown == "INSERT INTO t VALUES ('***', 0, '***')"

@@ -311,6 +311,51 @@ def test_a_withheld_column_is_not_read_while_its_table_is_stopped_under_a_name_t
             assert "'secret', which the YAML masks or excludes, is in a table of another name now" in (row.reason or "")
 
 
+@pytest.mark.parametrize("withheld", ["excluded", "masked"])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE w ALTER secret SET DEFAULT 'zq77-it-was-secret', ADD n INT DEFAULT 5"],
+        ["ALTER TABLE w MODIFY secret VARCHAR(40) COMMENT 'zq77-it-was-secret' /* zq77-it-was-secret */"],
+        ["ALTER TABLE w MODIFY secret ENUM('zq77-it-was-secret', 'b')"],
+        ["ALTER TABLE w ADD loud VARCHAR(90) AS (CONCAT(secret, 'zq77-it-was-secret')) STORED"],
+        ["ALTER TABLE w CHANGE secret tok VARCHAR(40)", "ALTER TABLE w ALTER tok SET DEFAULT 'zq77-it-was-secret'"],
+        ["RENAME TABLE w TO v", "ALTER TABLE v ALTER secret SET DEFAULT 'zq77-it-was-secret'"],
+        ["ALTER TABLE w ADD PARTITION (PARTITION p VALUES IN ('zq77-it-was-secret'))"],
+        ["INSERT INTO w VALUES (1, 'zq77-it-was-secret', 'x')"],
+        ["INSERT INTO elsewhere.t VALUES (1, 'zq77-it-was-secret')"],
+        ["CREATE TABLE elsewhere.t (id INT, v TEXT DEFAULT ('zq77-it-was-secret'))"],
+        ["CREATE TABLE _w_gho LIKE w", "ALTER TABLE _w_gho ALTER secret SET DEFAULT 'zq77-it-was-secret'"],
+    ],
+    ids=[
+        "default", "comment", "members", "generated", "column renamed", "table renamed", "partition",
+        "statement format",
+        "another database", "new table elsewhere", "tool's copy",
+    ],
+)  # fmt: skip
+def test_statements_have_no_value_of_a_withheld_column(tmp_path: Path, statements: list[str], withheld: str) -> None:
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="", **{withheld: "shop.w.secret"})
+        shop.does("CREATE TABLE w (id INT PRIMARY KEY, secret VARCHAR(40), shown VARCHAR(40))")
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        for statement in statements:  # in a batch each: what stopped before is known then
+            shop.does(statement)
+            assert _staged_of(shop, "zq77-it-was-secret") == []
+            assert found_in(shop.folder / "lake", ["zq77-it-was-secret"]) == []
+
+
+def test_what_a_statement_says_of_other_columns_is_followed(tmp_path: Path) -> None:
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="", masked="shop.t.secret")
+        shop.does("CREATE TABLE t (id INT PRIMARY KEY, secret INT, v INT)", ("t", "id secret v", "1", "9", "2"))
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        shop.sync()
+        shop.does("ALTER TABLE t ALTER secret SET DEFAULT 77, ADD (n INT DEFAULT 5, m INT DEFAULT 7)")
+        shop.sync()
+        assert shop.rows() == [("id", "secret", "v", "n", "m"), (1, None, 2, 5, 7)]
+
+
 def test_the_rows_of_a_stopped_table_are_staged_where_its_excluded_column_has_its_name(tmp_path: Path) -> None:
     with binlog.write(tmp_path / "log", flavour="mysql") as log:
         shop = Shop(tmp_path, log, policy="{tables: '*.*', add: freeze}", excluded="shop.w.secret")
