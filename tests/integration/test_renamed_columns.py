@@ -7,7 +7,7 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,9 +24,6 @@ from feeding import carried, feed
 from mirror import Mirror, on_mysql, sync_alone
 from servers import Server
 from without_spark import no_spark, path, put, repair, rows, verify
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = (
     "id BIGINT PRIMARY KEY, comment VARCHAR(40) COMMENT 'what was said', status VARCHAR(9), cents INT,"
@@ -97,6 +94,7 @@ def test_the_lake_has_the_other_name_from_snapshot_log_and_statements(renaming: 
     assert 'comment"' not in log + history
 
 
+@on_mysql
 def test_rows_are_put_right_and_copied_again_under_the_other_name(renaming: Mirror) -> None:
     mirror = renaming
     make(mirror)
@@ -237,24 +235,6 @@ def test_changes_of_foreign_keys_are_derived_under_the_other_names(renaming: Mir
     sync_alone(mirror)
     assert shown(mirror, "children") == [(2, 2)]
     assert verify(mirror).equal
-
-
-@on_mysql
-def test_spark_reads_writes_and_compares_under_the_other_names(renaming: Mirror, spark: SparkSession) -> None:
-    mirror = renaming
-    mirror.spark, mirror.reader = spark, "jdbc"
-    mirror.options |= {"merge": {"without_spark_mb": 0}, "verify": {"by": "hash"}}
-    make(mirror)
-    mirror.snapshot()
-    mirror.execute(
-        "UPDATE orders SET comment = 'changed', id = 9 WHERE id = 1",
-        "INSERT INTO orders (id, comment, status, cents) VALUES (7, 'seven', 'paid', 70), (8, 'eight', 'draft', 80)",
-        "ALTER TABLE orders MODIFY comment VARCHAR(60) AFTER cents",
-        "DELETE FROM orders WHERE id = 3",
-    )
-    mirror.sync()
-    assert [(row[0], row[3]) for row in shown(mirror)] == [(7, "seven"), (9, "changed")]
-    assert mirror.verify().equal
 
 
 @on_mysql

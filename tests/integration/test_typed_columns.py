@@ -191,22 +191,29 @@ def test_a_published_table_and_what_is_known_of_it_have_the_lakes_names_and_type
 
 @on_mysql
 def test_spark_copies_merges_and_compares_them(typed: Mirror, spark: SparkSession) -> None:
-    mirror = typed
+    mirror, flags = typed, f"{typed.database}.flags"
     mirror.spark, mirror.reader = spark, "jdbc"
-    mirror.options["columns"].append({"columns": f"{mirror.database}.flags.flag", "type": "boolean"})
-    mirror.execute(
-        "CREATE TABLE flags (id INT PRIMARY KEY, flag TINYINT)", "INSERT INTO flags VALUES (1, 0), (2, NULL)"
-    )
+    mirror.options["columns"] += [
+        {"columns": f"{flags}.flag", "type": "boolean"},
+        {"columns": f"{flags}.flag", "rename": "is_on"},
+        {"columns": f"{flags}.id", "rename": "flag_id"},
+    ]
     mirror.options |= {"merge": {"without_spark_mb": 0}, "verify": {"by": "hash"}}
+    mirror.options["rows"] = [{"tables": flags, "where": "id < 9"}]
     make(mirror)
+    mirror.execute("CREATE TABLE flags (id INT PRIMARY KEY, flag TINYINT)")
+    mirror.execute("INSERT INTO flags VALUES (1, 0), (2, NULL), (9, 1)")
     mirror.snapshot()
     assert types(mirror) == BIGINT
     mirror.execute(
-        f"INSERT INTO numbers VALUES (3, {GREATEST}, 1, 5, 'c')", "UPDATE numbers SET total = 8 WHERE id = 1"
-    )
-    mirror.execute("ALTER TABLE flags ADD n INT", "UPDATE flags SET flag = 1", "INSERT INTO flags VALUES (3, 0, 1)")
+        f"INSERT INTO numbers VALUES (3, {GREATEST}, 1, 5, 'c')", "UPDATE numbers SET total = 8 WHERE id = 1",
+        "ALTER TABLE flags MODIFY flag TINYINT FIRST, ADD n INT", "UPDATE flags SET flag = 1, id = id + 2",
+        "INSERT INTO flags VALUES (0, 5, 1), (NULL, 10, 1)",
+    )  # fmt: skip
     mirror.sync()
-    assert [row["flag"] for row in rows(mirror, "flags").sort_by("id").to_pylist()] == [True, True, False]
+    there = rows(mirror, "flags").sort_by("flag_id")
+    assert there.column_names == ["is_on", "flag_id", "n"]
+    assert [tuple(row.values())[:2] for row in there.to_pylist()] == [(True, 3), (True, 4), (False, 5)]
     assert mirror.verify().equal
     mirror.execute(f"INSERT INTO numbers VALUES ({BEYOND}, 2, 2, 2, 'does not')")
     with pytest.raises(BinlakeError, match="numbers: a value of column 'id' doesn't fit BIGINT"):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from binlake.config import PipelineConfig, hash_connections
 from binlake.config.column_policies import ColumnPolicy, hash_keys, key_connections, masks_of
+from binlake.config.readers_config import PageConfig
 from binlake.errors import ConfigurationError, KeyUnavailable
 from binlake.planner.manifest import Manifest
 from binlake.planner.rules import Rules
@@ -162,3 +163,20 @@ def test_a_manifest_has_the_entries_under_which_it_was_staged() -> None:
     read = Manifest.from_json(manifest.to_json())
     assert read == manifest
     assert config().reading_as(said.tables, said.invalid, (), read.columns).columns == said.columns
+
+
+def test_values_that_the_page_masks_are_masked_under_both_names() -> None:
+    said = config({"columns": "shop.users.Email", "rename": "Contact"})
+    said = said.model_copy(update={"page": PageConfig(mask_columns=["shop.*.email"])})
+    assert said.masked_on_page(TableName("shop", "users")) == {"email", "contact"}
+    assert said.masked_on_page(TableName("shop", "orders")) == {"email"}
+
+
+def test_a_tools_copy_has_the_names_and_types_of_its_table() -> None:
+    said = config({"columns": "shop.users.email", "rename": "mail"}, {"columns": "shop.*.id", "type": "bigint"})
+    for table in ("users", "_users_gho"):
+        form = said.lake_form(TableName("shop", table))
+        assert (form.names, form.types) == ({"email": "mail"}, {"id": "bigint"})
+    assert said.lake_form(TableName("shop", "orders")).names == {}
+    assert not said.lake_form(TableName("crm", "users"))
+    assert said.reading != config({"columns": "shop.users.email", "rename": "post"}).reading
