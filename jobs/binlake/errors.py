@@ -209,6 +209,10 @@ class ConfigurationError(UsageError):
         self.problems = problems
 
 
+class UnfitColumn(ConfigurationError):
+    """A column can't have the name or the type in the lake that the YAML gives it. It concerns its table alone."""
+
+
 class KeyUnavailable(BinlakeError):
     """The key of a hash can't be looked up now: what keeps it fails, or lacks a key that this process had from it."""
 

@@ -129,6 +129,36 @@ def test_a_statement_that_a_type_cant_follow_stops_the_table(typed: Mirror, stat
 
 
 @on_mysql
+def test_a_column_that_gets_a_name_with_a_type_is_copied_again_and_stops_where_a_value_is_greater(
+    typed: Mirror,
+) -> None:
+    mirror = typed
+    mirror.options["columns"].append({"columns": f"{mirror.database}.numbers.more", "type": "bigint"})
+    make(mirror)
+    snapshot(mirror)
+    mirror.execute("ALTER TABLE numbers RENAME COLUMN plain TO more", "INSERT INTO others VALUES (2)")
+    sync_alone(mirror)
+    assert mirror.watermark("numbers")["status"] != "following"
+    assert str(BEYOND) not in mirror.watermark("numbers")["reason"]
+    assert rows(mirror, "others").num_rows == 2
+    mirror.execute("UPDATE numbers SET more = 5")
+    snapshot(mirror, f"{mirror.database}.numbers")
+    assert rows(mirror, "numbers").schema.field("more").type == pa.int64()
+    assert verify(mirror).equal
+
+
+@on_mysql
+def test_a_table_that_cant_have_a_type_is_refused_alone(typed: Mirror) -> None:
+    mirror = typed
+    make(mirror)
+    mirror.execute("CREATE TABLE named (id VARCHAR(9) PRIMARY KEY)")
+    with pytest.raises(BinlakeError, match="named: the column 'id' can't be BIGINT in the lake") as refused:
+        snapshot(mirror)
+    assert "take the column off its entry of columns in the YAML" in refused.value.remedy
+    assert verify(mirror, f"{mirror.database}.numbers", f"{mirror.database}.others").equal
+
+
+@on_mysql
 def test_a_changed_type_asks_for_a_snapshot(typed: Mirror) -> None:
     mirror = typed
     make(mirror)

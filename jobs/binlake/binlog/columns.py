@@ -414,7 +414,9 @@ class TableDecoder:
 def _typed(table: TableMap, served: Sequence[Column], form: LakeForm) -> dict[str, Column]:
     """Return the columns that have another type in the lake, by their names on the server. Raises Undecodable where
     columns can't have what they are to have in the lake."""
-    if why := collision(table.columns, form.names):
+    read = {column.name.lower() for column in served}
+    names = {name: other for name, other in form.names.items() if name in read}
+    if why := collision(table.columns, names):
         raise Undecodable(why, COLLISION_REMEDY)
     formed = {column.name: each for column in served if (each := form.of(column)).lake_type}
     for column in served:

@@ -311,7 +311,7 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
         select = server_checks.missing(subject, "SELECT", quoted)
         yield select if denied(error) else Check(name, False, error.message, remedy)
     if table.unreadable:
-        yield Check(name, False, table.unreadable, table.grant or _excluding(table.name))
+        yield Check(name, False, table.unreadable, table.grant or table.entry_remedy or _excluding(table.name))
         return
     if why := subject.config.taken_by(table.name):
         yield Check(name, False, why, TAKEN_REMEDY)

@@ -136,6 +136,19 @@ def _fits(column: Column, text: str) -> bool:
     return text in ("b'0'", "b'1'") if column.lake_type == "boolean" else constant(column, text) is not None
 
 
+def why_other_type(before: TableSchema, evolution: Evolution) -> str:
+    """Return why values that the lake has may not fit: a column's new name has another type there by the YAML; empty
+    where none has.
+
+    before: the lake's shape. evolution: as ``in_lake`` returns it.
+    """
+    for origin, column in zip(evolution.origins, evolution.after.columns, strict=True):
+        if origin and column.lake_type and column.mask is None and before.column(origin).lake_type != column.lake_type:
+            kind = column.lake_type.upper()
+            return f"the YAML (columns) gives the column {column.name!r} the type {kind}, and the lake has another"
+    return ""
+
+
 def no_fit_of(evolution: Evolution, name: TableName) -> Standstill | None:
     """Return why the lake can't have what old rows got in a column that has another type there; None where it can.
 

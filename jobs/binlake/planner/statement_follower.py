@@ -24,6 +24,7 @@ from binlake.planner.shape_changes import (
     reshapes,
     why_left_out,
     why_other_rows,
+    why_other_type,
 )
 from binlake.planner.steps import (
     CreateStep,
@@ -276,6 +277,7 @@ class StatementFollower:
         evolution = in_lake(evolution, before, after)
         if refused := refused or no_fit_of(evolution, table.life.name):
             return self._stop(table, here.standstill(refused.reason, refused.remedy))
+        other_rows = other_rows or why_other_type(before, evolution)
         renamed = zip(evolution.origins, evolution.after.columns, strict=True)
         pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
         self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)

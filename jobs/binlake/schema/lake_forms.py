@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from binlake.errors import ConfigurationError
+from binlake.errors import UnfitColumn
 from binlake.schema.table import INTEGERS, Column, TableSchema, Virtual, once_per_shape
 
 if TYPE_CHECKING:
@@ -78,19 +78,19 @@ def _server_shape(schema: TableSchema) -> TableSchema:
 def in_form(schema: TableSchema, form: LakeForm) -> TableSchema:
     """Return a shape of the server's with names and types that its columns have in the lake.
 
-    The table may lack some of the columns. An excluded column stays as it is. Raises ConfigurationError for a name that
-    another column of the table has, and for a type that a column can't have.
+    The table may lack some of the columns. An excluded column stays as it is. Raises UnfitColumn for a name that
+    another column of the table has or that is excluded, and for a type that a column can't have.
     """
     there = {column.name.lower(): column for column in schema.columns if column.name.lower() not in schema.excluded}
     names = {name: other for name, other in form.names.items() if name in there and there[name].name != other}
     types = {name: kind for name, kind in form.types.items() if name in there and there[name].mask is None}
     if not names and not types:
         return schema
-    if why := collision(schema.columns, names):
-        raise ConfigurationError(why, remedy=COLLISION_REMEDY)
+    if why := collision(schema.columns, names) or _excluded_name(schema, names):
+        raise UnfitColumn(why, remedy=COLLISION_REMEDY)
     for name, kind in types.items():
         if why := no_type(there[name], kind, in_key=there[name].name in schema.key):
-            raise ConfigurationError(why, remedy=TYPE_REMEDY)
+            raise UnfitColumn(why, remedy=TYPE_REMEDY)
     of_table = LakeForm(names, types)
     return _named(schema, [of_table.of(column) for column in schema.columns], names)
 
@@ -171,6 +171,19 @@ def collision(columns: Sequence[Column], names: Mapping[str, str]) -> str:
             return (
                 f"the column {column.name!r} can't be called {name!r} in the lake:"
                 f" the column {other.name!r} of the table has that name there"
+            )
+    return ""
+
+
+def _excluded_name(schema: TableSchema, names: Mapping[str, str]) -> str:
+    """Return why columns can't have names in the lake: an entry excludes columns of one of them, also where the table
+    has none yet; empty where they can."""
+    for column in schema.columns:
+        other = names.get(column.name.lower(), "")
+        if other.lower() in schema.excluded:
+            return (
+                f"the column {column.name!r} can't be called {other!r} in the lake:"
+                " the YAML excludes columns of that name"
             )
     return ""
 

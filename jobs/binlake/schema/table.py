@@ -262,7 +262,11 @@ class TableSchema:
 
     def commented_as(self, other: TableSchema) -> TableSchema:
         """Return the shape with the comments of the table and its columns in the server's shape of the same columns."""
-        comments = {column.name: column.comment for column in other.columns if column.name.lower() not in self.excluded}
+        comments = {
+            column.served_name: column.comment
+            for column in other.columns
+            if column.served_name.lower() not in self.excluded
+        }
         columns = (
             replace(column, comment="" if column.mask else comments.get(column.served_name, ""))
             for column in self.columns

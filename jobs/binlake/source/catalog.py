@@ -16,7 +16,15 @@ from typing import Any
 from binlake.config import SYSTEM_DATABASES
 from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
-from binlake.errors import OF_CODE, UNREADABLE_REMEDY, ConfigurationError, SchemaMismatch, SourceError, unexpected
+from binlake.errors import (
+    OF_CODE,
+    UNREADABLE_REMEDY,
+    ConfigurationError,
+    SchemaMismatch,
+    SourceError,
+    UnfitColumn,
+    unexpected,
+)
 from binlake.names import mysql_quote
 from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import BYTES, Column, Index, RowTime, TableName, TableSchema, Virtual
@@ -44,9 +52,10 @@ class SourceTable:
 
     kind: information_schema's TABLE_TYPE (``BASE TABLE``, ``VIEW``, ``SEQUENCE``, ``SYSTEM VERSIONED``).
     rows, size: the server's estimates; size in bytes. unreadable: why its shape can't be read, which then has no
-    column, or can't be relied on; else empty. grant: what fixes it, where the account lacks a right. partitions: in
-    their order; empty for a table without. A row may lie in another partition than its values say: EXCHANGE PARTITION …
-    WITHOUT VALIDATION checks no row.
+    column, or can't be relied on; else empty. grant: what fixes it, where the account lacks a right. entry_remedy: what
+    does, where the YAML's ``columns`` ask for what a column can't be. partitions: in their order; empty for a table
+    without. A row may lie in another partition than its values say: EXCHANGE PARTITION … WITHOUT VALIDATION checks no
+    row.
     """
 
     name: TableName
@@ -58,11 +67,12 @@ class SourceTable:
     unreadable: str = ""
     partitions: tuple[Partition, ...] = ()
     grant: str = ""
+    entry_remedy: str = ""
 
     @property
     def remedy(self) -> str:
         """Return what to do about a table that is unreadable."""
-        return self.grant or UNREADABLE_REMEDY
+        return self.grant or self.entry_remedy or UNREADABLE_REMEDY
 
     @property
     def has_read_views(self) -> bool:
@@ -94,7 +104,7 @@ def read_tables(
     """Return shape, engine and kind of tables. Tables that don't exist are missing from the result.
 
     excluding: returns a shape with the columns that aren't mirrored noted in it. Raises what it raises, with the
-    table's name.
+    table's name; UnfitColumn concerns its table alone, which is unreadable then.
     """
     wanted = set(names)
     listed = {table.name: table for table in list_tables(source) if table.name in wanted}
@@ -104,12 +114,15 @@ def read_tables(
     lacking = {name: _lacking(source, name) for name, table in listed.items() if table.kind in MIRRORED}
     grants = {name: grant for name, grant in lacking.items() if grant}
     unreadable |= dict.fromkeys(grants, COLUMNS_HIDDEN)
+    remedies: dict[TableName, str] = {}
     tables: dict[TableName, SourceTable] = {}
     for name, table in listed.items():
         schema = TableSchema(())
         with _noting(name, unreadable):
             try:
                 schema = excluding(name, schemas.get(name) or schema)
+            except UnfitColumn as error:
+                unreadable[name], remedies[name] = error.message, error.remedy
             except ConfigurationError as error:
                 raise ConfigurationError(f"{name}: {error.message}", remedy=error.remedy) from None
         tables[name] = SourceTable(
@@ -122,6 +135,7 @@ def read_tables(
             unreadable=unreadable.get(name, ""),
             partitions=partitions.get(name, ()),
             grant=grants.get(name, ""),
+            entry_remedy=remedies.get(name, ""),
         )
     return tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, UnfitColumn
 from binlake.schema import datatypes
 from binlake.schema.lake_forms import LakeForm, Misfit, fitted, in_form, lake_form, server_shape
 from binlake.schema.table import Column, Index, TableSchema, Virtual
@@ -47,6 +47,20 @@ def test_names_may_be_swapped() -> None:
 def test_a_name_that_another_column_has_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"the column 'Comment' can't be called '{name}' in the lake"):
         in_form(SHAPE, LakeForm({"comment": name}))
+
+
+def test_the_name_of_an_excluded_column_that_the_table_lacks_is_refused() -> None:
+    shape = TableSchema((Column("id", "int"), Column("text", "int")), excluded=frozenset({"note"}))
+    with pytest.raises(UnfitColumn, match="'text' can't be called 'note' in the lake: the YAML excludes"):
+        in_form(shape, LakeForm({"text": "note"}))
+
+
+def test_comments_are_those_of_the_servers_columns() -> None:
+    shape = TableSchema((Column("id", "int", comment="of id"), Column("text", "int", comment="of text")))
+    named = in_form(shape, LakeForm({"id": "text", "text": "id"}))
+    for other in (shape, named):
+        commented = named.commented_as(other)
+        assert [(column.name, column.comment) for column in commented.columns] == [("text", "of id"), ("id", "of text")]
 
 
 def test_a_shape_without_other_names_has_the_fingerprint_of_before() -> None:

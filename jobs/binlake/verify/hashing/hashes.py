@@ -21,6 +21,7 @@ from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.row_condition import server_condition
 from binlake.schema.table import Column, TableSchema
 from binlake.schema.types import temporal_types, text_types
+from binlake.schema.types.datatype import in_lake, on_server
 
 ROWS_PER_CHUNK = 1_000
 MOST_CHUNKS = 1 << 14
@@ -35,6 +36,8 @@ class ChunkSum(NamedTuple):
     total: int
 
 
+NameOf = Callable[[Column], str]
+"""Returns a column's name in the SQL of the server or of the lake: ``on_server``, ``in_lake``."""
 Chunks = dict[int, ChunkSum]
 """Chunks by number; one without rows has no entry."""
 
@@ -48,10 +51,10 @@ def chunk_count(rows: int) -> int:
 class KeyCuts:
     """Where a table is cut into ranges: at values of its key's first column, an integer, in ascending order.
 
-    column: empty where it isn't cut.
+    column: None where it isn't cut.
     """
 
-    column: str = ""
+    column: Column | None = None
     values: tuple[int, ...] = ()
 
     @property
@@ -59,18 +62,18 @@ class KeyCuts:
         """Return the number of ranges."""
         return len(self.values) + 1
 
-    def within(self, number: int, quote: Callable[[str], str]) -> str:
-        """Return SQL that is true in one range. quote: quotes a column's name for the side that runs it."""
-        name = quote(self.column)
+    def within(self, number: int, name_of: NameOf) -> str:
+        """Return SQL that is true in one range, for the side that runs it."""
+        name = name_of(self.column) if self.column else ""
         bounds = [f"{name} >= {self.values[number - 1]}"] if number else []
         bounds += [f"{name} < {self.values[number]}"] if number < len(self.values) else []
         return " AND ".join(bounds) or "TRUE"
 
-    def number(self, quote: Callable[[str], str]) -> str:
-        """Return SQL of the number of a row's range."""
-        if not self.values:
+    def number(self, name_of: NameOf) -> str:
+        """Return SQL of the number of a row's range, for the side that runs it."""
+        if self.column is None:
             return "0"
-        name = quote(self.column)
+        name = name_of(self.column)
         cases = " ".join(f"WHEN {name} < {value} THEN {number}" for number, value in enumerate(self.values))
         return f"CASE {cases} ELSE {len(self.values)} END"
 
@@ -131,11 +134,11 @@ class TableHashes:
     @property
     def lake_chunk(self) -> str:
         """Return the lake's SQL of the number of a row's chunk."""
-        return f"{self.cuts.number(spark_quote)} * {self.in_range} + {self._lake_place}"
+        return f"{self.cuts.number(in_lake)} * {self.in_range} + {self._lake_place}"
 
     def server_range(self, range_number: int) -> str:
         """Return the server's SQL that is true in a range."""
-        return self.cuts.within(range_number, mysql_quote)
+        return self.cuts.within(range_number, on_server)
 
     @property
     def server_rows(self) -> str:
@@ -144,16 +147,16 @@ class TableHashes:
 
     def server_where(self, chunks: Collection[int]) -> str:
         """Return the server's SQL that is true in some chunks."""
-        return self._where(chunks, self._server_place, mysql_quote)
+        return self._where(chunks, self._server_place, on_server)
 
     def lake_where(self, chunks: Collection[int]) -> str:
         """Return Spark SQL that is true in some chunks."""
-        return self._where(chunks, self._lake_place, spark_quote)
+        return self._where(chunks, self._lake_place, in_lake)
 
-    def _where(self, chunks: Collection[int], place: str, quote: Callable[[str], str]) -> str:
+    def _where(self, chunks: Collection[int], place: str, name_of: NameOf) -> str:
         by_range = groupby(sorted(chunks), lambda chunk: chunk // self.in_range)
         return " OR ".join(
-            f"({self.cuts.within(number, quote)}"
+            f"({self.cuts.within(number, name_of)}"
             f" AND {place} IN ({', '.join(str(chunk % self.in_range) for chunk in some)}))"
             for number, some in by_range
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from binlake.names import mysql_quote, mysql_string
+from binlake.names import mysql_string
 from binlake.schema.table import INTEGERS, TableName
+from binlake.schema.types.datatype import on_server
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.verify.hashing.hashes import Chunks, ChunkSum, KeyCuts, TableHashes, server_shown, server_value
@@ -33,8 +34,8 @@ def cuts(source: Source, table: SourceTable) -> KeyCuts:
     wanted = min(MOST_RANGES, rows // ROWS_PER_RANGE)
     if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in INTEGERS:
         return KeyCuts()
-    column = schema.column(schema.key[0]).served_name
-    first = mysql_quote(column)
+    column = schema.column(schema.key[0])
+    first = on_server(column)
     ends = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {name.quoted}")[0]
     if ends["low"] is None:
         return KeyCuts()
