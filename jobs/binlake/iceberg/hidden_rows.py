@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 
+import numpy as np
+import pyarrow as pa
+
 from binlake.delta import deletion_vectors
 from binlake.delta.delta_actions import Add
 from binlake.iceberg import position_deletes, puffin
@@ -52,7 +55,7 @@ def write(table_path: str, folder: str, address: str, add: Add, version: int) ->
         size = puffin.write(f"{folder}/{name}", address, framed, add.hidden)
         place = puffin.OFFSET, len(framed)
     else:
-        size = position_deletes.write(f"{folder}/{name}", address, deletion_vectors.read(table_path, add.vector))
+        size = position_deletes.write(f"{folder}/{name}", address, _positions(table_path, add.vector))
     bound = [{"key": position_deletes.FILE_PATH, "value": address.encode()}]
     return {
         "content": 1, "file_path": f"{address_of(folder)}/{name}", "file_format": kind, "partition": {},
@@ -60,6 +63,11 @@ def write(table_path: str, folder: str, address: str, add: Add, version: int) ->
         "lower_bounds": bound, "upper_bounds": bound, "first_row_id": None, "referenced_data_file": address,
         "content_offset": place[0], "content_size_in_bytes": place[1],
     }  # fmt: skip
+
+
+def _positions(table_path: str, vector: deletion_vectors.Descriptor) -> pa.Int64Array:
+    """Return the numbers of the rows in a vector, ascending: a million in some milliseconds."""
+    return pa.array(np.frombuffer(deletion_vectors.read(table_path, vector).to_array(), np.uint64).astype(np.int64))
 
 
 def are_as(table_path: str, add: Add, mark: Record) -> bool:

@@ -6,7 +6,6 @@ Source: Iceberg's specification, "Position Delete Files", which also has the ids
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,10 +24,9 @@ FILE_PATH = 2147483546
 _SCHEMA = pa.schema([_column("file_path", pa.string(), FILE_PATH), _column("pos", pa.int64(), 2147483545)])
 
 
-def write(path: str, address: str, rows: Iterable[int]) -> int:
-    """Write a file, and return its bytes. address: the data file's. rows: the numbers of its deleted rows, ascending.
-    Raises OSError."""
-    positions = pa.array(rows, pa.int64())
+def write(path: str, address: str, positions: pa.Int64Array) -> int:
+    """Write a file, and return its bytes. address: the data file's. positions: the numbers of its deleted rows,
+    ascending. Raises OSError."""
     addresses = pa.repeat(address, len(positions))
     sink = io.BytesIO()
     table = pa.Table.from_arrays([addresses, positions], schema=_SCHEMA)

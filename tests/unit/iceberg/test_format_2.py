@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -177,9 +178,9 @@ WRONG: dict[str, Callable[[list[int]], list[int]]] = {
 def test_a_wrong_file_differs(table: PlainTable, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write = position_deletes.write
 
-    def wrong(path: str, address: str, positions: list[int]) -> int:
+    def wrong(path: str, address: str, positions: pa.Int64Array) -> int:
         if change := WRONG.get(what):
-            return write(path, address, change(list(positions)))
+            return write(path, address, pa.array(change(positions.to_pylist())))
         return write(path, f"{address}x", positions)
 
     monkeypatch.setattr(position_deletes, "write", wrong)
