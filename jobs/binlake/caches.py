@@ -63,6 +63,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "accounts of connections": CacheBound(256, "connections"),
     "misreadings of columns": CacheBound(10_000, "columns"),
     "side columns of columns": CacheBound(10_000, "columns"),
+    "credentials of readers": CacheBound(10_000, "tables"),
     "metadata on the page": CacheBound(512, "sources"),
     "reasons of failed tasks on the page": CacheBound(256, "tasks"),
     "totals on the page": CacheBound(512, "sources"),

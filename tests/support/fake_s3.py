@@ -9,7 +9,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from loopback import Loopback, Silent
 
@@ -24,6 +24,7 @@ class FakeS3(Loopback):
 
     def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         self.objects: dict[str, bytes] = {}
+        self.parts: dict[str, dict[int, bytes]] = {}
         self.conflicts = 0
         self.before_conflict: Callable[[str], None] = lambda name: None
         self.accounts: Counter[str] = Counter()
@@ -73,9 +74,26 @@ class _Handler(Silent):
         data = self.fake.objects.get(self._name)
         self._answer(404 if data is None else 200, data or b"")
 
+    def do_POST(self) -> None:
+        """An object in parts: its beginning, which has the name for an id, and its end."""
+        self._note()
+        self._body()
+        name = self._name
+        if "uploads=" in self.path or self.path.endswith("uploads"):
+            said = f"<Bucket>lake</Bucket><Key>{name}</Key><UploadId>{quote(name, safe='')}</UploadId>"
+            self._answer(200, f"<InitiateMultipartUploadResult>{said}</InitiateMultipartUploadResult>".encode())
+            return
+        self.fake.objects[name] = b"".join(data for _, data in sorted(self.fake.parts.pop(name).items()))
+        said = f'<Bucket>lake</Bucket><Key>{name}</Key><ETag>"e"</ETag>'
+        self._answer(200, f"<CompleteMultipartUploadResult>{said}</CompleteMultipartUploadResult>".encode())
+
     def do_PUT(self) -> None:
         self._note()
         data = self._body()
+        if number := parse_qs(urlsplit(self.path).query).get("partNumber"):
+            self.fake.parts.setdefault(self._name, {})[int(number[0])] = data
+            self._answer(200)
+            return
         if self.headers.get("If-None-Match") == "*":
             if self.fake.conflicts:
                 self.fake.conflicts -= 1
@@ -97,8 +115,19 @@ class _Handler(Silent):
     def _name(self) -> str:
         return unquote(urlsplit(self.path).path).removeprefix("/lake/")
 
+    def _sent(self) -> bytes:
+        """The body as it comes: of a length that is said, or in HTTP's own chunks."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
     def _body(self) -> bytes:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self._sent()
         if "x-amz-decoded-content-length" not in self.headers:
             return body
         data = b""

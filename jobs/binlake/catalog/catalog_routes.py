@@ -20,7 +20,8 @@ from binlake.catalog.access import EVERYTHING, Access
 from binlake.catalog.catalog_clients import CatalogClients
 from binlake.catalog.catalog_page import CatalogAddress, page
 from binlake.catalog.shown_warehouses import shown_sources
-from binlake.catalog.warehouses import NEWEST, NotInCatalog, Warehouse, Warehouses
+from binlake.catalog.vended_credentials import HEADER, KIND
+from binlake.catalog.warehouses import NEWEST, LoadedTable, NotInCatalog, Warehouse, Warehouses
 from binlake.errors import BinlakeError, UsageError
 from binlake.relay.html_pages import PAGE_HEADERS
 from binlake.relay.http_frame import basic_credentials, bearer_token, note_proof
@@ -32,11 +33,13 @@ _NAMESPACES = "/v1/{prefix}/namespaces"
 _TABLES = f"{_NAMESPACES}/{{namespace}}/tables"
 ENDPOINTS = [
     f"GET {_NAMESPACES}", f"GET {_NAMESPACES}/{{namespace}}", f"HEAD {_NAMESPACES}/{{namespace}}", f"GET {_TABLES}",
-    f"GET {_TABLES}/{{table}}", f"HEAD {_TABLES}/{{table}}",
+    f"GET {_TABLES}/{{table}}", f"HEAD {_TABLES}/{{table}}", f"GET {_TABLES}/{{table}}/credentials",
 ]  # fmt: skip
 """What clients may ask for; they leave alone what isn't here, as far as they know this list."""
 _READ_ONLY = "the catalog can only be read: binlake writes the tables"
 _UNKNOWN = f"send Authorization: Bearer TOKEN: a client's secret, or what POST {oauth_routes.PATH} gives for it"
+_PRIVATE = {"Cache-Control": "no-store"}
+"""Headers of answers that may hold credentials."""
 _log = logging.getLogger(__name__)
 
 
@@ -151,10 +154,27 @@ def _answer(warehouse: Warehouse, parts: list[str], request: Request) -> Respons
             loaded = warehouse.load(TableName(database, table))
             if not is_read:
                 return _there()
-            located = {"metadata-location": loaded.location} if loaded.location else {}
-            text = json.dumps({**located, "metadata": loaded.metadata, "config": {}}, ensure_ascii=False)
-            return Response(text.encode(), media_type="application/json")
+            return _table(warehouse, loaded, request)
+        case [database, "tables", table, "credentials"]:
+            loaded = warehouse.load(TableName(database, table))
+            return JSONResponse({"storage-credentials": _vended(warehouse, loaded)}, headers=_PRIVATE)
     return None
+
+
+def _table(warehouse: Warehouse, loaded: LoadedTable, request: Request) -> Response:
+    """Return the answer with a table's metadata, and with credentials where the client asks for them."""
+    answer: dict[str, Any] = {"metadata-location": loaded.location} if loaded.location else {}
+    answer |= {"metadata": loaded.metadata, "config": {}}
+    if KIND in request.headers.get(HEADER, "") and (vended := _vended(warehouse, loaded)):
+        answer |= {"config": vended[0]["config"], "storage-credentials": vended}
+    text = json.dumps(answer, ensure_ascii=False)
+    return Response(text.encode(), media_type="application/json", headers=_PRIVATE)
+
+
+def _vended(warehouse: Warehouse, loaded: LoadedTable) -> list[dict[str, Any]]:
+    """Return credentials for a table's files; none where the source has no role for them."""
+    role = warehouse.source.role
+    return role.credentials(loaded.folder).as_answer() if role else []
 
 
 def _namespaces(warehouse: Warehouse, parent: str) -> Collection[list[str]]:

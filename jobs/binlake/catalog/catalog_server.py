@@ -7,6 +7,7 @@ import asyncio
 import math
 import signal
 import ssl
+from collections.abc import Sequence
 
 from binlake import config as configuration
 from binlake.catalog.catalog_clients import CatalogClients
@@ -34,6 +35,8 @@ def catalog(arguments: argparse.Namespace) -> None:
     clients = _clients(arguments)
     tls = _tls(arguments)
     sources = [PublishedSource.of(configuration.load(path)) for path in arguments.config]
+    if clients is None:
+        _refuse_roles(sources)
     heap.return_freed_memory()
     from binlake.catalog.catalog_routes import catalog_application
 
@@ -55,6 +58,17 @@ def _clients(arguments: argparse.Namespace) -> CatalogClients | None:
             remedy="name a file of clients, see binlake help catalog; or leave --host out",
         )
     return None
+
+
+def _refuse_roles(sources: Sequence[PublishedSource]) -> None:
+    """Raise UsageError where whoever asks would get a role's credentials."""
+    for source in sources:
+        if source.role:
+            raise UsageError(
+                f"{source.name} has an iceberg.vended_role, and without --clients-file the catalog would give its "
+                "credentials to everybody on this machine",
+                remedy="name a file of clients, see binlake help catalog; or take vended_role out of the YAML",
+            )
 
 
 def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:

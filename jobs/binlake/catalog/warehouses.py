@@ -21,6 +21,7 @@ from typing import Any
 
 from binlake import names
 from binlake.catalog.access import EVERYTHING, Access
+from binlake.catalog.vended_credentials import VendedRole
 from binlake.config import PipelineConfig
 from binlake.config.readers_config import IcebergConfig
 from binlake.errors import BinlakeError, LakeError, UsageError
@@ -52,31 +53,36 @@ class NotInCatalog(UsageError):
 @dataclass(frozen=True)
 class LoadedTable:
     """A table's metadata, which end at the snapshot that was asked for. location: of the file that has the same; None
-    where it has later snapshots, too."""
+    where it has later snapshots, too. folder: of the table's files."""
 
     metadata: Mapping[str, Any]
     location: str | None
+    folder: str
 
 
 @dataclass(frozen=True)
 class PublishedSource:
-    """A source of which tables are published as Iceberg tables. access: what of it may be read."""
+    """A source of which tables are published as Iceberg tables. role: whose credentials readers get; None where they
+    get none. access: what of it may be read."""
 
     name: str
     place: LakePlace
     iceberg: IcebergConfig
+    role: VendedRole | None = None
     access: Access = EVERYTHING
 
     @classmethod
     def of(cls, config: PipelineConfig) -> PublishedSource:
-        """Return the source of a YAML. Raises UsageError where the YAML publishes none of its tables."""
+        """Return the source of a YAML. Raises UsageError where the YAML publishes none of its tables, or names a role
+        that can't be."""
         if config.iceberg is None:
             raise UsageError(
                 f"the tables of {config.source.name} aren't published as Iceberg tables",
                 remedy="write a section iceberg into its YAML, and run binlake sync and maintain: see binlake help "
                 "iceberg",
             )
-        return cls(config.source.name, place_of(config), config.iceberg)
+        place = place_of(config)
+        return cls(config.source.name, place, config.iceberg, VendedRole.of(config.iceberg.vended_role, place.root))
 
     def versions(self) -> Sequence[LakeVersion]:
         """Return the lake's versions, oldest first. Raises LakeError."""
@@ -176,7 +182,7 @@ class Warehouse:
                 remedy="binlake verify --iceberg says more",
             ) from error
         is_whole = metadata.content == newest.content
-        return LoadedTable(metadata.content, address_of(newest.path) if is_whole else None)
+        return LoadedTable(metadata.content, address_of(newest.path) if is_whole else None, there.path)
 
     def _refuse_vacuumed(self, table: VersionedTable) -> None:
         """Raise UsageError where a VACUUM that isn't binlake's took files of a table."""

@@ -72,6 +72,10 @@ class IcebergCatalogConfig(Section):
         return sqlite
 
 
+_ROLE = r"^arn:[\w-]+:iam:[\w-]*:\w*:role/[^\s*?]{1,512}$"
+"""The name of a role, as Amazon's IAM and stores like it write it."""
+
+
 def _is_time(every: Any) -> Any:
     """Return when tables are published. Raises ValueError."""
     if every not in ("batch", "upkeep"):
@@ -87,13 +91,15 @@ class IcebergConfig(Section):
 
     every: whether a batch publishes what it changed, the first batch behind a time does so with what changed within it,
     or the upkeep does. version: of Iceberg's format. tables: patterns of the lake's tables, also of those beside
-    mirrors, such as ``shop.orders__history``. catalogs: in which they are registered.
+    mirrors, such as ``shop.orders__history``. catalogs: in which they are registered. vended_role: of S3, whose
+    credentials ``binlake catalog`` gives to readers.
     """
 
     every: Annotated[Literal["batch", "upkeep"] | Duration, BeforeValidator(_is_time)] = "batch"
     version: Literal[2, 3] = 3
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
     catalogs: list[IcebergCatalogConfig] = []
+    vended_role: Annotated[str, Field(pattern=_ROLE)] | None = None
 
     @property
     def every_seconds(self) -> float | None:
