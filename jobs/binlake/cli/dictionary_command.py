@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,21 +63,31 @@ def run(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def _foreign_keys(config: PipelineConfig, tables: Sequence[DictionaryTable]) -> list[ForeignKey]:
-    """Return the server's foreign keys between tables and columns that the dictionary has."""
+    """Return the server's foreign keys between tables and columns that the dictionary has, by the lake's names."""
     from binlake.source import foreign_keys
     from binlake.source.log import server_of
     from binlake.source.server import Source
 
-    columns = {table.name: {column.name for column in table.columns} for table in tables}
+    names = {
+        table.name: {column.server_name: column.name for column in table.columns if column.server_name}
+        for table in tables
+    }
     try:
         with Source.open(server_of(origin_of(config), "the dictionary's foreign keys")) as source:
-            known = foreign_keys.read(source, {name.database for name in columns})
+            known = foreign_keys.read(source, {name.database for name in names})
     except (SourceError, UsageError) as error:
         said = f"foreign keys are left out, as the server can't be asked: {error}"
         print(harmless_entry(f"binlake: {said}"), file=sys.stderr)
         return []
-    return [
-        key
-        for key in known
-        if {*key.columns} <= columns.get(key.child, set()) and {*key.referenced} <= columns.get(key.parent, set())
-    ]
+    return [in_lake for key in known if (in_lake := _in_lake(key, names.get(key.child, {}), names.get(key.parent, {})))]
+
+
+def _in_lake(key: ForeignKey, child: Mapping[str, str], parent: Mapping[str, str]) -> ForeignKey | None:
+    """Return a foreign key by the lake's names of columns; None where the lake lacks some. child, parent: these, by the
+    server's names."""
+    if not ({*key.columns} <= child.keys() and {*key.referenced} <= parent.keys()):
+        return None
+    columns, referenced = (
+        tuple(names[column] for column in of) for names, of in ((child, key.columns), (parent, key.referenced))
+    )
+    return replace(key, columns=columns, referenced=referenced)

@@ -359,8 +359,9 @@ def _opened(path: str, parts: Sequence[TablePart], broken: Mapping[str, str]) ->
     else:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compose") as pool:
             there = [*pool.map(opened, parts)]
-    refused = [error for error in there if isinstance(error, PartBroken) and error.is_refused]
-    if refused and len(refused) == len(there) and refused[0].__cause__ is not None:
+    looked = [each for part, each in zip(parts, there, strict=True) if each is not None and part.name not in broken]
+    refused = [error for error in looked if isinstance(error, PartBroken) and error.is_refused]
+    if refused and len(refused) == len(looked) and refused[0].__cause__ is not None:
         raise refused[0].__cause__
     return there
 

@@ -28,7 +28,8 @@ class DictionaryColumn:
     """A column of the lake.
 
     position: from 1 on. server_type: as the server declares it, with an ENUM's values; empty for a column that isn't
-    the server's. in_key: its place in the key, from 1 on; 0 outside of it.
+    the server's. server_name: its name there, also where it is the same; empty likewise. in_key: its place in the key,
+    from 1 on; 0 outside of it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class DictionaryColumn:
     nullable: bool
     in_key: int
     comment: str
+    server_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def _column(
         nullable=known.source.nullable if known and of_server else True,  # a masked column may be NULL
         in_key=key.index(name) + 1 if name in key else 0,
         comment=str(metadata.get(COMMENT, "")),
+        server_name=of_server.served_name if of_server else "",
     )
 
 

@@ -31,7 +31,7 @@ from binlake.records import life_settings, merged_standstills, table_versions, w
 from binlake.records.table_versions import KnownBeside
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.storage import files
+from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
@@ -270,8 +270,10 @@ class _Composing:
 
 
 def _broken(shard: str, why: str) -> Standstill:
-    name = TableName.parse(shard)
-    return Standstill(why, f"restore its folder from a backup of now, or {snapshot_again(name)}")
+    remedy = storage_errors.remedy_of(why)
+    if remedy == storage_errors.OTHER:
+        remedy = f"restore its folder from a backup of now, or {snapshot_again(TableName.parse(shard))}"
+    return Standstill(why, remedy)
 
 
 def _stopped(lives: Iterable[Life], states: Iterable[_State]) -> list[Life]:

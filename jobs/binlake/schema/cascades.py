@@ -99,7 +99,7 @@ def not_derivable(cascade: Cascade, child: TableSchema, parent: TableSchema) -> 
             return f"a column of {cascade.key!r} is of a type whose equality the server decides"
     mine, others = (lake_form(schema).types for schema in in_lake)
     pairs = zip(cascade.columns, cascade.referenced, strict=True)
-    if any((own.lower() in mine) != (other.lower() in others) for own, other in pairs):
+    if any(mine.get(own.lower()) != others.get(other.lower()) for own, other in pairs):
         return f"the columns of {cascade.key!r} have different types in the lake"
     if not _is_unique(parent, cascade.referenced):
         return f"what {cascade.key!r} refers to isn't unique"

@@ -56,6 +56,15 @@ def written(configured: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     return write
 
 
+def test_foreign_keys_have_the_lakes_names_of_columns() -> None:
+    key = ForeignKey(ORDERS, "bought", ("customer", "shop"), CUSTOMERS, ("id", "shop"))
+    child, parent = {"customer": "shop", "shop": "customer"}, {"id": "id", "shop": "store"}
+    assert dictionary_command._in_lake(key, child, parent) == ForeignKey(
+        ORDERS, "bought", ("shop", "customer"), CUSTOMERS, ("id", "store")
+    )
+    assert dictionary_command._in_lake(key, child, {"id": "id"}) is None
+
+
 def test_people_read_markdown(written: Written) -> None:
     text = written()
     assert '    "shop.customers" ||--o{ "shop.orders" : "customer"' in text

@@ -282,6 +282,9 @@ def test_where_no_part_may_be_read_the_storage_is_at_fault(company: Company, mon
     with pytest.raises(LakeError, match=r"composing .* failed: .*Permission denied") as failed:
         company.shown("a", "b")
     assert failed.value.remedy == storage_errors.ALLOW
+    Path(company.log("b").path).rename(Path(company.path).parent / "moved")
+    with pytest.raises(LakeError, match=r"composing .* failed: .*Permission denied"):
+        company.shown("a", "b")
 
 
 def test_a_file_of_its_own_that_cannot_be_written_is_no_fault_of_a_part(
