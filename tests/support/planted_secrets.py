@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -36,16 +35,21 @@ def _traces_of(plain: bytes) -> list[bytes]:
 def found_in(folder: Path, secrets: Iterable[Any], also: str = "") -> list[str]:
     """Return where secrets are below a folder, in the files' bytes and in the values of Parquet, or in a text."""
     values = set(secrets)
-    texts = {value for value in values if isinstance(value, str)}
-    shown = re.compile(b"|".join(re.escape(trace) for text in texts for trace in traces_of(text)))
+    traces = [trace for value in values if isinstance(value, str) for trace in traces_of(value)]
     others = {value for value in values if not isinstance(value, str)}
-    found = [f"said: {match[0]!r}" for match in shown.finditer(also.encode())]
+    found = [f"said: {trace!r}" for trace in _in(also.encode(), traces)]
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        matches = (shown.search(content) for content in unpacked(path.read_bytes()))
-        found += [f"{path}: {match[0]!r}" for match in matches if match]
+        contents = [*unpacked(path.read_bytes())]
         if path.suffix == ".parquet":
-            found += [f"{path}: {value!r}" for value in _values(path) if _shows(value, shown, others)]
+            there = [*_values(path)]
+            contents.append(b"\n".join(text for value in there if (text := _bytes_of(value)) is not None))
+            found += [f"{path}: {value!r}" for value in there if _is_among(value, others)]
+        found += [f"{path}: {trace!r}" for content in contents for trace in _in(content, traces)]
     return found
+
+
+def _in(content: bytes, traces: Iterable[bytes]) -> list[bytes]:
+    return [trace for trace in traces if trace in content]
 
 
 def unpacked(content: bytes) -> Iterator[bytes]:
@@ -92,9 +96,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _shows(value: Any, shown: re.Pattern[bytes], others: set[Any]) -> bool:
-    if isinstance(value, str | bytes):
-        return shown.search(value.encode() if isinstance(value, str) else value) is not None
+def _bytes_of(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else None
+
+
+def _is_among(value: Any, others: set[Any]) -> bool:
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
     return isinstance(value, date | int | float) and value in others
