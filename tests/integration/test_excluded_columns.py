@@ -132,6 +132,22 @@ def test_a_column_that_is_excluded_under_one_name_of_its_table_is_shown_under_no
     assert not planted_secrets.found_in(Path(mirror.folder), [SECRET])
 
 
+def test_a_table_that_comes_back_in_a_later_batch_shows_no_column_that_was_excluded(alone: Mirror) -> None:
+    mirror = alone
+    mirror.options["tables"]["exclude_columns"] = [f"{mirror.database}.far.secret"]
+    mirror.execute(
+        "CREATE TABLE far (id INT PRIMARY KEY, secret VARCHAR(30), v INT)", f"INSERT INTO far VALUES (1, '{SECRET}', 1)"
+    )
+    pipeline.bootstrap(mirror.config, mirror.origin, no_spark, Report(quiet=True))
+    mirror.execute("RENAME TABLE far TO away", f"INSERT INTO away VALUES (2, '{SECRET}', 2)")
+    sync_alone(mirror)
+    mirror.execute("RENAME TABLE away TO near", f"INSERT INTO near VALUES (3, '{SECRET}', 3)")
+    pipeline.plan(mirror.config, mirror.origin)
+    pipeline.stage(mirror.config, mirror.origin, no_spark, Report(quiet=True))
+    assert not planted_secrets.found_in(Path(mirror.folder), [SECRET])
+    sync_alone(mirror)
+
+
 def said_in_metadata(mirror: Mirror) -> str:
     """All that the metadata tables hold of tables and statements."""
     return str([mirror.metadata.read(name) for name in ("ddl_history", "schemas", "watermarks", "snapshots")])

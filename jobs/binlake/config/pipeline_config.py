@@ -72,6 +72,8 @@ class PipelineConfig(Section):
     """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
     _answered: frozenset[str] = PrivateAttr(frozenset())
     """The patterns of columns that somebody's no leaves out; ``tables.exclude_columns`` has them, too."""
+    _written: frozenset[str] = PrivateAttr(frozenset())
+    """The patterns of columns that the YAML excludes."""
 
     @field_validator("tables")
     @classmethod
@@ -87,6 +89,7 @@ class PipelineConfig(Section):
         if more := [pattern for pattern in excluded_by(self.columns) if pattern not in said]:
             tables = self.tables.model_copy(update={"exclude_columns": [*said, *more]})
             self.__dict__["tables"] = tables  # nobody has seen the model yet
+        self._written = frozenset(self.tables.exclude_columns)
         return self
 
     @model_validator(mode="after")
@@ -211,10 +214,11 @@ class PipelineConfig(Section):
         return self.tables.excluded_columns(name.database, name.table) | masked
 
     def confidential(self, name: TableName) -> frozenset[str]:
-        """Return those of a table's withheld columns that an entry withholds, not somebody's no to a new column."""
-        if not self._answered:
+        """Return those of a table's withheld columns that an entry withholds, not only somebody's no to a new
+        column."""
+        if not (answered := self._answered - self._written):
             return self.withheld(name)
-        patterns = [pattern for pattern in self.tables.exclude_columns if pattern not in self._answered]
+        patterns = [pattern for pattern in self.tables.exclude_columns if pattern not in answered]
         masked = masks_of(self.columns, name.database, name.table).keys()
         return columns_withheld(patterns, name.database, name.table) | masked
 

@@ -453,21 +453,21 @@ class StatementFollower:
         table.life = replace(table.life, name=new)
         self.walk.current[new] = table.life.id
         action, reason = FOLLOWED, f"renamed from {old}"
+        shown = self._shown_under_new_name(here, table, old, replaced)
         if table.life.status == "following" and self.rules.lacks_deleted_rows(old, table.life.schema, new, replaced):
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
             self.walk.beside.copied_again(new, here.order, self.walk.turn)
             why = f"{old} took its place, which doesn't have the deleted rows that stay"
-            action, reason = self._ask_snapshot(table, here.standstill(why))
+            action, reason = self._stop(table, shown) if shown else self._ask_snapshot(table, here.standstill(why))
         elif table.life.status == "following":
             table.add(MoveStep(old, new), self.walk.turn)
             if not stays:
                 table.add(LeaveStep(old, new), self.walk.turn)
             self.walk.beside.moved(table.life, self.walk.turn)
-            action, reason = self._read_under_new_name(here, table, old, reason)
+            action, reason = self._stop(table, shown) if shown else self._read_under_new_name(here, table, reason)
         else:
-            status, shown = table.life.status, self._shown_under_new_name(here, table, old)
-            held = None
+            status, held = table.life.status, None
             if status == "stopped":
                 held = held_changes.renamed(here, self.rules.schema_changes(new), table.life, schema)
             table.life = replace(table.life, status="following", standstill=None)
@@ -477,25 +477,21 @@ class StatementFollower:
             action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
         self.history.note(here, new, table, action, reason, (schema, schema))
 
-    def _shown_under_new_name(self, here: PlacedStatement, table: TableSteps, old: TableName) -> Standstill | None:
+    def _shown_under_new_name(
+        self, here: PlacedStatement, table: TableSteps, old: TableName, replaced: TableSchema | None
+    ) -> Standstill | None:
         """Return why a table stops that would show, under its new name, a column that was withheld; None where none
-        would be."""
-        served = server_shape(table.life.schema)
+        would be. replaced: see ``_move``."""
+        served, now = server_shape(table.life.schema), self.rules.withheld(table.life.name)
         withheld = self.rules.confidential(old).union(served.masks)
-        names = [column.name for column in served.columns]
-        why = uncovered(withheld, names, served, self.rules.withheld(table.life.name))
+        if replaced is not None:
+            withheld = tool_tables.withheld_of_copy(withheld, old, served, server_shape(replaced), now)
+        why = uncovered(withheld, [column.name for column in served.columns], served, now)
         return here.standstill(why, UNCOVERED_REMEDY) if why else None
 
-    def _read_under_new_name(
-        self, here: PlacedStatement, table: TableSteps, old: TableName, reason: str
-    ) -> tuple[str, str]:
-        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. A table of which a
-        column isn't withheld any more stops.
-
-        Returns the action and its reason.
-        """
-        if shown := self._shown_under_new_name(here, table, old):
-            return self._stop(table, shown)
+    def _read_under_new_name(self, here: PlacedStatement, table: TableSteps, reason: str) -> tuple[str, str]:
+        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name. Returns the action
+        and its reason."""
         try:
             why = self.rules.reads_otherwise(table.life.name, table.life.schema)
         except ConfigurationError as error:

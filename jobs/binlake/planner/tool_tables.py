@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlake.binlog.border import Statement
-from binlake.config.schema_change_tools import copied_table, has_tools_name
+from binlake.config.schema_change_tools import copied_table, has_tools_name, hides_original
 from binlake.ddl import statements
 from binlake.planner.manifest import GhostSpan
 from binlake.planner.noted_statements import NotedStatement
@@ -142,6 +142,21 @@ def is_alike(copy: TableSchema, original: TableSchema) -> bool:
     """Return whether a table may be another's changed copy: it has at least half of its columns."""
     shared = set(_column_names(copy)) & set(_column_names(original))
     return 2 * len(shared) >= len(original.columns)
+
+
+def withheld_of_copy(
+    withheld: frozenset[str], old: TableName, copy: TableSchema, original: TableSchema, now: Collection[str]
+) -> frozenset[str]:
+    """Return the columns that a table's former name withheld, without those that the table showed whose place it takes.
+
+    A tool's name that doesn't contain that of the changed table withholds what any table of the database does.
+    old: the copy's former name. original: the table that had the copy's new name, and has another one since. now: the
+    columns that the new name withholds, in lower case. Shapes have the server's names.
+    """
+    if not hides_original(old.table) or not is_alike(copy, original):
+        return withheld
+    shown = set(_column_names(original)) - original.excluded - original.masks.keys()
+    return withheld - (shown - set(now))
 
 
 def _changes(row: NotedStatement, flavour: Flavour) -> tuple[statements.Change, ...]:

@@ -20,7 +20,7 @@ from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import ConfigurationError, snapshot_again
 from binlake.lease.lease import OpenBatch
 from binlake.planner.steps import Life
-from binlake.planner.tool_tables import names_before
+from binlake.planner.tool_tables import names_before, withheld_of_copy
 from binlake.position import Flavour, file_number
 from binlake.records import ddl_history, watermarks
 from binlake.schema import datatypes
@@ -40,7 +40,7 @@ class MaskedTables:
     flavour, lower_case_names: of its server. begins: places of the log where tables were snapshotted that are ahead of
     the batch's start; statements before aren't applied to their shapes. refused: why tables aren't read any more.
     lost: tables with masked or excluded columns that may have any name, as behind a statement that isn't understood.
-    former: names that tables had in earlier slices.
+    former: names that tables had in earlier slices and batches, also of those that were dropped.
     """
 
     shapes: Mapping[TableName, TableSchema] = field(default_factory=dict)
@@ -79,7 +79,8 @@ def known_lives(metadata: Metadata) -> list[Life]:
 
 def tables_before(config: PipelineConfig, metadata: Metadata, plan: OpenBatch) -> MaskedTables:
     """Return what metadata know of the tables before a batch."""
-    return MaskedTables.of(known_lives(metadata), plan, _lost(config, metadata))
+    tables = MaskedTables.of(known_lives(metadata), plan, _lost(config, metadata))
+    return replace(tables, former=frozenset(life.name for life in watermarks.read_lives(metadata)))
 
 
 def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
@@ -300,7 +301,8 @@ class WithheldColumns:
         for old, _ in pairs:
             if old not in later:
                 self._forget(old)
-        for new, old in names_before(pairs).items():
+        before = names_before(pairs)
+        for new, old in before.items():
             if new in later:
                 continue
             self._forget(new)
@@ -313,7 +315,10 @@ class WithheldColumns:
             if (shape := shapes.get(old)) is None:
                 continue
             self._shapes[new] = shape
-            self._refuse(self._config.confidential(old), new, shape, tuple(column.name for column in shape.columns))
+            withheld = self._config.confidential(old)
+            if new in before.values() and (replaced := shapes.get(new)) is not None:
+                withheld = withheld_of_copy(withheld, old, shape, replaced, self._config.withheld(new))
+            self._refuse(withheld, new, shape, tuple(column.name for column in shape.columns))
 
     def _refuse(
         self, withheld: Collection[str], name: TableName, after: TableSchema, origins: Sequence[str | None]

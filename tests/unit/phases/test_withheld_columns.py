@@ -12,15 +12,22 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake import binlog, config, pipeline
+from binlake.binlog.border import Statement
+from binlake.binlog.tablemap import Undecodable
 from binlake.binlog_writer.written_log import WrittenLog, WrittenTable
 from binlake.config import PipelineConfig
 from binlake.errors import TableError
+from binlake.lease import lease
+from binlake.lease.lease import OpenBatch
 from binlake.phases import resume
+from binlake.position import Range
 from binlake.records import decisions
 from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import Column, TableName
 from binlake.source.folder import Folder
+from binlake.staging.masked_tables import WithheldColumns, tables_before
+from binlake.store.metadata import metadata_of
 from no_session import NoSession
 
 WHY = Reason("ada", "later")
@@ -40,7 +47,7 @@ class Shop:
         yaml = self.folder / "shop.yaml"
         yaml.write_text(
             f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
-            f"tables: {{include: ['shop.*']}}\nlake: {{path: ./lake}}\n{self.withheld}\n"
+            f"tables: {{include: ['shop.*'], exclude: [shop.away]}}\nlake: {{path: ./lake}}\n{self.withheld}\n"
         )
         return config.load(yaml)
 
@@ -123,3 +130,19 @@ def test_a_masked_table_follows_statements_of_other_files_of_a_batch(shop: Calla
     made.does("ALTER TABLE t RENAME COLUMN n TO m", ("id pin m", "3", "97", "6"))
     made.sync()
     assert made.rows() == [("id", "pin", "m"), (1, None, None), (2, None, 5), (3, None, 6)]
+
+
+@pytest.mark.parametrize("withheld", [EXCLUDED, MASKED], ids=["excluded", "masked"])
+def test_a_table_that_comes_back_in_a_later_batch_under_a_name_that_withholds_nothing_is_not_read(
+    shop: Callable[[str], Shop], withheld: str
+) -> None:
+    made = shop(withheld)
+    made.does("RENAME TABLE t TO away")
+    made.sync()
+    position = lease.read(metadata_of(made.config)).position
+    assert position is not None
+    plan = OpenBatch(9, Range(position, position, ()), planned_us=0)
+    reads = WithheldColumns(made.config, tables_before(made.config, metadata_of(made.config), plan))
+    reads.follow(Statement("binlog.000009", 4, 0, 0, None, "shop", 0, "RENAME TABLE away TO near", has_xid=True))
+    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+        reads(TableName("shop", "near"), (Column("id", "int"), Column("pin", "int")))

@@ -39,6 +39,8 @@ FILE = "binlog.000001"
 ID = Column("id", "bigint", nullable=False)
 SCHEMA = TableSchema((ID, Column("v", "varchar", length=20, charset="utf8mb4")), ("id",), "primary")
 T, A, B, C = (TableName("shop", name) for name in "tabc")
+VITESS = TableName("shop", "_vt_vrp_6ace8bcef73211ea87e9f875a4d24e90_20200915120410_")
+OLD = TableName("shop", "_vt_hld_6ace8bcef73211ea87e9f875a4d24e90_20200915120410_")
 
 
 def at(offset: int, file: str = FILE) -> Position:
@@ -80,7 +82,7 @@ def steps_of(
 
     rules = Rules(
         included=lambda name: name.database == "shop" and not name.table.startswith("_"),
-        ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
+        ghost=lambda name: name.database == "shop" and (name.table.endswith("_gho") or name == VITESS),
         policy=lambda name: policy or Policy(),
         goes_when_dropped=lambda name: name in going,
         invalid=invalid,
@@ -445,6 +447,22 @@ def test_a_table_that_gets_a_name_by_which_a_column_is_not_withheld_stops(status
     after = table_of(steps_of(renamed, lives=[life(status=status)], withheld=withheld)).life
     assert (str(after.name), after.status == "stopped") == ("shop.u", shown)
     assert ("'v', which the YAML masks or excludes, is in a table of another name now" in after.reason) == shown
+
+
+def test_a_table_that_would_show_a_withheld_column_stops_where_deleted_rows_stay_under_its_new_name() -> None:
+    renamed = a_slice(statement(50, 0, "RENAME TABLE a TO t"))
+    table = table_of(steps_of(renamed, lives=[life(A)], keeping=[T], withheld={A: ["v"]}))
+    assert ([type(step) for step in table.steps], table.life.status) == ([LeaveStep], "stopped")
+    assert "'v', which the YAML masks or excludes, is in a table of another name now" in table.life.reason
+
+
+def test_a_copy_shows_what_the_table_of_its_new_name_showed() -> None:
+    """The copy's own name doesn't say of which table it is: it withholds what any table of the database does."""
+    swapped = f"RENAME TABLE t TO {OLD.table}, {VITESS.table} TO t"
+    for text, status in ((swapped, "following"), (f"RENAME TABLE {VITESS.table} TO t", "stopped")):
+        lives = [life(VITESS), *([life()] if text == swapped else [])]
+        steps = steps_of(a_slice(statement(50, 0, text)), lives=lives, withheld={VITESS: ["v"], OLD: ["v"]})
+        assert {table.life.id: table.life.status for table in steps.tables}[f"life of {VITESS}"] == status
 
 
 def test_truncate_can_stop_a_table() -> None:

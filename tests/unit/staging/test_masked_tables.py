@@ -231,8 +231,27 @@ def test_an_excluded_column_is_not_read_in_a_table_that_is_not_known_and_may_be_
     assert without_pins()(people, PINS).excluded == {"pin"}, "it is excluded here, too"
 
 
+def test_a_copy_without_the_name_of_its_table_shows_what_this_one_showed() -> None:
+    copy = TableName("shop", "_vt_vrp_6ace8bcef73211ea87e9f875a4d24e90_20200915120410_")
+    config, shape = excluding_pins("shop.users"), without_pins().tables.shapes[USERS]
+    tables = MaskedTables({USERS: shape, OTHER: shape, copy: shape})
+    swapped = after(WithheldColumns(config, tables), f"RENAME TABLE other TO _vt_swap, {copy.table} TO other")
+    assert swapped(OTHER, PINS).excluded == frozenset()
+    renamed = after(WithheldColumns(config, tables), "DROP TABLE other", f"RENAME TABLE {copy.table} TO other")
+    with pytest.raises(Undecodable, match="is in a table of another name now"):
+        renamed(OTHER, PINS)
+
+
 def test_a_column_that_a_no_left_out_is_read_under_its_tables_new_name() -> None:
     """The table is snapshotted without it, under the new name: the answer takes that, too."""
     config = excluding_pins("shop.other").leaving_out(["shop.users.pin"])
     tracker = after(without_pins(config), "RENAME TABLE users TO people")
     assert tracker(TableName("shop", "people"), PINS).excluded == frozenset()
+
+
+def test_a_column_that_the_yaml_excludes_beside_a_no_is_not_read_under_its_tables_new_name() -> None:
+    config = excluding_pins("shop.users").leaving_out(["shop.users.pin"])
+    assert config.leaving_out(["shop.users.code"]).confidential(USERS) == {"pin"}
+    tracker = after(without_pins(config), "RENAME TABLE users TO people")
+    with pytest.raises(Undecodable, match="is in a table of another name now"):
+        tracker(TableName("shop", "people"), PINS)
