@@ -159,8 +159,9 @@ class WatermarkRow(OfTable, table="watermarks"):
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether somebody's no leaves the table as it is. A row of an older binlake has that in its reason."""
-        return (self.reason or "").endswith(ANSWERED_NO) if self.frozen is None else self.frozen
+        """Return whether somebody's no leaves the table as it is. What an older binlake wrote of it, in this row or in
+        a batch that a newer one recorded, has that in its reason alone."""
+        return bool(self.frozen) or (self.reason or "").endswith(ANSWERED_NO)
 
     def standing(self, status: Status, why: Standstill | None) -> Self:
         """Return the row with another status, and why it has it."""

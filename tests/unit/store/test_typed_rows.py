@@ -65,3 +65,13 @@ def test_columns_of_a_table_stand_in_the_order_of_the_fields() -> None:
     row = WatermarkRow(table_id="a", database="d", table="t", status="paused", batch=1, position="p", updated_us=9)
     assert list(row.values())[:6] == ["table_id", "database", "table", "status", "batch", "position"]
     assert str(row.name) == "d.t"
+
+
+@pytest.mark.parametrize("frozen", [None, False])
+def test_a_no_that_an_older_binlake_wrote_is_in_its_reason(frozen: bool | None) -> None:
+    """A newer one may have recorded the batch in which it did."""
+    row = WatermarkRow(
+        table_id="a", database="d", table="t", status="stopped", batch=1, position="p", updated_us=9, frozen=frozen
+    )
+    assert not replace(row, reason="binlog.000001:4: it adds 'n' int").is_frozen
+    assert replace(row, reason="binlog.000001:4: it adds 'n' int, and the answer is no").is_frozen
