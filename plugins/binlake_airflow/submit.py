@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from binlake.config import PipelineConfig, load
+from binlake.config import PipelineConfig, hash_connections, load
 from binlake.config.column_policies import key_connections
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld, NoSnapshotYet
 from binlake.job import submitter
@@ -126,7 +126,7 @@ class Handover:
     def put_keys(self, config: PipelineConfig) -> None:
         """Write the keys of hashes for the job, if the YAML names any."""
         if connections := key_connections(config.columns):
-            passwords.hand_over(str(self._keys), connections)
+            hash_connections.hand_over(str(self._keys), connections)
 
     @property
     def environment(self) -> dict[str, str]:

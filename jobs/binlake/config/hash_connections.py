@@ -44,7 +44,20 @@ def look_again(connections: Iterable[str]) -> None:
                 raise KeyUnavailable(error.message, remedy=error.remedy) from None
 
 
+def hand_over(path: str, connections: Iterable[str]) -> None:
+    """Write the passwords of connections into a new file for a process that is started, see passwords.hand_over. Raises
+    ConfigurationError, and KeyUnavailable, before there is a file."""
+    passwords.hand_over(path, {connection: _password(connection) for connection in connections})
+
+
 def _looked_up(connection: str) -> HashKey:
+    password = _password(connection)
+    _looked_up_at[connection] = time.monotonic()
+    return HashKey.of(password)
+
+
+def _password(connection: str) -> str:
+    """Return a connection's password. Raises ConfigurationError where it has none, and KeyUnavailable."""
     try:
         password = passwords.look_up(connection)
     except BinlakeError:
@@ -59,5 +72,4 @@ def _looked_up(connection: str) -> HashKey:
             f"the key of a hash is missing: the connection {connection!r} isn't defined, or has no password",
             remedy=f"export {variable_of(connection)}='{{\"password\": …}}', or add it in Airflow",
         )
-    _looked_up_at[connection] = time.monotonic()
-    return HashKey.of(password)
+    return password

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from binlake.errors import ConfigurationError
 from binlake.storage.connection_text import parsed, variable_of
@@ -38,9 +38,8 @@ look_up: Callable[[str], str | None] = from_environment
 """Looks up a connection's password by its id; in Airflow's processes it is Airflow's own look-up."""
 
 
-def hand_over(path: str, connections: Iterable[str]) -> None:
-    """Write passwords into a new file that this account alone may read, for a process that is started. Raises
-    ConfigurationError."""
-    passwords = {connection: look_up(connection) for connection in connections}
+def hand_over(path: str, passwords: Mapping[str, str]) -> None:
+    """Write passwords, by connection, into a new file that this account alone may read, for a process that is
+    started."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(passwords, file)

@@ -86,7 +86,7 @@ def test_a_missing_key_is_told_before_anything_is_read(monkeypatch: pytest.Monke
 def test_a_key_comes_from_a_file_that_a_job_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     known = config(HASHED).reading
     path = tmp_path / "keys.json"
-    passwords.hand_over(str(path), key_connections(config(HASHED).columns))
+    hash_connections.hand_over(str(path), key_connections(config(HASHED).columns))
     assert path.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(hash_connections, "_known", {})
     monkeypatch.delenv("AIRFLOW_CONN_PII_KEY")
@@ -150,6 +150,20 @@ def test_a_store_of_secrets_that_fails_is_waited_for_and_shows_nothing(monkeypat
     assert "ConnectionError for the connection 'pii_key'" in str(away.value)
     assert (away.value.retryable, "zq01" in str(away.value)) == (True, False)
     assert (away.value.__cause__, away.value.__suppress_context__) == (None, True)
+
+
+def test_a_key_that_cant_be_looked_up_is_not_handed_to_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    def unreachable(connection: str) -> str:
+        raise ConnectionError("https://vault.example?token=hvs.zq01")
+
+    path = tmp_path / "keys.json"
+    monkeypatch.setattr(passwords, "look_up", lambda connection: None)
+    with pytest.raises(ConfigurationError, match="the key of a hash is missing"):
+        hash_connections.hand_over(str(path), ["pii_key"])
+    monkeypatch.setattr(passwords, "look_up", unreachable)
+    with pytest.raises(KeyUnavailable) as away:
+        hash_connections.hand_over(str(path), ["pii_key"])
+    assert ("zq01" in str(away.value), path.exists()) == (False, False)
 
 
 def test_settings_without_entries_have_the_digest_that_they_had() -> None:
