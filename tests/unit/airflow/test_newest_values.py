@@ -44,8 +44,7 @@ def shown(
     made = pa.RecordBatch.from_pylist([row], staged_schema((ID, *columns), invalid))
     writer.write(Mutations(NAME, (ID, *columns), ("id",), 0, made))
     staged_files.write_manifest(str(folder), Manifest(1, "attempt", (StagedSlice(0, writer.finish(), (), ()),)))
-    page = SimpleNamespace(masked=lambda _: masked)
-    config = cast("Any", SimpleNamespace(staging_path=lambda *_: str(folder), page=page))
+    config = cast("Any", SimpleNamespace(staging_path=lambda *_: str(folder), masked_on_page=lambda _: masked))
     schema = TableSchema((ID, *recorded), ("id",), "primary") if recorded else None
     answer = newest_changes(config, METADATA, NAME, 10, with_key=True, with_values=True, schema=schema)
     (change,) = answer.changes
