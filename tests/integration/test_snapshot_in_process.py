@@ -36,7 +36,7 @@ from binlake.source.locks import Busy
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import no_session
-from binlake.verify.reading.by_read import TableReading
+from binlake.verify.reading.table_reading import TableReading
 from mirror import Mirror, in_the_soak, on_mariadb, on_mysql, sync_alone
 from servers import Server, free_port
 
