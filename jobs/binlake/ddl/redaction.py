@@ -59,9 +59,15 @@ def _literals_of(tokens: Sequence[Token], withheld: Collection[str]) -> set[int]
     chosen: set[int] = set()
     for part in _definitions(tokens):
         words = {token.key for token in part}
-        if any(token.is_name and token.text.lower() in withheld for token in part) or words >= {"PARTITION", "VALUES"}:
+        names = (token for token, before in zip(part, [None, *part], strict=False) if not _is_place(before))
+        if any(token.is_name and token.text.lower() in withheld for token in names) or words >= {"PARTITION", "VALUES"}:
             chosen |= {token.start for token in part}
     return chosen
+
+
+def _is_place(before: Token | None) -> bool:
+    """Return whether a token names the column behind which another one is put: it tells nothing of its values."""
+    return before is not None and before.key == "AFTER"
 
 
 def _definitions(tokens: Sequence[Token]) -> Iterator[list[Token]]:

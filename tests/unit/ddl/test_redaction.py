@@ -69,3 +69,9 @@ def test_literals_go_where_the_definition_of_a_withheld_column_has_them(text: st
 def test_all_literals_go_where_no_column_is_named() -> None:
     shown = redaction.without_values("INSERT INTO t VALUES ('zq', 5, x'aa')", None, sql_mode=0, flavour="mysql")
     assert shown == "INSERT INTO t VALUES ('***', 0, '***')"
+
+
+def test_a_column_that_is_put_behind_a_withheld_one_keeps_its_default() -> None:
+    text = "ALTER TABLE t ADD n INT DEFAULT 7 AFTER password, MODIFY password INT DEFAULT 5 AFTER id"
+    shown = "ALTER TABLE t ADD n INT DEFAULT 7 AFTER password, MODIFY password INT DEFAULT 0 AFTER id"
+    assert redaction.without_values(text, {"password"}, sql_mode=0, flavour="mysql") == shown
