@@ -74,7 +74,8 @@ def refused(parts: Mapping[str, Sequence[DeltaField]], before: Sequence[DeltaFie
     kinds: dict[str, Any] = {}
     for name in {field["name"].lower(): None for fields in parts.values() for field in fields}:
         there = [field["type"] for fields in parts.values() for field in fields if field["name"].lower() == name]
-        kinds[name] = kept[name] if kept.get(name) in there else there[0]
+        before_fits = name in kept and any(wider(kept[name], kind) == kept[name] for kind in there)
+        kinds[name] = kept[name] if before_fits else there[0]
         for kind in there:
             kinds[name] = wider(kinds[name], kind) or kinds[name]
     why: dict[str, str] = {}

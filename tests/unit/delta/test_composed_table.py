@@ -38,7 +38,8 @@ class Company:
         return TablePart(name, f"tenant={name}", name, **more)
 
     def create(self, name: str, columns: dict[str, str], *rows: Row) -> None:
-        kinds = {"INT": pa.int32(), "BIGINT": pa.int64(), "STRING": pa.string(), "DECIMAL(20,0)": pa.decimal128(20, 0)}
+        kinds = {"INT": pa.int32(), "BIGINT": pa.int64(), "STRING": pa.string()}
+        kinds |= {"DECIMAL(20,0)": pa.decimal128(20, 0), "DECIMAL(5,2)": pa.decimal128(5, 2)}
         data = pa.Table.from_pylist([*rows], pa.schema([(key, kinds[kind]) for key, kind in columns.items()]))
         own = OwnCommit("WRITE", 1, {}, {}, {})
         plain_tables.create(self.log(name), DeltaSchema((*columns.items(),), name), own, data)
@@ -421,3 +422,15 @@ def test_a_part_that_was_set_back_knowingly_is_shown_as_it_is(company: Company, 
 )  # fmt: skip
 def test_the_wider_of_two_types(kinds: Sequence[str], holds_all: str | None) -> None:
     assert wider(*kinds) == wider(*reversed(kinds)) == holds_all
+
+
+def test_a_part_that_is_shown_stays_though_an_earlier_one_gets_a_type_that_does_not_go_with_its(
+    company: Company,
+) -> None:
+    company.create("a", {"id": "INT"}, {"id": 1})
+    company.create("b", {"id": "DECIMAL(5,2)"}, {"id": Decimal(2)})
+    company.shown("a", "b")
+    shutil.rmtree(company.log("a").path)
+    company.create("a", {"id": "STRING"}, {"id": "x"})
+    assert [*company.shown("a", "b").standing] == ["a"]
+    assert {row["tenant"] for row in company.rows()} >= {"b"}
