@@ -10,10 +10,11 @@ from pathlib import Path
 from airflow.configuration import conf
 
 from binlake.config import PipelineConfig, load
+from binlake.config.pipeline_config import FileStand, file_stand, files_stand
 from binlake.errors import ConfigurationError
 
-_loaded: dict[Path, tuple[tuple[int, int], PipelineConfig | ConfigurationError]] = {}
-"""Configurations by file, with the file's time and size, as the page asks every few seconds."""
+_loaded: dict[Path, tuple[dict[Path, FileStand | None], PipelineConfig | ConfigurationError]] = {}
+"""Configurations by file, with marks of the files that were read, as the page asks every few seconds."""
 _lock = threading.Lock()
 _SECTION = re.compile(r"""^['"]?(\w+)['"]?[ \t]*:""", re.MULTILINE)
 
@@ -29,7 +30,7 @@ def pipelines_folder(beside: Path | None = None) -> Path:
 def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | ConfigurationError]]:
     """Yield each source's file with its configuration or error; of two files with one source name that is an error
     which was written last: the other one keeps working."""
-    loaded = {file: _load(file) for file in sorted(folder.glob("*.yaml")) if not _holds_feeds(file)}
+    loaded = {file: _load(file) for file in sorted(folder.glob("*.yaml")) if not _holds_no_source(file)}
     owners: dict[str, Path] = {}
     for file in sorted(loaded, key=_written):
         config = loaded[file]
@@ -58,17 +59,22 @@ def _written(file: Path) -> tuple[float, str]:
 
 def files_of_feeds(folder: Path) -> list[Path]:
     """Return the files of feeds over several sources."""
-    return [file for file in sorted(folder.glob("*.yaml")) if _holds_feeds(file)]
+    return [file for file in sorted(folder.glob("*.yaml")) if "feeds" in _sections_without_source(file)]
 
 
-def _holds_feeds(file: Path) -> bool:
-    """Return whether a file has feeds and no source, only by its top-level keys, as this is asked every few seconds."""
+def _holds_no_source(file: Path) -> bool:
+    """Return whether a file has feeds, or tables of several sources."""
+    return bool({"feeds", "sources"} & _sections_without_source(file))
+
+
+def _sections_without_source(file: Path) -> set[str]:
+    """Return the top-level keys of a file that has no source, else nothing. Nothing else of it is understood, as this
+    is asked every few seconds."""
     try:
-        text = file.read_text(encoding="utf-8-sig", errors="replace")
+        sections = sections_in(file.read_text(encoding="utf-8-sig", errors="replace"))
     except OSError:
-        return False  # loading it reports the error
-    sections = sections_in(text)
-    return "feeds" in sections and "source" not in sections
+        return set()  # loading it reports the error
+    return set() if "source" in sections else sections
 
 
 def sections_in(text: str) -> set[str]:
@@ -78,16 +84,17 @@ def sections_in(text: str) -> set[str]:
 
 def _load(file: Path) -> PipelineConfig | ConfigurationError:
     try:
-        stat = file.stat()
-        stamp = (stat.st_mtime_ns, stat.st_size)
+        file.stat()
         with _lock:
-            if file in _loaded and _loaded[file][0] == stamp:
-                return _loaded[file][1]
+            known = _loaded.get(file)
+        if known and all(file_stand(each) == stand for each, stand in known[0].items()):
+            return known[1]
+        stands = files_stand(file)
         config: PipelineConfig | ConfigurationError = load(file)
     except OSError as error:
         return ConfigurationError(f"can't read {file}: {error.strerror}", remedy="let Airflow's account read it")
     except ConfigurationError as error:
         config = error
     with _lock:
-        _loaded[file] = (stamp, config)
+        _loaded[file] = (stands, config)
     return config

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from binlake.config import PipelineConfig, config_of, yaml_file
+from binlake.config import PipelineConfig, config_of, sources_file, yaml_file
 from binlake.errors import CheckFailed, ConfigurationError, UsageError
 from binlake.report import counted, harmless_entry
 
@@ -67,13 +67,17 @@ def checks(files: Sequence[Path]) -> list[CheckedFile]:
 
 
 def _read(file: Path) -> PipelineConfig | str | ConfigurationError:
-    """Return a source's configuration, what a file of feeds holds, or the error."""
+    """Return a source's configuration, what a file of feeds or of several sources holds, or the error."""
     from binlake.feeds.feeds_file import is_file_of_feeds, understand, understood
 
     try:
         if is_file_of_feeds(file):
             return counted(len({feed.name for _, feed in understood(file)}), "feed")
-        config = config_of(yaml_file.read(file))
+        read = yaml_file.read(file)
+        if sources_file.is_sources_file(read.document):
+            tables = read.model(sources_file.SourcesFile)
+            return f"{counted(len(tables.merge_tables), 'table')} of {counted(len(tables.sources), 'source')}"
+        config = config_of(read)
         understand(file, config.feeds)
     except ConfigurationError as error:
         return error

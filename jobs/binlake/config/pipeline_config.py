@@ -13,7 +13,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, PrivateAttr, field_validator, model_validator
 
 from binlake import names
-from binlake.config import yaml_file
+from binlake.config import sources_file, yaml_file
 from binlake.config.column_policies import (
     ColumnPolicies,
     ColumnPolicy,
@@ -30,7 +30,7 @@ from binlake.config.readers_config import CatalogConfig, IcebergCatalogConfig, I
 from binlake.config.row_filters import RowFilter, condition_of, snapshot_condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
-from binlake.config.shards import MergedTable, Shard, refuse_same_tables, shard_of
+from binlake.config.shards import MergedTable, Shard, refuse_absent, refuse_same_tables, shard_of
 from binlake.config.source_config import LakeConfig, SourceConfig
 from binlake.config.spark_config import SparkConfig
 from binlake.config.step_config import MaintainConfig, MergeConfig, SnapshotConfig
@@ -96,6 +96,7 @@ class PipelineConfig(Section):
     def _merges_tables(self) -> Self:
         """Let what is read of tables say how they are merged: a batch freezes it, and a change of it is noticed."""
         refuse_same_tables(self.merge_tables)
+        refuse_absent(self.merge_tables, self.source.name)
         if self.merge_tables and self.type_widening:
             raise ValueError("merge_tables and type_widening don't go together: set type_widening to false")
         if self.tables.merge_tables != self.merge_tables:
@@ -149,7 +150,11 @@ class PipelineConfig(Section):
 
     def shard_of(self, name: TableName) -> Shard | None:
         """Return the place of a table in one that shows several; None for a table by itself."""
-        return shard_of(self.tables.merge_tables, name) if self.tables.merge_tables else None
+        return shard_of(self.tables.merge_tables, name, self.source.name) if self.tables.merge_tables else None
+
+    def merged_table(self, name: TableName) -> MergedTable | None:
+        """Return the entry that fills a table of the lake; None for a table that isn't merged."""
+        return next((entry for entry in self.tables.merge_tables if entry.name == name), None)
 
     def is_listed(self, name: TableName) -> bool:
         """Return whether a table's mirror is a table of the lake's versions: a part of another one isn't."""
@@ -164,7 +169,7 @@ class PipelineConfig(Section):
 
         Raises ConfigurationError.
         """
-        if any(entry.name == name for entry in self.tables.merge_tables):
+        if self.merged_table(name):
             return "its place in the lake is that of the table of this name into which merge_tables puts others"
         mirror = mirror_of(name.table)
         if mirror is None or mirror[1] not in self.tables.beside(name.database, mirror[0]):
@@ -244,6 +249,9 @@ class PipelineConfig(Section):
                 settings["forms"] = [(policy.rename, policy.type) for policy in self.columns]
         if not self.merge_tables:
             del settings["tables"]["merge_tables"]  # older versions of binlake don't know it
+        for entry in settings["tables"].get("merge_tables", ()):
+            if not entry["sources"]:  # nor these
+                del entry["sources"], entry["source_name_column"], entry["folder"]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def leaving_out(self, columns: Sequence[str]) -> Self:
@@ -275,10 +283,14 @@ class PipelineConfig(Section):
     @property
     def root(self) -> str:
         """The source's folder in the lake, ``{lake}/{source}``; relative paths start from the working directory."""
+        return self.beside_root(self.source.name)
+
+    def beside_root(self, name: str) -> str:
+        """Return a folder of the lake: of a source, or of tables that several fill."""
         path = stores.canonical(self.lake.path.rstrip("/"))
         if "://" not in path:
             path = str(Path(path).expanduser().resolve())
-        return f"{path}/{self._folder(self.source.name)}"
+        return f"{path}/{self._folder(name)}"
 
     @property
     def ghosts(self) -> str:
@@ -299,8 +311,13 @@ class PipelineConfig(Section):
         if self.in_ghosts(name):
             return self._path_below(self.ghosts, name)
         if (place := self.shard_of(name)) is not None:
-            return f"{self._path_below(self.root, place.into)}/{place.folder}"
-        return self._path_below(self.root, name)
+            return f"{self.merged_path(place.into, place.folder_of)}/{place.folder}"
+        entry = self.merged_table(name)
+        return self.merged_path(name, (entry.folder if entry else None) or "")
+
+    def merged_path(self, name: TableName, folder: str) -> str:
+        """Return the path of a merged table. folder: of one that several sources fill, in the lake; else empty."""
+        return self._path_below(self.beside_root(folder) if folder else self.root, name)
 
     def _path_below(self, root: str, name: TableName) -> str:
         return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
@@ -332,6 +349,9 @@ def load(path: str | Path) -> PipelineConfig:
     """
     config = config_of(yaml_file.read(path))
     accounts.use(config.root, config.lake.connection)
+    for entry in config.merge_tables:
+        for name in (entry.folder, *entry.sources) if entry.folder else ():
+            accounts.use_unless_known(config.beside_root(name), config.lake.connection)
     return config
 
 
@@ -345,6 +365,7 @@ def config_of(file: YamlFile) -> PipelineConfig:
         _from_project(document.get(name), f"{name}.{key}", file.path)
     for catalog in catalogs:
         _from_project(catalog, "iceberg.catalogs.sqlite", file.path)
+    sources_file.put_in_place(document, file.path)
     return file.model(PipelineConfig)
 
 
@@ -379,17 +400,22 @@ def file_stand(path: str | Path) -> FileStand | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+def files_stand(path: str | Path) -> dict[Path, FileStand | None]:
+    """Return the marks of a source's YAML and of the files that it names."""
+    return {file: file_stand(file) for file in sources_file.files_of(path)}
+
+
 class YamlOnDisk:
     """A YAML that a long-lived process reads again once it has changed."""
 
     def __init__(self, path: str, config: PipelineConfig) -> None:
         self._path, self._config = path, config
-        self._seen = file_stand(path)
+        self._seen = files_stand(path)
 
     def read(self) -> PipelineConfig:
         """Return the configuration in the file as it is now. Raises ConfigurationError."""
-        stand = file_stand(self._path)
-        if stand != self._seen:
+        if any(file_stand(file) != stand for file, stand in self._seen.items()):
+            seen = files_stand(self._path)
             self._config = load(self._path)
-            self._seen = stand
+            self._seen = seen
         return self._config

@@ -1,4 +1,7 @@
-"""Tables of one shape, the shards, that the lake shows as one table: ``merge_tables`` in the YAML."""
+"""Tables of one shape, the shards, that the lake shows as one table: ``merge_tables`` in the YAML.
+
+The shards of a merged table may be of several sources. It is then in a folder of the lake beside the folders of these.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from binlake import names
 from binlake.config.section import Section
+from binlake.config.yaml_file import NAME
 from binlake.schema.table import TableName
 
 _VARIES = "%"
@@ -89,29 +93,48 @@ def _is_plain_table(name: str) -> str:
     return name
 
 
-def _is_plain_column(name: str) -> str:
+def is_plain_column(name: str) -> str:
+    """Return the name of a column. Raises ValueError for one that readers would have to quote."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(f"{name!r} can't be the name of a column here; write letters, digits and _, a letter first")
     return name
 
 
+SourceName = Annotated[str, Field(pattern=NAME)]
+
+
 @dataclass(frozen=True)
 class Shard:
-    """The place of a table in a merged one. into: the merged table. column: the one that holds ``value``."""
+    """The place of a table in a merged one.
+
+    into: the merged table. column: the one that holds ``value``. folder_of: the folder in the lake of a merged table
+    that several sources fill, where ``source_name_column`` has ``source``. Empty for one that this source fills alone.
+    """
 
     into: TableName
     column: str
     value: str
+    folder_of: str = ""
+    source_name_column: str = ""
+    source: str = ""
 
     @property
     def folder(self) -> str:
         """Return the name of the shard's folder in that of the merged table, of plain characters alone."""
-        return names.folder(f"{self.column}={self.value}", plain=True)
+        own = names.folder(f"{self.column}={self.value}", plain=True)
+        return f"{folders_begin(self.source_name_column, self.source)}{own}" if self.folder_of else own
 
     @property
-    def recorded(self) -> tuple[str, str, str]:
+    def recorded(self) -> tuple[str, ...]:
         """Return the place as a table's shape has it."""
-        return str(self.into), self.column, self.value
+        alone = (str(self.into), self.column, self.value)
+        return (*alone, self.folder_of, self.source_name_column) if self.folder_of else alone
+
+
+def folders_begin(source_name_column: str, source: str) -> str:
+    """Return how the folders of a source's shards begin in that of a merged table of several sources. The names of
+    sources have no dot."""
+    return f"{source_name_column}={source}."
 
 
 class MergedTable(Section):
@@ -119,7 +142,8 @@ class MergedTable(Section):
 
     from_: ``database.table`` with one ``%``: the part of the name in its place is the value of ``source_column``,
     so that each shard has another one. from_regex: in its place, a regular expression of the whole name, in which only
-    a group varies. into: the merged table, ``database.table`` in the lake.
+    a group varies. into: the merged table, ``database.table`` in the lake. sources: those whose tables it shows; none
+    for this source alone. source_name_column: has their names. folder: is beside theirs in the lake, and has the table.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -127,7 +151,10 @@ class MergedTable(Section):
     from_: Annotated[Annotated[str, AfterValidator(_has_one_place)] | None, Field(alias="from")] = None
     from_regex: Annotated[str, AfterValidator(_is_one_group)] | None = None
     into: Annotated[str, AfterValidator(_is_plain_table)]
-    source_column: Annotated[str, AfterValidator(_is_plain_column)]
+    source_column: Annotated[str, AfterValidator(is_plain_column)]
+    sources: list[SourceName] = []
+    source_name_column: Annotated[str, AfterValidator(is_plain_column)] | None = None
+    folder: SourceName | None = None
 
     @property
     def name(self) -> TableName:
@@ -140,6 +167,29 @@ class MergedTable(Section):
             raise ValueError("write either from or from_regex, which finds the shards by their names")
         return self
 
+    @model_validator(mode="after")
+    def _is_of_one_source_or_of_several(self) -> Self:
+        said = (bool(self.sources), self.source_name_column is not None, self.folder is not None)
+        if any(said) and not all(said):
+            raise ValueError("sources, source_name_column and folder go together: write all three, or none")
+        refuse_same_places(self.sources, self.folder or "")
+        return self
+
+    @model_validator(mode="after")
+    def _has_two_columns(self) -> Self:
+        if (self.source_name_column or "").lower() == self.source_column.lower():
+            raise ValueError("source_name_column and source_column are two columns; give them two names")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that distinguish the shards."""
+        return (self.source_name_column, self.source_column) if self.source_name_column else (self.source_column,)
+
+    def begins(self, source: str) -> str:
+        """Return how the folders of a source's shards begin in that of the merged table."""
+        return folders_begin(self.source_name_column, source) if self.source_name_column else ""
+
     @cached_property
     def _written(self) -> tuple[str, re.Pattern[str], str]:
         """The beginning and the end of each shard's name, and what its value is like."""
@@ -149,15 +199,28 @@ class MergedTable(Section):
         before, _, behind = (self.from_ or "").partition(_VARIES)
         return before, re.compile(".+", re.DOTALL), behind
 
-    def shard(self, name: TableName) -> Shard | None:
-        """Return the place of a table in the merged one; None for any other table."""
+    def shard(self, name: TableName, source: str) -> Shard | None:
+        """Return the place of a source's table in the merged one; None for any other table."""
         text, (before, within, behind) = str(name), self._written
         if not (text.startswith(before) and text.endswith(behind)):
             return None
         value = text[len(before) : len(text) - len(behind)]
         if "." in behind and "." in value:  # a database's name ends at the first dot
             return None
-        return Shard(self.name, self.source_column, value) if value and within.fullmatch(value) else None
+        if not (value and within.fullmatch(value)):
+            return None
+        if self.folder is None or self.source_name_column is None:
+            return Shard(self.name, self.source_column, value)
+        return Shard(self.name, self.source_column, value, self.folder, self.source_name_column, source)
+
+
+def refuse_same_places(sources: Sequence[str], folder: str) -> None:
+    """Raise ValueError where two sources have the same folder in the lake, or one has the merged tables'."""
+    lower = [source.lower() for source in sources]
+    if len({*lower}) < len(lower):
+        raise ValueError("sources: each is named once, in whichever case")
+    if folder.lower() in lower:
+        raise ValueError(f"folder: {folder!r} is the folder of a source; give the merged tables one of their own")
 
 
 def refuse_same_tables(merged: Sequence[MergedTable]) -> None:
@@ -170,11 +233,21 @@ def refuse_same_tables(merged: Sequence[MergedTable]) -> None:
                 f"merge_tables: two entries fill {entry.into}, in which two shards could have the same "
                 f"{entry.source_column}; give each entry a table of its own"
             )
-        if shard_of(merged, entry.name):
+        if shard_of(merged, entry.name, ""):
             raise ValueError(f"merge_tables: a table that is called {entry.into} would be one of the shards; rename it")
 
 
-def shard_of(merged: Sequence[MergedTable], name: TableName) -> Shard | None:
-    """Return the place of a table in a merged one, by the first entry that has it; None for any other table."""
-    places = (entry.shard(name) for entry in merged)
+def refuse_absent(merged: Sequence[MergedTable], source: str) -> None:
+    """Raise ValueError where a table is filled by several sources, and this one isn't among them."""
+    for entry in merged:
+        if entry.sources and source not in entry.sources:
+            raise ValueError(
+                f"merge_tables: the sources that fill {entry.into} are {', '.join(entry.sources)}, without {source}; "
+                "add it to them, or take the entry out of its YAML"
+            )
+
+
+def shard_of(merged: Sequence[MergedTable], name: TableName, source: str) -> Shard | None:
+    """Return the place of a source's table in a merged one, by the first entry that has it; None for any other."""
+    places = (entry.shard(name, source) for entry in merged)
     return next((place for place in places if place), None)

@@ -26,7 +26,7 @@ from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, generated_columns
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
 ROWS_REMEDY = f"correct the table's condition in rows: {CONDITION_REMEDY}"
-SOURCE_COLUMN_REMEDY = "give merge_tables another source_column, and snapshot the shards again"
+SOURCE_COLUMN_REMEDY = "give merge_tables another source_column or source_name_column, and snapshot the shards again"
 OWN_COLUMNS_REMEDY = "leave the table out of the patterns in tables.modes that ask for soft_delete or row_metadata"
 
 
@@ -283,16 +283,21 @@ def no_row_filter(schema: TableSchema, policy: Policy) -> str:
 def no_source_column(schema: TableSchema, invalid: InvalidValues) -> str:
     """Return why a table of this shape can't be a shard, whose rows have a source column in the lake; empty where it
     can."""
-    _, column, _ = schema.shard
+    distinguishing = {"source_column": schema.shard[1]}
+    distinguishing |= {"source_name_column": schema.shard[4]} if len(schema.shard) > 3 else {}
     columns = [*(each.name for each in lake_columns(schema, invalid)), *(each.name for each in schema.kept)]
     columns += [each.name for each in own_columns(schema)]
-    if taken := [name for name in columns if name.lower() == column.lower()]:
-        return f"its column {taken[0]!r} has the name of the source_column of merge_tables"
+    for key, column in distinguishing.items():
+        if taken := [name for name in columns if name.lower() == column.lower()]:
+            return f"its column {taken[0]!r} has the name of the {key} of merge_tables"
     return ""
 
 
 def _place(shard: tuple[str, ...]) -> str:
-    return "a part of {} with {} = {!r}".format(*shard) if shard else "a table by itself"
+    if not shard:
+        return "a table by itself"
+    of_several = f", which several sources fill in {shard[3]}" if len(shard) > 3 else ""
+    return "a part of {} with {} = {!r}".format(*shard[:3]) + of_several
 
 
 def _column_names(columns: Iterable[Column]) -> str:

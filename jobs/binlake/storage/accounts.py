@@ -37,14 +37,19 @@ ConnectionFields = Mapping[str, Any]
 """A connection's fields, as Airflow's JSON has them: login, password, extra."""
 
 _connections: dict[str, str | None] = {}
-"""Roots of lakes → the connection that each is reached by; None: by the environment's account. ``use`` alone writes it,
-when a YAML is loaded: a path shows its lake, on its way through Delta, Spark and staged manifests, but no account."""
+"""Roots of lakes → the connection that each is reached by; None: by the environment's account. Written when a
+YAML is loaded: a path shows its lake, on its way through Delta, Spark and staged manifests, but no account."""
 _looked_up: Cache[str, tuple[float, dict[str, str]]] = Cache("accounts of connections")
 
 
 def use(root: str, connection: str | None) -> None:
     """Reach the lake at ``root`` by a connection's account from here on; by the environment's with None."""
     _connections[root] = connection
+
+
+def use_unless_known(root: str, connection: str | None) -> None:
+    """Do the same for the lake of another source, unless its own YAML was loaded."""
+    _connections.setdefault(root, connection)
 
 
 def environment_of(path: str) -> Mapping[str, str]:

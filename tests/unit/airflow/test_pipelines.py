@@ -153,6 +153,20 @@ def test_a_source_with_feeds_is_one_however_its_key_is_written(folder: Path, wri
     ]
 
 
+def test_a_file_of_tables_of_several_sources_makes_no_dag(folder: Path) -> None:
+    before = {*dags_of(folder)}
+    entry = '{from: "t_%.o", into: "all.o", source_column: t, source_name_column: s}'
+    (folder / "company.yaml").write_text(f"folder: company\nsources: [shop, other]\nmerge_tables: [{entry}]\n")
+    write(folder, "shop", extra="merge_tables: [{file: company.yaml}]\n")
+    assert {dag for dag in {*dags_of(folder)} - before if "company" in dag} == set()
+    ((_, config),) = [each for each in sources.sources_of(folder) if each[0].stem == "shop"]
+    assert isinstance(config, PipelineConfig)
+    assert config.merge_tables[0].sources == ["shop", "other"]
+    (folder / "company.yaml").write_text(f"folder: company\nsources: [other]\nmerge_tables: [{entry}]\n")
+    ((_, problem),) = [each for each in sources.sources_of(folder) if each[0].stem == "shop"]
+    assert "that fill all.o are other, without shop" in str(problem)
+
+
 def in_order(dag: DAG) -> list[str]:
     """Ids of its tasks, each behind those that it waits for: Airflow 3.2's own order takes groups first."""
     return list(TopologicalSorter({task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks}).static_order())

@@ -9,14 +9,16 @@ from pydantic import ValidationError
 
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.config.shards import MergedTable
-from binlake.planner.rules import Rules
+from binlake.planner.rules import Rules, no_source_column
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dump, load
 
 ORDERS = {"from": "tenant_%.orders", "into": "all.orders", "source_column": "tenant"}
 
+OF_TWO: dict[str, Any] = {**ORDERS, "sources": ["shop", "us"], "source_name_column": "region", "folder": "company"}
 
-def config(*merged: dict[str, str], **more: Any) -> PipelineConfig:
+
+def config(*merged: dict[str, Any], **more: Any) -> PipelineConfig:
     return PipelineConfig.model_validate(
         {
             "source": {"name": "shop", "connection": "shop", "server_id": 7},
@@ -42,7 +44,7 @@ def config(*merged: dict[str, str], **more: Any) -> PipelineConfig:
     ],
 )
 def test_one_place_varies_and_has_a_character_at_least(pattern: str, name: TableName, value: str | None) -> None:
-    place = MergedTable.model_validate({**ORDERS, "from": pattern}).shard(name)
+    place = MergedTable.model_validate({**ORDERS, "from": pattern}).shard(name, "shop")
     assert (place.value if place else None) == value
 
 
@@ -67,7 +69,7 @@ REGEX = {"from_regex": r"tenant_([0-9]+)\.orders", "into": "all.orders", "source
     ],
 )
 def test_only_what_the_group_matches_is_a_shard(regex: str, name: TableName, value: str | None) -> None:
-    place = MergedTable.model_validate({**REGEX, "from_regex": regex}).shard(name)
+    place = MergedTable.model_validate({**REGEX, "from_regex": regex}).shard(name, "shop")
     assert (place.value if place else None) == value
 
 
@@ -113,7 +115,12 @@ def test_a_ghost_of_a_shard_is_read_as_the_shard() -> None:
         ([{**ORDERS, "source_column": "the tenant"}], {}, "can't be the name of a column"),
         ([ORDERS, {**ORDERS, "from": "client_%.orders"}], {}, "two entries fill all.orders"),
         ([{**ORDERS, "from": "%.orders"}], {}, "would be one of the shards"),
-        ([{**ORDERS, "sources": ["a.yaml"]}], {}, "Extra inputs"),
+        ([{**ORDERS, "source_columns": ["a"]}], {}, "Extra inputs"),
+        ([{**ORDERS, "sources": ["shop"]}], {}, "go together: write all three, or none"),
+        ([{**OF_TWO, "sources": ["shop", "Shop"]}], {}, "each is named once"),
+        ([{**OF_TWO, "folder": "SHOP"}], {}, "is the folder of a source"),
+        ([{**OF_TWO, "source_name_column": "Tenant"}], {}, "are two columns"),
+        ([{**OF_TWO, "sources": ["eu", "us"]}], {}, "that fill all.orders are eu, us, without shop"),
         ([ORDERS], {"type_widening": True}, "don't go together"),
     ],
 )
@@ -152,3 +159,26 @@ def test_a_shard_has_no_column_of_the_source_column_s_name() -> None:
     refused = Rules.of(merged).refused_mode(name, shape)
     assert refused is not None
     assert "'Tenant' has the name of the source_column" in refused.reason
+
+
+def test_a_table_of_several_sources_is_in_a_folder_beside_theirs() -> None:
+    merging = config(OF_TWO)
+    assert merging.table_path(TableName("all", "orders")) == "/lake/company/all/orders"
+    assert merging.table_path(TableName("tenant_7", "orders")) == "/lake/company/all/orders/region=shop.tenant=7"
+    assert merging.table_path(TableName("crm", "people")) == "/lake/shop/crm/people"
+
+
+def test_a_shard_of_several_sources_is_another_one_than_before_and_has_neither_source_column() -> None:
+    name = TableName("tenant_7", "orders")
+    shape = TableSchema((Column("id", "int"), Column("Region", "int")), ("id",))
+    of_two, alone = config(OF_TWO), config(ORDERS)
+    assert "which several sources fill in company" in Rules.of(of_two).reads_otherwise(
+        name, alone.excluding(name, shape)
+    )
+    assert no_source_column(of_two.excluding(name, shape), of_two.invalid) == (
+        "its column 'Region' has the name of the source_name_column of merge_tables"
+    )
+
+
+def test_what_is_read_of_tables_of_one_source_has_the_same_mark_as_before() -> None:
+    assert config(ORDERS).reading != config(OF_TWO).reading
