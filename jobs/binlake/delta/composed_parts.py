@@ -7,10 +7,9 @@ That is seen by Delta versions and by the transactions of the part's life: both 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +18,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.delta import log_files, opened_tables, plain_tables
-from binlake.delta.composed_layout import refused
+from binlake.delta.composed_sources import (
+    NotedShape,
+    PartSources,
+    SourceNote,
+    WaitingPart,
+    noted_fields,
+    notes_in,
+)
 from binlake.delta.delta_actions import Add, DeltaAction
-from binlake.delta.delta_log import LakeLog, changes_rows, note_of
 from binlake.delta.delta_schema import MAPPING_MODE
-from binlake.errors import OF_CODE, BinlakeError, LakeError, LogUnreadable, unexpected
+from binlake.errors import OF_CODE, BinlakeError, LakeError, LakeTableChanged, LogUnreadable, unexpected
 from binlake.storage import storage_errors
 
 CONVERTED = "_converted"
@@ -33,10 +38,6 @@ PARTS = "binlake-part:"
 it is the part's table id."""
 GONE = -1
 """Is recorded of a part that was shown."""
-_AT_ONCE = 16
-"""Parts that are opened at once where the storage answers slowly."""
-Refusing = Callable[[DeltaTable], str]
-"""Returns why a table can't be a part as it is; an empty text where it can."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,12 @@ def reading(part: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ShownPart:
-    """A part at the version that is shown. name, folder, value: as of TablePart."""
+    """A part at the version that is shown. source: of which it is, where it is another than the one that composes."""
 
     part: TablePart
     path: str
     table: DeltaTable
+    source: str = ""
 
     @property
     def version(self) -> int:
@@ -164,8 +166,8 @@ class KeptPart:
 
     @property
     def may_have_former_columns(self) -> bool:
-        """Return whether data files may have columns that the table has no more."""
-        return self.table.settings.get(MAPPING_MODE, "none") != "none"
+        """Return whether data files may have columns that the table has no more: the part's own may have had them."""
+        return True
 
     @property
     def added(self) -> list[Add]:
@@ -176,11 +178,22 @@ class KeptPart:
 AnyPart = ShownPart | KeptPart
 
 
+@dataclass(frozen=True)
+class LatePart:
+    """A part of another source that waited, at the version that is to be shown once the types go together."""
+
+    source: str
+    waiting: WaitingPart
+    shown: ShownPart
+
+
 class ComposedLog:
     """The composed table as it is now; version -1 where there is none. Raises LogUnreadable where it can't be read."""
 
-    def __init__(self, path: str, column: str) -> None:
-        self.path, self.column = path, column
+    def __init__(self, path: str, column: str, sources: PartSources | None = None) -> None:
+        """sources: those that fill it; None where it is one alone."""
+        self.path, self.column, self.sources = path, column, sources
+        self.columns = [sources.column, column] if sources else [column]
         try:
             self.opened = opened_tables.newest(path) if opened_tables.is_table(path) else None
         except (DeltaError, ValueError) as error:
@@ -188,13 +201,58 @@ class ComposedLog:
         self.version = int(self.opened.version()) if self.opened else -1
         self.settings = dict(self.opened.metadata().configuration) if self.opened else {}
         self.all_fields = plain_tables.fields_of(self.opened) if self.opened else []
-        sources = self.opened.metadata().partition_columns if self.opened else []
-        self.fields = [field for field in self.all_fields if field["name"] not in sources]
+        partitions = self.opened.metadata().partition_columns if self.opened else []
+        if sources and self.opened and partitions != self.columns:
+            raise LakeTableChanged(
+                f"{path} has the source columns {', '.join(partitions)}, and is to have {', '.join(self.columns)}",
+                remedy="give all sources the same entry of merge_tables; for other columns take another into or folder",
+            )
+        self.fields = [field for field in self.all_fields if field["name"] not in partitions]
 
     def recorded(self, app: str) -> int | None:
         """Return the version that it shows of a part; None where it shows none."""
         version = opened_tables.transaction_version(self.path, self.opened, app) if self.opened and app else None
         return None if version == GONE else version
+
+    def partition_of(self, part: AnyPart, add: Add) -> dict[str, str]:
+        """Return the values of the source columns in the rows of a part's data file."""
+        if isinstance(part, KeptPart):
+            return self._partitions[add.path]
+        source = {self.sources.column: part.source or self.sources.own} if self.sources else {}
+        return {**source, self.column: part.part.value}
+
+    @cached_property
+    def _partitions(self) -> dict[str, dict[str, str]]:
+        """Return the values of the source columns by data file."""
+        assert self.opened
+        actions = pa.table(self.opened.get_add_actions(flatten=True))
+        values = [actions[f"partition.{column}"].to_pylist() for column in self.columns]
+        rows = zip(actions["path"].to_pylist(), *values, strict=True)
+        return {path: dict(zip(self.columns, row, strict=True)) for path, *row in rows}
+
+    @cached_property
+    def notes(self) -> dict[str, SourceNote]:
+        """Return what the sources that fill it noted, as it is."""
+        return notes_in(self.settings) if self.sources else {}
+
+    @cached_property
+    def of_others(self) -> dict[str, list[KeptPart]]:
+        """Return the parts of the other sources whose data files it names, by source."""
+        others: dict[str, list[KeptPart]] = {}
+        for folder in sorted(self._paths_by_part) if self.sources else ():
+            owner = self.sources.owner(folder) if self.sources else None
+            if self.sources and owner and owner != self.sources.own:
+                others.setdefault(owner, []).append(KeptPart(TablePart(folder, folder, ""), self))
+        return others
+
+    @cached_property
+    def notes_of_others(self) -> dict[str, SourceNote]:
+        """Return the notes of the other sources. Of one without a note, whose files are named, all columns count."""
+        assert self.sources
+        there = {name: self.notes[name] for name in self.sources.names if name in self.notes}
+        without = {name for name in self.of_others if name not in there}
+        there |= {name: SourceNote(0, (NotedShape(1, noted_fields(self.fields)),)) for name in without}
+        return {name: note for name, note in there.items() if name != self.sources.own}
 
     @cached_property
     def paths(self) -> list[str]:
@@ -255,166 +313,6 @@ def _moved(vector: Mapping[str, Any], folder: str) -> dict[str, Any]:
     place = str(vector["pathOrInlineDv"])
     prefix, name = place[:-20], place[-20:]
     return {**vector, "pathOrInlineDv": f"{folder}/{prefix}{name}" if prefix else f"{folder}{name}"}
-
-
-@dataclass
-class PartsShown:
-    """The parts as they are shown, by name.
-
-    kept: parts that are shown by their data files alone. standing: why parts aren't shown as they are. broken: those
-    of them that can't be read, and of these ``lost`` those whose logs lack commits that are shown.
-    """
-
-    shown: dict[str, ShownPart] = field(default_factory=dict)
-    kept: dict[str, KeptPart] = field(default_factory=dict)
-    standing: dict[str, str] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
-    gone: list[ShownPart] = field(default_factory=list)
-
-    @property
-    def all(self) -> list[AnyPart]:
-        """Return the parts in the order of their names."""
-        both: dict[str, AnyPart] = {**self.shown, **self.kept}
-        return [both[name] for name in sorted(both)]
-
-    def keep(self, table: ComposedLog, part: TablePart, why: str) -> None:
-        """Let the table name a part's data files as it does."""
-        self.standing.setdefault(part.name, why)
-        self.broken.add(part.name)
-        if table.has_files_of(part.folder):
-            self.kept[part.name] = KeptPart(part, table)
-
-    def before(self, table: ComposedLog, newest: ShownPart) -> ShownPart | None:
-        """Return a part at the version that the table shows; None where it shows none of this table, or that version
-        can't be read."""
-        version = table.recorded(newest.app)
-        if version is None or version == newest.version:
-            return None if version is None else newest
-        try:
-            return replace(newest, table=opened_tables.opened(newest.path, version))
-        except DeltaError:
-            self.keep(table, newest.part, f"Delta version {version}, which is shown, can't be read")
-            return None
-
-
-def choose(table: ComposedLog, parts: Sequence[TablePart], broken: Mapping[str, str], unfit: Refusing) -> PartsShown:
-    """Return the parts as they are to be shown. broken: why parts can't be read, by name. Raises what
-    ``reading`` lets through, and the error of the storage where this account may read no part."""
-    choice = PartsShown()
-    ordered = sorted(parts, key=lambda part: part.folder)
-    for part, newest in zip(ordered, _opened(table.path, ordered, broken), strict=True):
-        if isinstance(newest, PartBroken):
-            if not part.is_gone:
-                choice.keep(table, part, newest.reason)
-        elif newest is None:
-            if not part.is_gone and table.has_files_of(part.folder):
-                choice.keep(table, part, "its folder isn't there")
-        elif part.is_gone:
-            choice.gone.append(newest)
-        else:
-            try:
-                with reading(part.name):
-                    _choose(table, newest, choice, unfit)
-            except PartBroken as error:
-                choice.keep(table, part, error.reason)
-    while others := refused({each.part.name: each.fields for each in choice.all}, table.fields):
-        for name, why in others.items():
-            choice.standing.setdefault(name, why)
-            _show_before(table, choice.shown.pop(name), choice)
-    return choice
-
-
-def _show_before(table: ComposedLog, now: ShownPart, choice: PartsShown) -> None:
-    """Show a part as it was, unless that is as it is."""
-    try:
-        with reading(now.part.name):
-            before = choice.before(table, now)
-            if before is not None and before.version != now.version and before.fields:
-                choice.shown[now.part.name] = before
-    except PartBroken as error:
-        choice.keep(table, now.part, error.reason)
-
-
-_Opened = ShownPart | PartBroken | None
-"""A part at its newest version, or why it can't be read; None where it isn't there."""
-
-
-def _opened(path: str, parts: Sequence[TablePart], broken: Mapping[str, str]) -> list[_Opened]:
-    """Return each part. Raises the error of the storage where this account may read none of them."""
-
-    def opened(part: TablePart) -> _Opened:
-        place = f"{path}/{part.folder}"
-        if part.name in broken:
-            return PartBroken(part.name, broken[part.name])
-        try:
-            with reading(part.name):
-                there = opened_tables.is_table(place)
-                return ShownPart(part, place, opened_tables.newest(place)) if there else None
-        except PartBroken as error:
-            return error
-
-    if "://" not in path:
-        there = [opened(part) for part in parts]
-    else:
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="compose") as pool:
-            there = [*pool.map(opened, parts)]
-    looked = [each for part, each in zip(parts, there, strict=True) if each is not None and part.name not in broken]
-    refused = [error for error in looked if isinstance(error, PartBroken) and error.is_refused]
-    if refused and len(refused) == len(looked) and refused[0].__cause__ is not None:
-        raise refused[0].__cause__
-    return there
-
-
-def _choose(table: ComposedLog, newest: ShownPart, choice: PartsShown, unfit: Refusing) -> None:
-    part = newest.part
-    if why := _lost(table, newest):
-        choice.lost.add(part.name)
-        choice.keep(table, part, why)
-        return
-    if part.follows and (why := unfit(newest.table)):
-        choice.standing[part.name] = why
-    each = newest if part.follows and part.name not in choice.standing else choice.before(table, newest)
-    if each is not None:
-        _ = each.fields, each.app  # read here, where it costs this part alone if they can't be
-        choice.shown[part.name] = each
-
-
-def _lost(table: ComposedLog, newest: ShownPart) -> str:
-    """Return why a part's log lacks commits that the table shows; empty where it has all.
-
-    Where the loss was noticed and put right, what is recorded elsewhere is the version that the part was set to, or the
-    life committed rows in the place of those that are lost.
-    """
-    version, part = table.recorded(newest.app), newest.part
-    transaction = table.recorded(part.app)
-    if version is None or transaction is None:
-        return ""
-    if newest.version < version:
-        if part.delta_version is not None and part.delta_version <= newest.version:
-            return ""
-        return f"it is at Delta version {newest.version}, {version} was shown: commits are lost"
-    if newest.transaction is not None and newest.transaction >= transaction:
-        return ""
-    for commit in LakeLog(newest.path, part.app).history(version - 1):
-        if changes_rows(commit) and part.app.endswith(f":{note_of(commit).get('life')}"):
-            return ""
-    return "commits that were shown are lost, and others have their numbers"
-
-
-def gone_apps(table: ComposedLog, choice: PartsShown, folders: Collection[str]) -> list[str]:
-    """Return the application ids of what is no part any more: what is shown of it must not come back with its name."""
-    gone = {each.part.folder: each.path for each in choice.gone}
-    gone |= {folder: f"{table.path}/{folder}" for folder in map(folder_of, table.paths) if folder not in folders}
-    apps = []
-    for path in gone.values():
-        try:
-            with reading(path):
-                if opened_tables.is_table(path):
-                    apps.append(f"{PARTS}{opened_tables.newest(path).metadata().id}")
-        except PartBroken:
-            continue  # a table of the name that can be read is shown whole where no file of it is
-    return apps
 
 
 def removed(add: Add) -> DeltaAction:

@@ -33,6 +33,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.caches import Cache
 from binlake.delta import delta_commits, log_files, opened_tables, plain_files, plain_tables
+from binlake.delta.composed_choice import PartsShown, choose, gone_apps
 from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, signature
 from binlake.delta.composed_parts import (
     CONVERTED,
@@ -40,17 +41,16 @@ from binlake.delta.composed_parts import (
     PARTS,
     AnyPart,
     ComposedLog,
+    KeptPart,
     PartBroken,
-    PartsShown,
     ShownPart,
     TablePart,
-    choose,
     folder_of,
-    gone_apps,
     reading,
     removed,
     writing,
 )
+from binlake.delta.composed_sources import NOTE, PartSources, SourceNote
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.delta_schema import (
     COMMENT,
@@ -101,11 +101,13 @@ def compose(
     parts: Sequence[TablePart],
     note: Mapping[str, Any],
     check: Callable[[], None] = lambda: None,
+    sources: PartSources | None = None,
 ) -> Composed | None:
     """Let the table at a path show its parts, in one commit; return None where no part can be shown yet.
 
-    A part that can't be read is shown as it was. column: the source column. parts: all there are; rows of others go.
-    note: what the commit says of itself. check: is asked before the commit, and raises where the run lost its lease.
+    A part that can't be read is shown as it was. column: the source column. parts: all there are, of this source; rows
+    of others go. note: what the commit says of itself. check: is asked before the commit, and raises where the run lost
+    its lease. sources: those that fill the table, where they are several; the parts of the others stay.
     Raises LogUnreadable and LakeTableChanged where this table can't be composed, LakeError where the storage fails.
     """
     if not files.writes_if_absent(path):
@@ -114,9 +116,9 @@ def compose(
             remedy="leave merge_tables out, or take a store with conditional writes",
         )
     broken: dict[str, str] = {}
-    for _ in range(_TRIES + len(parts)):
+    for _ in range(_TRIES + len(parts) + (_TRIES * len(sources.names) if sources else 0)):
         try:
-            return _composed(ComposedLog(path, column), parts, broken, note, check)
+            return _composed(ComposedLog(path, column, sources), parts, broken, note, check)
         except CommitFailedError:
             continue
         except PartBroken as error:
@@ -167,12 +169,15 @@ def _composed(
     choice = choose(table, parts, broken, _unfit)
     if table.opened is None and not choice.shown:
         return None
-    columns = columns_of([each.fields for each in choice.all] or [table.fields], table.fields)
+    notes = choice.notes(table)
+    noted = [fields for own in notes.values() for fields in own.columns]
+    columns = columns_of(noted or [each.fields for each in choice.all] or [table.fields], table.fields)
     fields, settings = _schema(table, columns)
     is_reshaped = (fields, settings) != (table.all_fields, table.settings)
+    settings = _with_notes(settings, notes)
     folders = {each.part.folder for each in choice.all}
     actions = _gone(table, folders)
-    moved = [each for each in choice.shown.values() if _is_moved(table, each)]
+    moved = [each for each in choice.newest if _is_moved(table, each)]
     recorded = _recorded(moved)
     recorded |= {app: GONE for app in gone_apps(table, choice, folders) if table.recorded(app) is not None}
     renewed: Sequence[AnyPart] = choice.all if is_reshaped else moved
@@ -180,7 +185,7 @@ def _composed(
     for each in renewed:
         with reading(each.part.name):
             actions += _renewed(table, each, columns)
-    if is_reshaped:
+    if is_reshaped or settings != table.settings:
         actions = [*_reshape(table, fields, settings), *actions]
     opened = table.opened
     if changed := bool(actions or recorded):
@@ -197,6 +202,12 @@ def _composed(
         choice.lost,
         _lacking(choice, columns),
     )
+
+
+def _with_notes(settings: Mapping[str, str], notes: Mapping[str, SourceNote]) -> dict[str, str]:
+    """Return the settings with the notes of the sources, and none of others."""
+    own = {key: value for key, value in settings.items() if not key.startswith(NOTE)}
+    return {**own, **{f"{NOTE}{name}": note.text for name, note in notes.items()}}
 
 
 def _is_moved(table: ComposedLog, shown: ShownPart) -> bool:
@@ -239,7 +250,7 @@ def _schema(table: ComposedLog, columns: Sequence[ComposedColumn]) -> tuple[list
     known = {(field["name"], physical_of(field)): field["metadata"].get(FIELD_ID) for field in table.all_fields}
     most = int(settings.get(MOST_ID, "0"))
     fields: list[dict[str, Any]] = []
-    for column in (ComposedColumn(table.column, "string", table.column), *columns):
+    for column in (*(ComposedColumn(name, "string", name) for name in table.columns), *columns):
         metadata: dict[str, Any] = {COMMENT: column.comment} if column.comment else {}
         if is_mapped:
             number = known.get((column.name, column.physical))
@@ -265,7 +276,7 @@ def _reshape(table: ComposedLog, fields: Sequence[DeltaField], settings: Mapping
         "id": str(before.id) if before else str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": [*fields]}),
-        "partitionColumns": [table.column],
+        "partitionColumns": table.columns,
         "configuration": dict(settings),
         "createdTime": before.created_time if before else plain_tables.now(),
     }
@@ -292,7 +303,7 @@ def _renewed(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColum
 
 def _named(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add) -> DeltaAction:
     """Return the fields of the action that adds a part's data file to the composed table."""
-    fields = {**add.fields, "dataChange": True, "partitionValues": {table.column: shown.part.value}}
+    fields = {**add.fields, "dataChange": True, "partitionValues": table.partition_of(shown, add)}
     if _is_as_composed(table, shown, columns, add):
         return fields
     digits = hashlib.sha256(signature(columns, shown.fields).encode()).hexdigest()[:12]
@@ -308,7 +319,7 @@ def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[Compos
     own = {field["name"].lower(): field for field in shown.fields}
     names: frozenset[str] | None = None
     if shown.may_have_former_columns:
-        names = _names_in(f"{table.path}/{add.path}")
+        names = _names_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart))
     for column in columns:
         field = own.get(column.name.lower())
         physical = physical_of(field).lower() if field else None
@@ -323,12 +334,20 @@ def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[Compos
     return True
 
 
-def _names_in(path: str) -> frozenset[str]:
-    """Return the names of a data file's columns in lower case. It never changes, and each commit asks for it again."""
+def _names_in(path: str, *, missing_ok: bool) -> frozenset[str]:
+    """Return the names of a data file's columns in lower case. It never changes, and each commit asks for it again.
+
+    missing_ok: there are none in a file that isn't there, which nobody can read.
+    """
     names = _names.get(path)
     if names is None:
-        with files.opened(path) as source:
-            names = frozenset(name.lower() for name in pq.read_schema(source).names)
+        try:
+            with files.opened(path) as source:
+                names = frozenset(name.lower() for name in pq.read_schema(source).names)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+            return frozenset()
         _names.put(path, names)
     return names
 
