@@ -26,6 +26,7 @@ from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.spark.starting import no_session
 from mirror import Mirror, in_the_soak, on_mysql, sync_alone
+from rolled_shards import ROLLED, drawn_changes
 from versions_read import BRIEF
 
 Row = dict[str, Any]
@@ -324,19 +325,6 @@ def test_versions_that_are_told_to_be_readable_are_and_pinned_ones_stay(
     assert shards.rows() == shards.server_rows(1, 2)
 
 
-ROLLED = (
-    "ADD COLUMN c1 VARCHAR(9) DEFAULT 'one' FIRST",
-    "RENAME COLUMN v TO note",
-    "MODIFY n BIGINT, ADD COLUMN c2 INT",
-    "DROP COLUMN c1",
-    "RENAME COLUMN note TO v, ADD COLUMN c1 INT DEFAULT 3",
-    "RENAME COLUMN c2 TO note, RENAME COLUMN n TO c2",
-    "MODIFY c2 DECIMAL(30,0), DROP COLUMN v",
-    "ADD COLUMN v VARCHAR(20) DEFAULT 'again' AFTER id, ADD COLUMN n INT",
-)
-"""ALTERs that go through the shards, each through all of them before the next: types then go together."""
-
-
 @pytest.mark.parametrize(("count", "rounds"), [(3, 2), *in_the_soak((8, 60))])
 def test_a_random_walk_over_shards_equals_their_union(shards: Shards, count: int, rounds: int) -> None:
     chance = random.Random(count)
@@ -360,16 +348,5 @@ def test_a_random_walk_over_shards_equals_their_union(shards: Shards, count: int
 
 
 def _change_shard(shards: Shards, tenant: int, chance: random.Random, number: int) -> None:
-    changes = [
-        f"INSERT INTO orders (id) VALUES ({number})",
-        f"INSERT INTO orders (id) VALUES ({number + 5000}), ({number + 6000})",
-        f"UPDATE orders SET id = {-number} WHERE id = {number - 1}",
-        f"DELETE FROM orders WHERE id % 5 = {chance.randrange(5)}",
-    ]
-    done = chance.sample(changes, 3)
-    if chance.random() < 0.05:
-        done.append("TRUNCATE TABLE orders")
-    if chance.random() < 0.05:
-        create = shards.mirror.server.execute("SHOW CREATE TABLE orders", database=f"{shards.stem}{tenant}")[0][1]
-        done += ["DROP TABLE orders", create, f"INSERT INTO orders (id) VALUES ({number})"]
-    shards.execute(tenant, *done)
+    create = shards.mirror.server.execute("SHOW CREATE TABLE orders", database=f"{shards.stem}{tenant}")[0][1]
+    shards.execute(tenant, *drawn_changes(chance, number, create))

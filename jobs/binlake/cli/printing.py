@@ -255,7 +255,8 @@ def _merged_lines(merged: MergedStatus) -> list[str]:
     more = len(merged.differences) - _MOST_DIFFERENCES
     lines = [f"{merged.table} shows {counted(merged.shards, 'table')}"]
     lines += [f"  {difference}" for difference in merged.differences[:_MOST_DIFFERENCES]]
-    return [*lines, f"  and {more:,} more"] if more > 0 else lines
+    lines += [f"  and {more:,} more"] if more > 0 else []
+    return [*lines, *(f"  {said}" for said in merged.others)]
 
 
 def _place_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:

@@ -306,7 +306,8 @@ def _named(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn]
     fields = {**add.fields, "dataChange": True, "partitionValues": table.partition_of(shown, add)}
     if _is_as_composed(table, shown, columns, add):
         return fields
-    digits = hashlib.sha256(signature(columns, shown.fields).encode()).hexdigest()[:12]
+    by = table.sources.own if table.sources else ""  # two sources may write it at once, in other bytes
+    digits = hashlib.sha256(f"{by}{signature(columns, shown.fields)}".encode()).hexdigest()[:12]
     stem = add.path.rpartition("/")[2].removesuffix(".parquet")
     name = f"{CONVERTED}/{shown.part.folder}/{stem}-{digits}.parquet"
     known = table.added.get(name)
@@ -317,19 +318,17 @@ def _named(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn]
 def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add) -> bool:
     """Return whether a data file can be read with the composed table's columns as with its own table's."""
     own = {field["name"].lower(): field for field in shown.fields}
-    names: frozenset[str] | None = None
-    if shown.may_have_former_columns:
-        names = _names_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart))
     for column in columns:
         field = own.get(column.name.lower())
         physical = physical_of(field).lower() if field else None
         if field and physical == column.physical.lower():
             if field["type"] != column.kind:
                 return False
-        elif names is None:
-            if field:
+        elif shown.may_have_former_columns:
+            names = _names_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart))
+            if column.physical.lower() in names or (physical and physical in names):
                 return False
-        elif column.physical.lower() in names or (physical and physical in names):
+        elif field:
             return False
     return True
 

@@ -51,6 +51,20 @@ def lake_checks(config: PipelineConfig, session: SessionFactory | None) -> Itera
             yield _executors(config, session)
     else:
         yield from _store(config, session)
+    yield from _other_sources(config)
+
+
+def _other_sources(config: PipelineConfig) -> Iterator[Check]:
+    """Yield a check of each merged table that several sources fill: whether all of them are in this lake."""
+    for entry in config.tables.merge_tables:
+        roots = {name: config.beside_root(name) for name in entry.sources}
+        missing = [name for name, root in roots.items() if not opened_tables.is_table(f"{root}/_binlake/lease")]
+        said, name = f"{entry.into} is filled by {', '.join(entry.sources)}", f"lake: {entry.into}"
+        if others := [source for source in missing if source != config.source.name]:
+            remedy = "snapshot them too; their YAMLs need the same lake.path and the same entry of merge_tables"
+            yield Check(name, "warn", f"{said}; nothing of {', '.join(others)} is in this lake yet", remedy)
+        elif entry.sources:
+            yield Check(name, True, said)
 
 
 def lake_unwritten(config: PipelineConfig) -> Iterator[Check]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from binlake.delta.log_files import LogFiles
 from binlake.lake.table_at import TableAt
@@ -26,6 +27,9 @@ _SIDE_BY_SIDE = 16
 """Logs listed at once, where storage behind a URL answers slowly."""
 
 
+NOTHING_BESIDE: Mapping[TableName, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class ForeignVacuum:
     """The versions that VACUUMs by others took from a table.
@@ -38,24 +42,27 @@ class ForeignVacuum:
     why: str
 
 
-def foreign_vacuums(root: str, versions: Mapping[TableName, Collection[int]]) -> dict[TableName, ForeignVacuum]:
+def foreign_vacuums(
+    root: str, versions: Mapping[TableName, Collection[int]], beside: Mapping[TableName, str] = NOTHING_BESIDE
+) -> dict[TableName, ForeignVacuum]:
     """Return the tables of which VACUUMs took files that some of their versions need.
 
-    root: the source's folder. versions: by table, those that are asked for. Raises LakeError.
+    root: the source's folder. versions: by table, those that are asked for. beside: the folders beside the source's of
+    tables that several sources fill. Raises LakeError.
     """
     tables = list(versions.items())
 
     def look(table: tuple[TableName, Collection[int]]) -> ForeignVacuum | None:
         name, asked = table
-        return _of_table(root, name, asked)
+        return _of_table(TableAt.of(root, name, 0, beside.get(name, "")), asked)
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE if "://" in root else 1, thread_name_prefix="vacuums") as pool:
         vacuums = list(pool.map(look, tables))
     return {name: vacuum for (name, _), vacuum in zip(tables, vacuums, strict=True) if vacuum is not None}
 
 
-def _of_table(root: str, name: TableName, asked: Collection[int]) -> ForeignVacuum | None:
-    path = TableAt.of(root, name, 0).path
+def _of_table(table: TableAt, asked: Collection[int]) -> ForeignVacuum | None:
+    path, name = table.path, table.name
     log = LogFiles.of(path)
     commits = log.operations(_LARGEST, _OPERATIONS)
     before = {version for version in asked if commits and version < max(commits)}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -44,7 +44,7 @@ _BATCHES = 1 << 40
 
 _OF_BATCHES = ("batch", "kind", "position", "gtid_set", "committed_us", "at_us")
 _OF_TABLES = (
-    "batch", "kind", "table_id", "database", "table", "status", "delta_version", "position", "began_us",
+    "batch", "kind", "table_id", "database", "table", "status", "delta_version", "position", "began_us", "folder",
 )  # fmt: skip
 _NONE, _NEVER = -1, (1 << 62)
 _AHEAD = "ahead of the batch"
@@ -55,11 +55,13 @@ BatchNumbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class VersionedTable:
-    """A table at a lake version. name: as it was called then. table_id: of its life."""
+    """A table at a lake version. name: as it was called then. table_id: of its life. folder: in the lake, of a table
+    that several sources fill; empty for others."""
 
     name: TableName
     table_id: str
     delta_version: int
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,14 +146,14 @@ class LakeVersion:
         folder. Raises LakeError."""
         if self.why:
             return self
-        taken = next(iter(_vacuums(root, self._rows.earlier(self._rows.rows_at(self.batch))).values()), None)
+        taken = next(iter(_vacuums(root, self._rows, self._rows.rows_at(self.batch)).values()), None)
         return replace(self, why=taken.why) if taken else self
 
 
-def _vacuums(root: str, versions: Mapping[TableName, Collection[int]]) -> dict[TableName, ForeignVacuum]:
+def _vacuums(root: str, rows: _TableRows, looked_at: BatchNumbers | None = None) -> dict[TableName, ForeignVacuum]:
     from binlake.lake.foreign_vacuums import foreign_vacuums  # every sync imports this module, and looks for none
 
-    return foreign_vacuums(root, versions)
+    return foreign_vacuums(root, rows.earlier(looked_at), rows.folders)
 
 
 def lake_versions(metadata: Metadata, history_hours: float | None = None, *, looks: bool = False) -> list[LakeVersion]:
@@ -164,7 +166,7 @@ def lake_versions(metadata: Metadata, history_hours: float | None = None, *, loo
     rows = _read(metadata)
     ends = {} if history_hours is None else rows.ends(round(history_hours * HOUR_US))
     gone = rows.unreadable()
-    taken = rows.taken(_vacuums(root_of(metadata), rows.earlier())) if looks else {}
+    taken = rows.taken(_vacuums(root_of(metadata), rows)) if looks else {}
     return [
         LakeVersion(
             batch=batch,
@@ -312,7 +314,8 @@ class _TableRows:
         self._key = self._life * _BATCHES + self._batch
         self._version = rows["delta_version"].fill_null(_NONE).to_numpy()[order]
         self._began = rows["began_us"].to_numpy()[order]
-        self._texts = {column: _codes(rows[column], order) for column in ("database", "table", "status", "position")}
+        columns = ("database", "table", "status", "position", "folder")
+        self._texts = {column: _codes(rows[column], order) for column in columns}
 
     def _bound(self, bases: BatchNumbers) -> None:
         """Set from which batch on and up to which each row is in effect, and before what time nothing ended that."""
@@ -386,8 +389,18 @@ class _TableRows:
 
     def listed(self, batch: int) -> list[VersionedTable]:
         names, rows = self._at(batch)
-        lives = [self._lives[life] for life in self._life[rows].tolist()]
-        return list(map(VersionedTable, names, lives, self._version[rows].tolist()))
+        return [self._table(name, row) for name, row in zip(names, rows.tolist(), strict=True)]
+
+    def _table(self, name: TableName, row: int) -> VersionedTable:
+        folder = "" if self._texts["folder"][1][row] == _NONE else self._text("folder", row)
+        return VersionedTable(name, self._lives[self._life[row]], int(self._version[row]), folder)
+
+    @property
+    def folders(self) -> dict[TableName, str]:
+        """Return the folders in the lake of tables that several sources fill."""
+        names, places = self._names
+        of_several = np.flatnonzero(self._texts["folder"][1] != _NONE).tolist()
+        return {names[places[row]]: self._text("folder", row) for row in of_several}
 
     def at(self, batch: int) -> dict[str, VersionedTable]:
         return {f"{table.name.database}.{table.name.table}": table for table in self.listed(batch)}
@@ -421,7 +434,7 @@ class _TableRows:
         rows = np.flatnonzero(~self._gone & (self._version >= 0) & (first < last))
         names, places = self._names
         return [
-            (VersionedTable(names[places[row]], self._lives[self._life[row]], int(self._version[row])), int(ended_us))
+            (self._table(names[places[row]], row), int(ended_us))
             for row, ended_us in zip(rows.tolist(), self._ended_us[rows].tolist(), strict=True)
         ]
 

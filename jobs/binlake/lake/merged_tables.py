@@ -10,6 +10,7 @@ A merged table that can't be composed is stopped alone, and continues by itself 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,12 @@ from deltalake.exceptions import DeltaError
 from binlake.config import PipelineConfig
 from binlake.config.mirrored_tables import TablesConfig
 from binlake.config.shards import MergedTable
+from binlake.config.units import HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
 from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, snapshot_again
+from binlake.lake import merged_sources
 from binlake.lease.lease import Lease
 from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life, Standstill, rebased
@@ -33,9 +36,11 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import ReadableRow
 
 if TYPE_CHECKING:
     from binlake.delta.composed_parts import TablePart
+    from binlake.delta.composed_sources import PartSources
     from binlake.delta.composed_table import Composed
 
 
@@ -63,16 +68,25 @@ def outcomes_merged(
     """
     lives = [*lives]
     merged = [entry.name for entry in config.tables.merge_tables]
-    shown = [TableName.parse(life.schema.shard[0]) for life in lives if life.schema.shard]
-    shown += [entry.name for entry in before.merge_tables] if before else []
-    left = [name for name in dict.fromkeys(shown) if name not in merged]
-    known = table_versions.known_beside(held.metadata, [*merged, *left])
+    left = _left(config, lives, before)
+    known = table_versions.known_beside(held.metadata, [*merged, *(name for name, _ in left)])
     composing = _Composing(config, held, known, {"binlake": {**note, "merged": True}}, report)
     states = composing.states(lives, stop)
     outcomes = [outcome for state in states if (outcome := _outcome(state, held.metadata))]
-    outcomes += [_excluded(name, path) for name in left if opened_tables.is_table(path := config.table_path(name))]
+    paths = ((name, config.merged_path(name, folder)) for name, folder in left)
+    outcomes += [_excluded(name, path) for name, path in paths if opened_tables.is_table(path)]
     changed = [outcome for outcome in outcomes if not _is_noted(outcome, known.get(outcome.table_id))]
     return MergedOutcome(changed, _stopped(lives, states))
+
+
+def _left(config: PipelineConfig, lives: Sequence[Life], before: TablesConfig | None) -> list[tuple[TableName, str]]:
+    """Return the merged tables that the YAML had and hasn't any more, with the folders of those that several sources
+    fill."""
+    places = [life.schema.shard for life in lives if life.schema.shard]
+    shown = [(TableName.parse(place[0]), place[3] if len(place) > 3 else "") for place in places]
+    shown += [(entry.name, entry.folder or "") for entry in before.merge_tables] if before else []
+    now = {(entry.name, entry.folder or "") for entry in config.tables.merge_tables}
+    return [place for place in dict.fromkeys(shown) if place not in now]
 
 
 def _is_noted(outcome: BesideOutcome, known: KnownBeside | None) -> bool:
@@ -110,22 +124,25 @@ def refresh(config: PipelineConfig, held: Lease, report: Report) -> list[Life]:
 
 
 def versions_of_shards(
-    config: PipelineConfig, kept: Mapping[str, Collection[int]], before: float | None = None
+    config: PipelineConfig, kept: Mapping[str, Collection[int]], looked: float | None = None
 ) -> dict[str, set[int]]:
     """Return the Delta versions of shards' mirrors that the merged tables show, by their paths, at the versions that
-    are kept of these.
+    are kept of these. Shards of other sources aren't among them.
 
-    kept: Delta versions of tables, by their paths. before: also at the version that stood at this time, in seconds
-    since 1970, and now. Raises LakeError.
+    kept: Delta versions of tables, by their paths. looked: also at the version that stood at the beginning of the hours
+    that are promised up to this time, in seconds since 1970, and now. Raises LakeError.
     """
+    hours = merged_sources.PromisedHours.of(config)
     shown: dict[str, set[int]] = {}
     for entry in config.tables.merge_tables:
-        path = config.table_path(entry.name)
+        path, own = config.table_path(entry.name), entry.begins(config.source.name)
         if not opened_tables.is_table(path):
             continue
-        by_id = _shown_by_id(path, set(kept.get(path, ())), before)
+        promised = hours.of_table(path, config.maintain.history_hours) * HOUR_SECONDS
+        by_id = _shown_by_id(path, set(kept.get(path, ())), None if looked is None else looked - promised)
         for folder in files.own_subfolders(path) if by_id != {} else ():
-            if not folder.startswith("_") and opened_tables.is_table(shard := f"{path}/{folder}"):
+            is_own = folder.startswith(own) and not folder.startswith("_")
+            if is_own and opened_tables.is_table(shard := f"{path}/{folder}"):
                 shown[shard] = _shown_of(shard, by_id)
     return shown
 
@@ -159,11 +176,22 @@ def _shown_of(shard: str, by_id: Mapping[str, set[int]] | None) -> set[int]:
     return set(LogFiles.of(shard).commits)
 
 
-def note_removed(config: PipelineConfig, metadata: Metadata, name: TableName) -> None:
-    """Note that the table that showed a dropped shard can't be read any more at versions that did: its files go."""
+def note_removed(config: PipelineConfig, metadata: Metadata, name: TableName) -> dict[TableName, list[ReadableRow]]:
+    """Note that the table that showed a dropped shard can't be read any more at versions that did: its files go. Return
+    what was noted before, by the table's name.
+
+    A table that several sources fill shows it in none of the promised versions. Raises LakeError.
+    """
+    noted: dict[TableName, list[ReadableRow]] = {}
+    hours = merged_sources.PromisedHours.of(config)
     for merged in merged_names(config, [name]):
-        version = int(opened_tables.newest(config.table_path(merged)).version())
-        table_versions.note_readable_since(metadata, merged, version)
+        path = config.table_path(merged)
+        version = int(opened_tables.newest(path).version())
+        if path in hours.by_path:
+            before = time.time() - hours.of_table(path, config.maintain.history_hours) * HOUR_SECONDS
+            version = max(0, LogFiles.of(path).stood_at(before))
+        noted[merged] = merged_sources.note_readable_since(config, metadata, merged, version)
+    return noted
 
 
 def merged_names(config: PipelineConfig, names: Iterable[TableName]) -> list[TableName]:
@@ -175,9 +203,11 @@ def merged_names(config: PipelineConfig, names: Iterable[TableName]) -> list[Tab
 
 @dataclass(frozen=True)
 class _State:
-    """A merged table: as it is composed, or why it can't be. was_stopped: before this."""
+    """A merged table: as it is composed, or why it can't be. folder: where several sources fill it, else empty.
+    was_stopped: before this."""
 
     name: TableName
+    folder: str
     composed: Composed | None
     standstill: Standstill | None = None
     was_stopped: bool = False
@@ -233,12 +263,24 @@ class _Composing:
     def _state(self, entry: MergedTable, path: str, parts: Sequence[TablePart], *, was_stopped: bool) -> _State:
         from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
 
+        folder = entry.folder or ""
         try:
             self._note_lost(path)
-            composed = composed_table.compose(path, entry.source_column, parts, self.says, self.held.check)
+            composed = composed_table.compose(
+                path, entry.source_column, parts, self.says, self.held.check, self._sources(entry)
+            )
         except (LogUnreadable, LakeTableChanged) as error:
-            return _State(entry.name, None, Standstill(error.message, error.remedy), was_stopped)
-        return _State(entry.name, composed, None, was_stopped)
+            return _State(entry.name, folder, None, Standstill(error.message, error.remedy), was_stopped)
+        return _State(entry.name, folder, composed, None, was_stopped)
+
+    def _sources(self, entry: MergedTable) -> PartSources | None:
+        """Return the sources that fill a merged table; None where it is this one alone."""
+        if entry.source_name_column is None:
+            return None
+        from binlake.delta.composed_sources import PartSources
+
+        own, hours = self.config.source.name, self.config.maintain.history_hours
+        return PartSources(entry.source_name_column, own, entry.sources, hours)
 
     def _note_lost(self, path: str) -> None:
         """Note that newer versions of a merged table are lost, whose numbers are going to be used for others."""
@@ -290,9 +332,11 @@ def _stopped(lives: Iterable[Life], states: Iterable[_State]) -> list[Life]:
 def _outcome(state: _State, metadata: Metadata) -> BesideOutcome | None:
     """Return what became of a merged table; None for one that never was."""
     if state.composed is not None:
-        return BesideOutcome(state.name, state.composed.table_id, "following", state.composed.version)
+        return BesideOutcome(
+            state.name, state.composed.table_id, "following", state.composed.version, folder=state.folder
+        )
     table_id = table_versions.newest_id(metadata, state.name)
-    return BesideOutcome(state.name, table_id, "stopped") if table_id else None
+    return BesideOutcome(state.name, table_id, "stopped", folder=state.folder) if table_id else None
 
 
 def _excluded(name: TableName, path: str) -> BesideOutcome:

@@ -84,7 +84,8 @@ class Lake:
         self._place = place
         self.version = version
         self._tables = {
-            name: TableAt.of(place.root, table.name, table.delta_version) for name, table in version.contents.items()
+            name: TableAt.of(place.root, table.name, table.delta_version, table.folder)
+            for name, table in version.contents.items()
         }
 
     def __repr__(self) -> str:

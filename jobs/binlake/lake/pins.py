@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from binlake.config import PipelineConfig
-from binlake.config.units import HOUR_SECONDS
 from binlake.errors import UsageError
-from binlake.lake import merged_tables
+from binlake.lake import merged_sources, merged_tables
 from binlake.lake.lake_versions import (
     LakeVersion,
     lake_versions,
@@ -24,6 +23,8 @@ from binlake.lake.lake_versions import (
     version_at,
     versions_read,
 )
+from binlake.lake.merged_sources import PromisedHours
+from binlake.lake.table_at import TableAt
 from binlake.records import decisions, table_versions, thinning
 from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
@@ -94,41 +95,54 @@ class PinnedVersions:
     """The Delta versions that are kept, by the table's path. pins: those by which some are. ended: of a lake whose
     batches are thinned, those that known batches read, and until when, in seconds since 1970. shown: of shards, those
     that the merged table shows now, and by the versions that are promised. named: those that are kept by the names of
-    their pins."""
+    their pins. hours: for which versions stay of tables that several sources fill."""
 
     pins: tuple[PinRow, ...]
     by_path: Mapping[str, frozenset[int]]
     ended: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     shown: Mapping[str, frozenset[int]] = field(default_factory=dict)
     named: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    hours: PromisedHours = field(default_factory=PromisedHours)
 
     @classmethod
-    def of(cls, config: PipelineConfig, metadata: Metadata) -> PinnedVersions:
-        """Read them. Raises LakeError."""
+    def of(cls, config: PipelineConfig, metadata: Metadata, looked: float | None = None) -> PinnedVersions:
+        """Read them. looked: the time up to which hours are promised, in seconds since 1970; by default now. Raises
+        LakeError."""
         pins = read(metadata)
         batches = {pin.batch: pin.name for pin in pins}
         versions = [version for version in lake_versions(metadata) if version.batch in batches] if pins else []
         named: dict[str, dict[str, int]] = {}
         for version in versions:
             for table in version.listed:
-                named.setdefault(config.table_path(table.name), {})[batches[version.batch]] = table.delta_version
+                path = TableAt.of(config.root, table.name, 0, table.folder).path
+                named.setdefault(path, {})[batches[version.batch]] = table.delta_version
         by_path = {path: set(kept.values()) for path, kept in named.items()}
-        before = time.time() - config.maintain.history_hours * HOUR_SECONDS
-        shown = merged_tables.versions_of_shards(config, by_path, before)
+        for path, kept_for_sources in merged_sources.versions_kept(config, metadata).items():
+            by_path.setdefault(path, set()).update(kept_for_sources)
+        shown = merged_tables.versions_of_shards(config, by_path, time.time() if looked is None else looked)
         for path, numbers in merged_tables.versions_of_shards(config, by_path).items():
             by_path.setdefault(path, set()).update(numbers)
         ended: dict[str, dict[int, float]] = {}
         for table, ended_us in versions_read(metadata) if thinning.is_thinned(metadata) else ():
+            if table.folder:
+                continue  # batches of other sources read versions of it, too
             of_table = ended.setdefault(config.table_path(table.name), {})
             of_table[table.delta_version] = max(of_table.get(table.delta_version, 0), ended_us / 1e6)
         by_path_frozen, shown_frozen = (
             {path: frozenset(numbers) for path, numbers in versions.items()} for versions in (by_path, shown)
         )
-        return cls(tuple(pins), by_path_frozen, ended, shown_frozen, named)
+        hours = merged_sources.PromisedHours.of(config)
+        return cls(tuple(pins), by_path_frozen, ended, shown_frozen, named, hours)
 
     def of_table(self, path: str) -> frozenset[int]:
         """Return the Delta versions that are kept of the table at a path."""
         return self.by_path.get(path, frozenset()) | self.shown.get(path, frozenset())
+
+    def needs_folder(self, path: str) -> bool:
+        """Return whether the folder of a dropped table is needed: for pinned versions, and of a shard of a table that
+        several sources fill for the promised ones."""
+        is_of_several = any(path.startswith(f"{merged}/") for merged in self.hours.by_path)
+        return bool(self.of_table(path) if is_of_several else self.by_path.get(path))
 
     def read_since(self, path: str, time: float) -> frozenset[int] | None:
         """Return the Delta versions of a table that known batches read since a time; None where it isn't thinned.
@@ -147,13 +161,14 @@ def remove_dropped(config: PipelineConfig, metadata: Metadata, names: Iterable[T
     removed: list[TableName] = []
     for name in names:
         path = config.table_path(name)
-        if PinnedVersions.of(config, metadata).by_path.get(path):
+        if PinnedVersions.of(config, metadata).needs_folder(path):
             continue
-        before = table_versions.note_readable_since(metadata, name, table_versions.NEVER)
-        if PinnedVersions.of(config, metadata).by_path.get(path):  # pinned in between
-            table_versions.restore_readable_since(metadata, name, before)
+        before = {name: table_versions.note_readable_since(metadata, name, table_versions.NEVER)}
+        before |= merged_tables.note_removed(config, metadata, name)
+        if PinnedVersions.of(config, metadata).needs_folder(path):  # pinned in between
+            for noted_name, noted in before.items():
+                table_versions.restore_readable_since(metadata, noted_name, noted)
             continue
-        merged_tables.note_removed(config, metadata, name)
         files.remove_folder(path)
         removed.append(name)
     return removed

@@ -35,10 +35,13 @@ class TableAt:
     version: int
 
     @classmethod
-    def of(cls, root: str, name: TableName, version: int) -> Self:
-        """Return a table of the source whose folder is ``root``."""
-        folders = (folder(part, plain=stores.is_hdfs(root)) for part in (name.database, name.table))
-        return cls(name, "/".join((root, *folders)), version)
+    def of(cls, root: str, name: TableName, version: int, beside: str = "") -> Self:
+        """Return a table of the source whose folder is ``root``. beside: the folder beside it of a table that several
+        sources fill."""
+        is_plain = stores.is_hdfs(root)
+        place = f"{root.rpartition('/')[0]}/{folder(beside, plain=is_plain)}" if beside else root
+        folders = (folder(part, plain=is_plain) for part in (name.database, name.table))
+        return cls(name, "/".join((place, *folders)), version)
 
     def opened(self) -> DeltaTable:
         """Open the table at its version. Raises LakeError."""

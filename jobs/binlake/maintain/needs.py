@@ -77,7 +77,7 @@ def needs_of(config: PipelineConfig, table: Table, looked: float, pinned: Pinned
         properties={},
         unneeded=leftovers.unneeded(
             table.log,
-            looked - promised.history_hours * HOUR_SECONDS,
+            looked - pinned.hours.of_table(table.log.path, promised.history_hours) * HOUR_SECONDS,
             pinned.of_table(table.log.path),
             each_since(config, table, looked, pinned, promised.history_hours),
         ),
@@ -101,7 +101,7 @@ def _needs_merged(config: PipelineConfig, table: Table, looked: float, pinned: P
     sizes = Arrow.from_arrow(log.get_add_actions()).column("size_bytes").to_pylist()
     unneeded = leftovers.unneeded(
         table.log,
-        looked - promised.history_hours * HOUR_SECONDS,
+        looked - pinned.hours.of_table(table.log.path, promised.history_hours) * HOUR_SECONDS,
         pinned.of_table(table.log.path),
         each_since(config, table, looked, pinned, promised.history_hours),
         below=CONVERTED,

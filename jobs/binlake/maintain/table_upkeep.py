@@ -20,7 +20,8 @@ from binlake.delta.layout import Rewrite
 from binlake.delta.log_files import LogFiles
 from binlake.errors import BinlakeError, LakeError, LeftToSpark, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
-from binlake.lake import pins
+from binlake.lake import merged_sources, pins
+from binlake.lake.merged_sources import PromisedHours
 from binlake.lake.merged_tables import merged_names
 from binlake.lake.pins import PinnedVersions
 from binlake.lease import lease
@@ -122,7 +123,7 @@ class TablesUpkeep:
             tables = self._look(held, patterns)
         with self.held() as held:
             self._thin(held)
-        self._pinned = PinnedVersions.of(self._config, self._metadata)
+        self._pinned = PinnedVersions.of(self._config, self._metadata, self._looked)
         fault("versions known")
         with ThreadPoolExecutor(1 if self._here else SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
             done = list(pool.map(self._kept, tables))
@@ -178,10 +179,11 @@ class TablesUpkeep:
     def _merged(self, held: Lease, name: TableName) -> Table:
         """Look at a table that shows others, whose files may go in this run: note from which version on it stays."""
         log, nowhere = LakeLog(self._config.table_path(name), ""), Position("", "", 0, 0)
-        before = self._looked - self._config.maintain.history_hours * HOUR_SECONDS
-        table_versions.note_readable_since(held.metadata, name, max(0, LogFiles.of(log.path).stood_at(before)))
         life = Life("", name, TableSchema(()), nowhere, nowhere)
         try:
+            hours = PromisedHours.of(self._config).of_table(log.path, self._config.maintain.history_hours)
+            since = max(0, LogFiles.of(log.path).stood_at(self._looked - hours * HOUR_SECONDS))
+            merged_sources.note_readable_since(self._config, held.metadata, name, since)
             return Table(life, log, log.version(), is_beside=True, is_merged=True)
         except LakeError as error:
             self._report.say(f"{name}: {error}")
@@ -219,7 +221,7 @@ class TablesUpkeep:
         beside = [
             BesideOutcome(table.name, str(table.log.opened().metadata().id), "following", table.version)
             for table in tables
-            if table.is_beside
+            if table.is_beside and not table.is_merged  # upkeep doesn't commit to those, and other sources may have
         ]
         table_versions.note_upkeep_beside(held.metadata, beside, began_us=began_us)
         newest = {table.life.id: table.version for table in mirrors if table.version != table.life.delta_version}
@@ -388,9 +390,9 @@ class TablesUpkeep:
         """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned
         then: a later pin is refused."""
         with self.held() as held:
-            table_versions.note_readable_since(held.metadata, table.name, readable_from)
+            merged_sources.note_readable_since(self._config, held.metadata, table.name, readable_from)
         same = pins.read(self._metadata) == list(self._pinned.pins)
-        return self._pinned if same else PinnedVersions.of(self._config, self._metadata)
+        return self._pinned if same else PinnedVersions.of(self._config, self._metadata, self._looked)
 
     def _shortened(self, table: Table, done: TableUpkeep) -> TableUpkeep:
         """Remove what is older than promised of Delta's log, except what pinned versions need."""
@@ -408,7 +410,7 @@ class TablesUpkeep:
     def _expired(self, table: Table, pinned: PinnedVersions) -> ExpiredLog:
         hours = self._config.maintain.log_hours
         each = each_since(self._config, table, self._looked, pinned, hours)
-        before = self._looked - hours * HOUR_SECONDS
+        before = self._looked - pinned.hours.of_table(table.log.path, hours) * HOUR_SECONDS
         return leftovers.expired_log(table.log, before, pinned.of_table(table.log.path), each)
 
     def _own_session(self, table: Table, why: str) -> SparkSession:

@@ -76,13 +76,14 @@ class BesideOutcome:
 
     name: its own. table_id: the id that Delta gave the table. status: following, or why it isn't at the batch's stop;
     excluded where tables.modes leaves it out; stopped where it isn't written any more. delta_version: its last commit;
-    None where it isn't at the stop.
+    None where it isn't at the stop. folder: of a merged table that several sources fill, in the lake; else empty.
     """
 
     name: TableName
     table_id: str
     status: BesideStatus
     delta_version: int | None = None
+    folder: str = ""
 
 
 @dataclass(frozen=True)

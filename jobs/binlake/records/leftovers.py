@@ -72,7 +72,7 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
     Such a folder has no commit, and only files of attempts, all written before a time (seconds since 1970). tables:
     their folders stay, whatever is in them. Symbolic links aren't followed.
     """
-    merged = [config.table_path(entry.name) for entry in config.tables.merge_tables]
+    merged = {config.table_path(entry.name): entry.begins(config.source.name) for entry in config.tables.merge_tables}
     kept = {*merged, *(config.table_path(name) for name in tables)}
     folders = [
         f"{root}/{database}/{table}"
@@ -81,7 +81,12 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
         if not database.startswith("_")
         for table in files.own_subfolders(f"{root}/{database}")
     ]
-    folders += [f"{path}/{shard}" for path in merged for shard in files.own_subfolders(path) if shard[0] != "_"]
+    folders += [
+        f"{path}/{shard}"
+        for path, own in merged.items()
+        for shard in files.own_subfolders(path)
+        if shard.startswith(own) and shard[0] != "_"
+    ]
     unborn = [folder for folder in folders if folder not in kept and _is_unborn(folder, before)]
     for folder in unborn:
         files.remove_folder(folder)

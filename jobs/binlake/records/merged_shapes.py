@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from deltalake.exceptions import DeltaError
+
 from binlake.config import PipelineConfig
+from binlake.config.shards import MergedTable
 from binlake.planner.steps import Life
 from binlake.records import merged_standstills, watermarks
+from binlake.report import counted
 from binlake.schema.table import TableName
 from binlake.store.metadata import Metadata
 
@@ -24,11 +28,13 @@ class ProblemBeside:
 
 @dataclass(frozen=True)
 class MergedStatus:
-    """A merged table. shards: their number. differences: of single ones, each a sentence."""
+    """A merged table. shards: the number of this source's. differences: of single ones, each a sentence. others: of the
+    other sources that fill it, each a sentence."""
 
     table: str
     shards: int
     differences: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
 
 def merged_shapes(config: PipelineConfig, metadata: Metadata) -> tuple[MergedStatus, ...]:
@@ -42,8 +48,42 @@ def merged_shapes(config: PipelineConfig, metadata: Metadata) -> tuple[MergedSta
         if place is not None and life.status != "dropped":
             by_name[place.into].append(life)
     return tuple(
-        MergedStatus(str(name), len(lives), tuple(_differences(config, lives))) for name, lives in by_name.items()
+        MergedStatus(
+            str(entry.name),
+            len(by_name[entry.name]),
+            tuple(_differences(config, by_name[entry.name])),
+            tuple(_of_others(config, entry, by_name[entry.name])) if entry.folder else (),
+        )
+        for entry in merged
     )
+
+
+def _of_others(config: PipelineConfig, entry: MergedTable, lives: Sequence[Life]) -> Iterable[str]:
+    """Yield what a merged table shows of the other sources, as they noted it."""
+    from binlake.delta import opened_tables
+    from binlake.delta.composed_sources import notes_in
+    from binlake.schema.lake_columns import mirror_columns
+
+    try:
+        path = config.table_path(entry.name)
+        notes = notes_in(opened_tables.newest(path).metadata().configuration) if opened_tables.is_table(path) else {}
+    except (DeltaError, OSError):
+        yield "its log can't be read"
+        return
+    own = {column.name.lower() for life in lives for column in mirror_columns(life.schema, config.invalid)}
+    for source in (name for name in entry.sources if name != config.source.name):
+        note = notes.get(source)
+        if note is None:
+            yield f"{source}: no table yet; its YAML needs the same lake.path and the same entry of merge_tables"
+            continue
+        yield f"{source}: {counted(len(note.shown) + len(note.waiting), 'table')}"
+        theirs = {field["name"].lower() for fields in note.columns for field in fields}
+        if lives and (more := sorted(theirs - own)):
+            yield f"{source} has {', '.join(more)}, {config.source.name} hasn't"
+        if theirs and (less := sorted(own - theirs)):
+            yield f"{source} lacks {', '.join(less)}"
+        for part in note.waiting:
+            yield f"{part.name} of {source} isn't shown as it is: its types don't go together with those of others"
 
 
 def problems_of_merged(config: PipelineConfig, metadata: Metadata) -> Iterable[ProblemBeside]:

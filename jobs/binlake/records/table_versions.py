@@ -319,7 +319,8 @@ class _Stamp:
 
     def of_beside(self, table: BesideOutcome) -> VersionRow:
         """Return the row of a table beside a mirror."""
-        return self.row(table.table_id, table.name, table.status, table.delta_version)
+        row = self.row(table.table_id, table.name, table.status, table.delta_version)
+        return replace(row, folder=table.folder or None)
 
     def standing(self, row: WatermarkRow, stop: Position) -> VersionRow:
         """Return the row of a life by its watermark alone."""

@@ -191,7 +191,7 @@ class WatermarkRow(OfTable, table="watermarks"):
 
 class VersionRow(Row, table="lake_versions"):
     """The Delta version of a table from a batch on, or a batch's own row, without a table: see table_versions.
-    began_us: before the commits that made it.
+    began_us: before the commits that made it. folder: of a table that several sources fill, in the lake.
     """
 
     batch: int
@@ -206,6 +206,7 @@ class VersionRow(Row, table="lake_versions"):
     committed_us: int | None = None
     began_us: int | None = None
     at_us: int
+    folder: str | None = None
 
     @property
     def life(self) -> str:

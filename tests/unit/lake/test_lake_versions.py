@@ -350,7 +350,7 @@ def _year(tables: int, batches: int, changed: int) -> pa.Table:
     count = len(columns["batch"])
     columns |= {"kind": ["batch"] * count, "database": ["shop"] * count, "status": ["following"] * count}
     columns |= {name: [number * DAY // 24 for number in columns["batch"]] for name in ("began_us", "at_us")}
-    columns |= {"committed_us": columns["at_us"], "gtid_set": [None] * count}
+    columns |= {"committed_us": columns["at_us"], "gtid_set": [None] * count, "folder": [None] * count}
     schema = pa.schema(SCHEMAS["lake_versions"])
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
