@@ -170,7 +170,7 @@ class Warehouse:
         raise NotInCatalog("NoSuchTableException", f"{self.name} has no table {shown}")
 
     def _published(self, table: VersionedTable) -> LoadedTable:
-        there = TableAt.of(self.source.place.root, table.name, table.delta_version)
+        there = TableAt.of(self.source.place.root, table.name, table.delta_version, table.folder)
         try:
             newest = table_metadata.newest(there.path)
             metadata = newest.as_of(table.delta_version + 1) if newest else None
@@ -186,7 +186,9 @@ class Warehouse:
 
     def _refuse_vacuumed(self, table: VersionedTable) -> None:
         """Raise UsageError where a VACUUM that isn't binlake's took files of a table."""
-        vacuums = foreign_vacuums(self.source.place.root, {table.name: {table.delta_version}})
+        vacuums = foreign_vacuums(
+            self.source.place.root, {table.name: {table.delta_version}}, {table.name: table.folder}
+        )
         if vacuum := vacuums.get(table.name):
             raise UsageError(
                 f"{names.shown(str(table.name))} can't be read at batch {self.version.batch} any more: {vacuum.why}",

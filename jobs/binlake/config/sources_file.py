@@ -53,6 +53,8 @@ class SourcesFile(Section):
 
 def read(path: Path) -> SourcesFile:
     """Read a file. Raises ConfigurationError."""
+    if not path.is_file():
+        raise ConfigurationError(f"there is no file {path}", remedy="correct file in merge_tables")
     return yaml_file.read(path).model(SourcesFile)
 
 

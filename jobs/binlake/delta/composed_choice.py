@@ -28,7 +28,7 @@ from binlake.delta.composed_parts import (
     folder_of,
     reading,
 )
-from binlake.delta.composed_sources import PartSources, SourceNote, WaitingPart, noted_fields, shapes_of
+from binlake.delta.composed_sources import NotedShape, PartSources, SourceNote, WaitingPart, noted_fields, shapes_of
 from binlake.delta.delta_log import LakeLog, changes_rows, note_of
 
 _AT_ONCE = 16
@@ -90,7 +90,8 @@ class PartsShown:
         shown = [(name, self.shown[name]) for name in sorted(self.shown)]
         shapes = shapes_of(part.fields for name, part in shown if name not in self.waiting)
         if self.kept:  # they have some of the columns that were noted
-            noted = table.notes.get(sources.own, SourceNote(0))
+            without = SourceNote(0, (NotedShape(1, noted_fields(table.fields)),))
+            noted = table.notes.get(sources.own, without)
             known = [shape.fields for shape in shapes]
             shapes += shapes_of(fields for fields in noted.columns if fields not in known)
         waiting = tuple(
@@ -146,7 +147,7 @@ def choose(table: ComposedLog, parts: Sequence[TablePart], broken: Mapping[str, 
                     _choose(table, newest, choice, unfit)
             except PartBroken as error:
                 choice.keep(table, part, error.reason)
-    _take_over(table, choice)
+    _take_over(table, choice, broken)
     while standing := _refused(table, choice):
         for folder in [folder for folder in choice.late if folder in standing]:
             del choice.late[folder]
@@ -157,18 +158,21 @@ def choose(table: ComposedLog, parts: Sequence[TablePart], broken: Mapping[str, 
     return choice
 
 
-def _take_over(table: ComposedLog, choice: PartsShown) -> None:
-    """Take over the parts of other sources as they are shown, and those that wait as they are to be shown."""
+def _take_over(table: ComposedLog, choice: PartsShown, broken: Collection[str]) -> None:
+    """Take over the parts of other sources as they are shown, and those that wait as they are to be shown. broken: what
+    can't be read; of other sources' parts it has the folders."""
     if table.sources is None:
         return
     choice.others += [part for parts in table.of_others.values() for part in parts]
     for source, note in table.notes_of_others.items():
         for part in note.waiting:
-            path = f"{table.path}/{part.folder}"
-            with suppress(DeltaError, OSError):  # its own source shows it once it can be read
-                opened = opened_tables.opened(path, part.version)
-                own = TablePart(part.name, part.folder, part.value, app=part.app)
-                choice.late[part.folder] = LatePart(source, part, ShownPart(own, path, opened, source))
+            path, own = f"{table.path}/{part.folder}", TablePart(part.folder, part.folder, part.value, app=part.app)
+            if part.folder in broken:
+                continue  # its own source shows it once it can be read
+            with suppress(PartBroken), reading(part.folder):
+                shown = ShownPart(own, path, opened_tables.opened(path, part.version), source)
+                _ = shown.fields, shown.app, shown.transaction
+                choice.late[part.folder] = LatePart(source, part, shown)
 
 
 def _refused(table: ComposedLog, choice: PartsShown) -> dict[str, str]:

@@ -25,6 +25,7 @@ from binlake.delta.composed_sources import (
     WaitingPart,
     noted_fields,
     notes_in,
+    unread_in,
 )
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.delta_schema import MAPPING_MODE
@@ -236,6 +237,14 @@ class ComposedLog:
         return notes_in(self.settings) if self.sources else {}
 
     @cached_property
+    def unread(self) -> dict[str, str]:
+        """Return the notes of other sources that can't be read, as they are."""
+        if self.sources is None:
+            return {}
+        others = [name for name in self.sources.names if name != self.sources.own]
+        return {name: text for name, text in unread_in(self.settings).items() if name in others}
+
+    @cached_property
     def of_others(self) -> dict[str, list[KeptPart]]:
         """Return the parts of the other sources whose data files it names, by source."""
         others: dict[str, list[KeptPart]] = {}
@@ -250,7 +259,7 @@ class ComposedLog:
         """Return the notes of the other sources. Of one without a note, whose files are named, all columns count."""
         assert self.sources
         there = {name: self.notes[name] for name in self.sources.names if name in self.notes}
-        without = {name for name in self.of_others if name not in there}
+        without = {name for name in (*self.of_others, *self.unread) if name not in there}
         there |= {name: SourceNote(0, (NotedShape(1, noted_fields(self.fields)),)) for name in without}
         return {name: note for name, note in there.items() if name != self.sources.own}
 

@@ -13,6 +13,7 @@ source that commits the last of the new types shows all of them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,15 +92,29 @@ class SourceNote:
 
 
 def notes_in(settings: Mapping[str, str]) -> dict[str, SourceNote]:
-    """Return the notes in the settings of a composed table, by source. One that can't be read is left out, as those of
+    """Return the notes in the settings of a composed table, by source, without those that can't be read, as those of
     newer versions of binlake may be."""
-    notes: dict[str, SourceNote] = {}
+    return {name: note for name, note in _read(settings).items() if note is not None}
+
+
+def unread_in(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the notes that can't be read, as they are, by source."""
+    return {name: settings[f"{NOTE}{name}"] for name, note in _read(settings).items() if note is None}
+
+
+def hours_in(settings: Mapping[str, str]) -> dict[str, float]:
+    """Return for how long each source promises that versions can be read; without end where its note can't be read."""
+    return {name: math.inf if note is None else note.history_hours for name, note in _read(settings).items()}
+
+
+def _read(settings: Mapping[str, str]) -> dict[str, SourceNote | None]:
+    notes: dict[str, SourceNote | None] = {}
     for key, text in settings.items():
         if key.startswith(NOTE):
             try:
                 notes[key.removeprefix(NOTE)] = loads(SourceNote, text)
             except ValueError:
-                continue
+                notes[key.removeprefix(NOTE)] = None
     return notes
 
 

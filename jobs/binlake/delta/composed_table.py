@@ -174,7 +174,7 @@ def _composed(
     columns = columns_of(noted or [each.fields for each in choice.all] or [table.fields], table.fields)
     fields, settings = _schema(table, columns)
     is_reshaped = (fields, settings) != (table.all_fields, table.settings)
-    settings = _with_notes(settings, notes)
+    settings = _with_notes(table, settings, notes)
     folders = {each.part.folder for each in choice.all}
     actions = _gone(table, folders)
     moved = [each for each in choice.newest if _is_moved(table, each)]
@@ -204,10 +204,13 @@ def _composed(
     )
 
 
-def _with_notes(settings: Mapping[str, str], notes: Mapping[str, SourceNote]) -> dict[str, str]:
-    """Return the settings with the notes of the sources, and none of others."""
-    own = {key: value for key, value in settings.items() if not key.startswith(NOTE)}
-    return {**own, **{f"{NOTE}{name}": note.text for name, note in notes.items()}}
+def _with_notes(table: ComposedLog, settings: Mapping[str, str], notes: Mapping[str, SourceNote]) -> dict[str, str]:
+    """Return the settings with the notes of the sources, and none of others. Notes of other sources that can't be read
+    stay as they are, and where there is none of a source there is none."""
+    kept = {key: value for key, value in settings.items() if not key.startswith(NOTE)}
+    own = table.sources.own if table.sources else ""
+    texts = {name: note.text for name, note in notes.items() if name == own or name in table.notes} | table.unread
+    return {**kept, **{f"{NOTE}{name}": texts[name] for name in sorted(texts)}}
 
 
 def _is_moved(table: ComposedLog, shown: ShownPart) -> bool:

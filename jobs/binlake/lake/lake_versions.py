@@ -116,6 +116,11 @@ class LakeVersion:
         """Return the status of each table that is known but isn't at the version's position, by ``database.table``."""
         return self._rows.left_out(self.batch)
 
+    def ends(self, history_hours: float) -> dict[int, float]:
+        """Return of the batches that are known, but for those that nothing ended, until when their files are kept, in
+        seconds since 1970."""
+        return {batch: us / 1e6 for batch, us in self._rows.ends(round(history_hours * HOUR_US)).items()}
+
     def table(self, name: str) -> VersionedTable:
         """Return a table by ``database.table``. Raises UsageError where it doesn't belong to the version, or where the
         version can't be read any more."""

@@ -2,8 +2,9 @@
 
 Each source has its metadata, and each looks after its own shards. Their files are those of the merged table, of which
 each source's batches show versions of their own. So a source keeps what any of them has pinned, what the newest batch
-of each shows, however old that is, and all versions as long as the source that promises most. Before its files go it
-notes in the metadata of all from which version on the table can be read, and looks for pins then: see lake/pins.py.
+of each shows, however old that is, and what other batches show as long as the source that promises most. Before its
+files go it notes in the metadata of all from which version on the table can be read, and looks for pins then: see
+lake/pins.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
 from binlake.config.shards import MergedTable
+from binlake.config.units import HOUR_SECONDS
 from binlake.delta import opened_tables
+from binlake.delta.log_files import LogFiles
 from binlake.errors import OF_CODE, WrittenMeanwhile
 from binlake.lake.lake_versions import LakeVersion, lake_versions
 from binlake.records import table_versions
@@ -42,26 +45,51 @@ def _others(config: PipelineConfig, entry: MergedTable) -> Iterator[Metadata]:
             yield Metadata(f"{config.beside_root(name)}/_binlake")
 
 
-def note_readable_since(config: PipelineConfig, metadata: Metadata, name: TableName, version: int) -> list[ReadableRow]:
-    """Note from which Delta version on a table can be read, in the metadata of all sources that fill it; return what
-    this source had noted before. Raises LakeError."""
+@dataclass(frozen=True)
+class NotedSince:
+    """A note from which Delta version on a table can be read. before: what was noted of the table."""
+
+    version: int
+    before: list[ReadableRow]
+
+
+def note_readable_since(
+    config: PipelineConfig, metadata: Metadata, name: TableName, version: int, looked: float
+) -> NotedSince:
+    """Note from which Delta version on a table can be read, in the metadata of all sources that fill it; return the
+    note of this source. looked: the time up to which hours are promised. Raises LakeError."""
     entry = config.merged_table(name)
     if entry is None or entry.folder is None:
-        return table_versions.note_readable_since(metadata, name, version)
+        return NotedSince(version, table_versions.note_readable_since(metadata, name, version))
+    hours = PromisedHours.of(config).of_table(config.table_path(name), config.maintain.history_hours)
     for other in _others(config, entry):
-        for tries in range(_TRIES, 0, -1):
-            try:
-                table_versions.note_readable_since(other, name, _at_most_newest(other, entry, version))
-                break
-            except WrittenMeanwhile:
-                if tries == 1:
-                    raise
-    return table_versions.note_readable_since(metadata, name, _at_most_newest(metadata, entry, version))
+        _note(other, entry, version, hours, looked)
+    return _note(metadata, entry, version, hours, looked)
 
 
-def _at_most_newest(metadata: Metadata, entry: MergedTable, version: int) -> int:
-    """Return a version, but none behind that of the source's newest batch, which stays."""
-    return min([version, *_shown_by(lake_versions(metadata)[-1:], entry)])
+def _note(metadata: Metadata, entry: MergedTable, version: int, hours: float, looked: float) -> NotedSince:
+    """Note a version in a source's metadata, but none behind one that is promised there."""
+    promised = (_shown_by([each], entry) for each in promised_versions(metadata, hours, looked))
+    since = min([version, *next(filter(None, promised), ())])  # the oldest shows the oldest
+    tries = _TRIES
+    while True:
+        try:
+            noted = table_versions.note_readable_since(metadata, entry.name, since, entry.folder or "")
+            return NotedSince(since, noted)
+        except WrittenMeanwhile:
+            tries -= 1
+            if not tries:
+                raise
+
+
+def promised_versions(metadata: Metadata, history_hours: float, looked: float) -> list[LakeVersion]:
+    """Return the versions that are promised to be readable at a time, pinned or not: the newest, and those that ended
+    within so many hours. looked: the time, in seconds since 1970. Raises LakeError."""
+    versions = lake_versions(metadata)
+    if not versions or history_hours == math.inf:
+        return versions
+    ends = versions[0].ends(history_hours)
+    return [version for version in versions if ends.get(version.batch, math.inf) > looked]
 
 
 def _shown_by(versions: Iterable[LakeVersion], entry: MergedTable) -> set[int]:
@@ -70,15 +98,24 @@ def _shown_by(versions: Iterable[LakeVersion], entry: MergedTable) -> set[int]:
     return {table.delta_version for table in shown if (table.name, table.folder) == (entry.name, entry.folder)}
 
 
-def versions_kept(config: PipelineConfig, metadata: Metadata) -> dict[str, set[int]]:
-    """Return the Delta versions of tables of several sources that some source has pinned, or shows in its newest batch,
-    by the tables' paths. Raises LakeError."""
+def versions_kept(config: PipelineConfig, metadata: Metadata, looked: float) -> dict[str, set[int]]:
+    """Return the Delta versions of tables of several sources that stay though they are older than the promised hours,
+    by the tables' paths: some source has pinned them, or showed them within the hours. looked: the time up to which
+    hours are promised. Raises LakeError."""
     kept: dict[str, set[int]] = {}
+    hours = PromisedHours.of(config)
     for entry in of_several(config):
-        of_entry = kept.setdefault(config.table_path(entry.name), set())
+        path = config.table_path(entry.name)
+        of_entry, promised = kept.setdefault(path, set()), hours.of_table(path, config.maintain.history_hours)
+        stood = LogFiles.of(path).stood_at(looked - promised * HOUR_SECONDS)
         for each in (metadata, *_others(config, entry)):
-            versions, batches = lake_versions(each), {pin.batch for pin in PinRow.read(each, "batch")}
-            of_entry |= _shown_by([*versions[-1:], *(known for known in versions if known.batch in batches)], entry)
+            batches = {pin.batch for pin in PinRow.read(each, "batch")}
+            of_entry |= _shown_by((known for known in lake_versions(each) if known.batch in batches), entry)
+            for version in promised_versions(each, promised, looked):
+                shown = _shown_by([version], entry)
+                if shown and min(shown) >= stood:
+                    break  # as later batches do
+                of_entry |= shown
     return kept
 
 
@@ -95,7 +132,7 @@ class PromisedHours:
         by_path: dict[str, float] = {}
         entries = of_several(config)
         if entries:
-            from binlake.delta.composed_sources import notes_in  # imports pyarrow, which few lakes need for this
+            from binlake.delta import composed_sources  # imports pyarrow, which few lakes need for this
         for entry in entries:
             path = config.table_path(entry.name)
             try:
@@ -103,9 +140,13 @@ class PromisedHours:
             except (DeltaError, OSError, *OF_CODE):
                 by_path[path] = math.inf
                 continue
-            noted = [note.history_hours for name, note in notes_in(there).items() if name in entry.sources]
-            by_path[path] = max(noted, default=0.0)
+            noted = composed_sources.hours_in(there)
+            by_path[path] = max((noted[name] for name in entry.sources if name in noted), default=0.0)
         return cls(by_path)
+
+    def is_of_several(self, path: str) -> bool:
+        """Return whether a table that several sources fill is at a path, or a shard of one."""
+        return any(path == merged or path.startswith(f"{merged}/") for merged in self.by_path)
 
     def of_table(self, path: str, own: float) -> float:
         """Return the hours of a table at a path. own: as this source promises."""

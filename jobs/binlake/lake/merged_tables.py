@@ -10,7 +10,6 @@ A merged table that can't be composed is stopped alone, and continues by itself 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
 from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, snapshot_again
 from binlake.lake import merged_sources
+from binlake.lake.merged_sources import NotedSince
 from binlake.lease.lease import Lease
 from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life, Standstill, rebased
@@ -36,7 +36,6 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import ReadableRow
 
 if TYPE_CHECKING:
     from binlake.delta.composed_parts import TablePart
@@ -176,21 +175,24 @@ def _shown_of(shard: str, by_id: Mapping[str, set[int]] | None) -> set[int]:
     return set(LogFiles.of(shard).commits)
 
 
-def note_removed(config: PipelineConfig, metadata: Metadata, name: TableName) -> dict[TableName, list[ReadableRow]]:
+def note_removed(
+    config: PipelineConfig, metadata: Metadata, name: TableName, looked: float
+) -> dict[TableName, NotedSince]:
     """Note that the table that showed a dropped shard can't be read any more at versions that did: its files go. Return
-    what was noted before, by the table's name.
+    the notes, by the table's name.
 
-    A table that several sources fill shows it in none of the promised versions. Raises LakeError.
+    A table that several sources fill shows it in none of the versions that are promised up to the time ``looked``.
+    Raises LakeError.
     """
-    noted: dict[TableName, list[ReadableRow]] = {}
+    noted: dict[TableName, NotedSince] = {}
     hours = merged_sources.PromisedHours.of(config)
     for merged in merged_names(config, [name]):
         path = config.table_path(merged)
         version = int(opened_tables.newest(path).version())
         if path in hours.by_path:
-            before = time.time() - hours.of_table(path, config.maintain.history_hours) * HOUR_SECONDS
+            before = looked - hours.of_table(path, config.maintain.history_hours) * HOUR_SECONDS
             version = max(0, LogFiles.of(path).stood_at(before))
-        noted[merged] = merged_sources.note_readable_since(config, metadata, merged, version)
+        noted[merged] = merged_sources.note_readable_since(config, metadata, merged, version, looked)
     return noted
 
 

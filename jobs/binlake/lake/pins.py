@@ -23,7 +23,7 @@ from binlake.lake.lake_versions import (
     version_at,
     versions_read,
 )
-from binlake.lake.merged_sources import PromisedHours
+from binlake.lake.merged_sources import NotedSince, PromisedHours
 from binlake.lake.table_at import TableAt
 from binlake.records import decisions, table_versions, thinning
 from binlake.records.decisions import Reason
@@ -108,6 +108,7 @@ class PinnedVersions:
     def of(cls, config: PipelineConfig, metadata: Metadata, looked: float | None = None) -> PinnedVersions:
         """Read them. looked: the time up to which hours are promised, in seconds since 1970; by default now. Raises
         LakeError."""
+        looked = time.time() if looked is None else looked
         pins = read(metadata)
         batches = {pin.batch: pin.name for pin in pins}
         versions = [version for version in lake_versions(metadata) if version.batch in batches] if pins else []
@@ -117,9 +118,9 @@ class PinnedVersions:
                 path = TableAt.of(config.root, table.name, 0, table.folder).path
                 named.setdefault(path, {})[batches[version.batch]] = table.delta_version
         by_path = {path: set(kept.values()) for path, kept in named.items()}
-        for path, kept_for_sources in merged_sources.versions_kept(config, metadata).items():
+        for path, kept_for_sources in merged_sources.versions_kept(config, metadata, looked).items():
             by_path.setdefault(path, set()).update(kept_for_sources)
-        shown = merged_tables.versions_of_shards(config, by_path, time.time() if looked is None else looked)
+        shown = merged_tables.versions_of_shards(config, by_path, looked)
         for path, numbers in merged_tables.versions_of_shards(config, by_path).items():
             by_path.setdefault(path, set()).update(numbers)
         ended: dict[str, dict[int, float]] = {}
@@ -141,8 +142,7 @@ class PinnedVersions:
     def needs_folder(self, path: str) -> bool:
         """Return whether the folder of a dropped table is needed: for pinned versions, and of a shard of a table that
         several sources fill for the promised ones."""
-        is_of_several = any(path.startswith(f"{merged}/") for merged in self.hours.by_path)
-        return bool(self.of_table(path) if is_of_several else self.by_path.get(path))
+        return bool(self.of_table(path) if self.hours.is_of_several(path) else self.by_path.get(path))
 
     def read_since(self, path: str, time: float) -> frozenset[int] | None:
         """Return the Delta versions of a table that known batches read since a time; None where it isn't thinned.
@@ -160,14 +160,15 @@ def remove_dropped(config: PipelineConfig, metadata: Metadata, names: Iterable[T
     """
     removed: list[TableName] = []
     for name in names:
-        path = config.table_path(name)
-        if PinnedVersions.of(config, metadata).needs_folder(path):
+        path, looked = config.table_path(name), time.time()
+        if PinnedVersions.of(config, metadata, looked).needs_folder(path):
             continue
-        before = {name: table_versions.note_readable_since(metadata, name, table_versions.NEVER)}
-        before |= merged_tables.note_removed(config, metadata, name)
-        if PinnedVersions.of(config, metadata).needs_folder(path):  # pinned in between
-            for noted_name, noted in before.items():
-                table_versions.restore_readable_since(metadata, noted_name, noted)
+        never = table_versions.NEVER
+        notes = {name: NotedSince(never, table_versions.note_readable_since(metadata, name, never))}
+        notes |= merged_tables.note_removed(config, metadata, name, looked)
+        if PinnedVersions.of(config, metadata, looked).needs_folder(path):  # pinned in between
+            for noted_name, noted in notes.items():
+                table_versions.restore_readable_since(metadata, noted_name, noted.before, noted.version)
             continue
         files.remove_folder(path)
         removed.append(name)

@@ -183,7 +183,7 @@ class TablesUpkeep:
         try:
             hours = PromisedHours.of(self._config).of_table(log.path, self._config.maintain.history_hours)
             since = max(0, LogFiles.of(log.path).stood_at(self._looked - hours * HOUR_SECONDS))
-            merged_sources.note_readable_since(self._config, held.metadata, name, since)
+            merged_sources.note_readable_since(self._config, held.metadata, name, since, self._looked)
             return Table(life, log, log.version(), is_beside=True, is_merged=True)
         except LakeError as error:
             self._report.say(f"{name}: {error}")
@@ -390,8 +390,9 @@ class TablesUpkeep:
         """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned
         then: a later pin is refused."""
         with self.held() as held:
-            merged_sources.note_readable_since(self._config, held.metadata, table.name, readable_from)
+            merged_sources.note_readable_since(self._config, held.metadata, table.name, readable_from, self._looked)
         same = pins.read(self._metadata) == list(self._pinned.pins)
+        same = same and not self._pinned.hours.is_of_several(table.log.path)  # others pin it, too
         return self._pinned if same else PinnedVersions.of(self._config, self._metadata, self._looked)
 
     def _shortened(self, table: Table, done: TableUpkeep) -> TableUpkeep:

@@ -234,16 +234,20 @@ def newest_id(metadata: Metadata, name: TableName) -> str | None:
     return max(rows, key=lambda row: row.batch).table_id if rows else None
 
 
-def note_readable_since(metadata: Metadata, name: TableName, version: int) -> list[ReadableRow]:
+def note_readable_since(metadata: Metadata, name: TableName, version: int, folder: str = "") -> list[ReadableRow]:
     """Write that Delta versions before this one of all lives that were called ``name`` can't be read any more; return
     what was noted of them before.
 
     It is written before files are removed, so that no reader is given a version whose files are going. version: NEVER
-    where the folder is removed.
+    where the folder is removed. folder: in the lake, of a table that several sources fill; lives in other folders are
+    other tables.
     """
     noted = ReadableRow.read(metadata, where=rows_of(name))
     known = {row.table_id: row.delta_version for row in noted}
-    lives = {row.life for row in VersionRow.read(metadata, "table_id", where=rows_of(name))}
+    folders: dict[str, str] = {}
+    for row in VersionRow.read(metadata, "table_id", "folder", where=rows_of(name)):
+        folders[row.life] = row.folder or folders.get(row.life, "")
+    lives = {life for life, place in folders.items() if place == folder}
     moved = [life for life in lives if known.get(life, 0) < version]
     _note_since(metadata, name, moved, version)
     return noted
@@ -256,9 +260,13 @@ def _note_since(metadata: Metadata, name: TableName, lives: Iterable[str], versi
         ReadableRow.replace(metadata, f"{rows_of(name)} AND table_id IN ({_listed(ids)})", rows)
 
 
-def restore_readable_since(metadata: Metadata, name: TableName, noted: Sequence[ReadableRow]) -> None:
-    """Write what was noted before, where no file is removed after all."""
-    ReadableRow.replace(metadata, rows_of(name), noted)
+def restore_readable_since(metadata: Metadata, name: TableName, noted: Sequence[ReadableRow], version: int) -> None:
+    """Write what was noted before, where no file is removed after all. version: that was noted; rows with another one
+    are another source's, and stay."""
+    before = {row.table_id: row for row in noted}
+    others = [row for row in ReadableRow.read(metadata, where=rows_of(name)) if row.delta_version != version]
+    rows = {**before, **{row.table_id: row for row in others}}
+    ReadableRow.replace(metadata, rows_of(name), [*rows.values()])
 
 
 def expire(metadata: Metadata, before_us: int) -> int:

@@ -77,5 +77,6 @@ def test_an_entry_that_names_a_file_has_nothing_else(folder: Path) -> None:
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "company.yaml").unlink()
-    with pytest.raises(ConfigurationError, match=r"can't read .*company\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"there is no file .*company\.yaml") as error:
         load(folder / "eu.yaml")
+    assert error.value.remedy == "correct file in merge_tables"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Mapping
 from decimal import Decimal
@@ -13,9 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from binlake.delta import composed_table, plain_tables
+from binlake.delta import composed_table, delta_commits, plain_tables
 from binlake.delta.composed_parts import TablePart
-from binlake.delta.composed_sources import PartSources, notes_in
+from binlake.delta.composed_sources import NOTE, PartSources, hours_in, notes_in
 from binlake.delta.composed_table import Composed, compose
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
@@ -259,3 +260,68 @@ def by_part(companies: Companies) -> dict[tuple[str, str], list[Row]]:
         own = {name: value for name, value in row.items() if name not in ("region", "tenant") and value is not None}
         parts.setdefault((row["region"], row["tenant"]), []).append(own)
     return parts
+
+
+def test_a_late_part_that_cannot_be_read_is_no_fault_of_the_shard_with_its_name(companies: Companies) -> None:
+    for source in ("us", "eu"):
+        companies.create(source, "7", {"id": "INT", "v": "INT"}, {"id": 1, "v": 7})
+        companies.shown(source, "7")
+    companies.create("eu", "7", {"id": "INT", "v": "STRING"}, {"id": 2, "v": "x"})
+    companies.shown("eu", "7")
+    folder = Path(companies.path, companies.part("eu", "7").folder)
+    waiting = DeltaTable(str(folder)).file_uris()
+    for file in waiting:
+        Path(file.removeprefix("file://")).write_bytes(b"no Parquet")
+    before = companies.rows()
+    companies.create("us", "7", {"id": "BIGINT", "v": "STRING"}, {"id": 3, "v": "y"})  # eu's file is to be converted
+    composed = companies.shown("us", "7")
+    assert (composed.broken, composed.lost) == (set(), set())
+    assert "its column 'v' is string, and integer in others" in composed.standing["7.orders"]
+    assert companies.rows() == before
+    log = sorted((folder / "_delta_log").glob("*.json"))
+    log[-1].write_text("{no JSON")
+    assert companies.shown("us", "7").broken == set()
+    assert companies.rows() == before
+
+
+def set_note(companies: Companies, source: str, text: str | None) -> None:
+    """Put a text in the place of a source's note."""
+    table = DeltaTable(companies.path)
+    (actions,) = [json.loads(line) for line in _commits(companies) if '"metaData"' in line][-1:]
+    configuration = actions["metaData"]["configuration"]
+    configuration.pop(f"{NOTE}{source}")
+    if text is not None:
+        configuration[f"{NOTE}{source}"] = text
+    delta_commits.write(companies.path, table.version() + 1, [actions])
+
+
+def _commits(companies: Companies) -> list[str]:
+    files = sorted(Path(companies.path, "_delta_log").glob("*.json"))
+    return [line for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_note_that_cannot_be_read_stays_and_holds_everything(companies: Companies) -> None:
+    companies.create("eu", "7", {"id": "INT", "a": "INT"}, {"id": 1, "a": 2})
+    companies.create("us", "7", {"id": "INT"}, {"id": 1})
+    companies.shown("eu", "7")
+    companies.shown("us", "7")
+    set_note(companies, "eu", '{"of": "a newer binlake"}')
+    companies.create("us", "7", {"id": "INT", "b": "INT"}, {"id": 1, "b": 3})
+    companies.shown("us", "7")
+    settings = DeltaTable(companies.path).metadata().configuration
+    assert settings[f"{NOTE}eu"] == '{"of": "a newer binlake"}'
+    assert hours_in(settings) == {"eu": math.inf, "us": 24.0}
+    assert companies.compact() == [("eu", "7", 1, 2, None), ("us", "7", 1, None, 3)]
+    companies.shown("eu", "7")
+    assert {*notes_in(DeltaTable(companies.path).metadata().configuration)} == {"eu", "us"}
+
+
+def test_an_own_note_that_is_missing_costs_no_column_of_parts_that_are_kept(companies: Companies) -> None:
+    companies.create("eu", "7", {"id": "INT", "a": "INT"}, {"id": 1, "a": 2})
+    companies.create("us", "7", {"id": "INT"}, {"id": 1})
+    companies.shown("eu", "7")
+    companies.shown("us", "7")
+    set_note(companies, "eu", None)
+    Path(companies.path, companies.part("eu", "7").folder, "_delta_log").rename(Path(companies.path).parent / "moved")
+    companies.shown("eu", "7")
+    assert companies.compact() == [("eu", "7", 1, 2), ("us", "7", 1, None)]
