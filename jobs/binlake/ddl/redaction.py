@@ -55,19 +55,45 @@ def without_values(text: str, withheld: Collection[str] | None, *, sql_mode: int
 
 
 def _literals_of(tokens: Sequence[Token], withheld: Collection[str]) -> set[int]:
-    """Return where the tokens begin that are in a definition of one of the columns, or in one of partitions."""
+    """Return where the tokens begin that are in a definition of one of the columns, in one of partitions, or in the
+    parentheses of another definition that name one of the columns there."""
     chosen: set[int] = set()
     for part in _definitions(tokens):
-        words = {token.key for token in part}
-        names = (token for token, before in zip(part, [None, *part], strict=False) if not _is_place(before))
-        if any(token.is_name and token.text.lower() in withheld for token in names) or words >= {"PARTITION", "VALUES"}:
+        if _defined(part).isdisjoint(withheld) and not {token.key for token in part} >= {"PARTITION", "VALUES"}:
+            inside = _in_parentheses(part)
+            chosen |= {token.start for token in inside} if _names_any(inside, withheld) else set()
+        else:
             chosen |= {token.start for token in part}
     return chosen
 
 
-def _is_place(before: Token | None) -> bool:
-    """Return whether a token names the column behind which another one is put: it tells nothing of its values."""
-    return before is not None and before.key == "AFTER"
+def _defined(part: Sequence[Token]) -> set[str]:
+    """Return the names, in lower case, that may be those of the column that a part of a statement defines or changes:
+    not its place (AFTER), the table's name, or a word of a type."""
+    names = {part[0].text.lower()} if part else set()  # in the parenthesis of a new table's columns
+    for number, token in enumerate(part):
+        if token.key not in ("ADD", "CHANGE", "MODIFY", "ALTER"):
+            continue
+        behind = [other for other in part[number + 1 :] if other.key not in ("COLUMN", "IF", "NOT", "EXISTS")]
+        if behind and behind[0].key != "TABLE":
+            names |= {other.text.lower() for other in behind[: 2 if token.key == "CHANGE" else 1]}
+    return names
+
+
+def _in_parentheses(part: Sequence[Token]) -> list[Token]:
+    depth, inside = 0, []
+    for token in part:
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if depth > 0:
+            inside.append(token)
+    return inside
+
+
+def _names_any(tokens: Sequence[Token], names: Collection[str]) -> bool:
+    """Return whether one of the names is there, other than as a function's."""
+    keys = [*(token.key for token in tokens), ""]
+    named = (number for number, token in enumerate(tokens) if token.is_name and token.text.lower() in names)
+    return any(keys[number + 1] != "(" for number in named)
 
 
 def _definitions(tokens: Sequence[Token]) -> Iterator[list[Token]]:

@@ -75,3 +75,41 @@ def test_a_column_that_is_put_behind_a_withheld_one_keeps_its_default() -> None:
     text = "ALTER TABLE t ADD n INT DEFAULT 7 AFTER password, MODIFY password INT DEFAULT 5 AFTER id"
     shown = "ALTER TABLE t ADD n INT DEFAULT 7 AFTER password, MODIFY password INT DEFAULT 0 AFTER id"
     assert redaction.without_values(text, {"password"}, sql_mode=0, flavour="mysql") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "withheld"),
+    [
+        ("ALTER TABLE t ADD w INT DEFAULT 7 AFTER Secret", "secret"),
+        ("ALTER TABLE t ADD w INT DEFAULT 7 AFTER t.secret, MODIFY v INT DEFAULT 8 AFTER `secret`", "secret"),
+        ("ALTER TABLE secret ADD w INT DEFAULT 7", "secret"),
+        ("ALTER TABLE IF EXISTS secret ADD COLUMN IF NOT EXISTS w INT DEFAULT 7", "secret"),
+        ("ALTER TABLE t ADD w DATE DEFAULT '2020-05-05', ADD u INT DEFAULT 8 COMMENT 'x'", "date"),
+        ("ALTER TABLE t ADD w INT DEFAULT 7 COMMENT 'x', CHANGE u x INT DEFAULT 8 COMMENT 'y'", "comment"),
+        ("CREATE TABLE secret (id INT DEFAULT 7, d DATE DEFAULT (DATE('2020-05-05')))", "date"),
+        ("CREATE TABLE secret (id INT DEFAULT 7)", "secret"),
+    ],
+)
+def test_literals_of_other_columns_stay_whatever_else_has_a_withheld_columns_name(text: str, withheld: str) -> None:
+    assert redaction.without_values(text, {withheld}, sql_mode=0, flavour="mysql") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ALTER TABLE t CHANGE COLUMN a secret INT DEFAULT 7", "ALTER TABLE t CHANGE COLUMN a secret INT DEFAULT 0"),
+        ("ALTER TABLE t CHANGE secret a INT DEFAULT 7", "ALTER TABLE t CHANGE secret a INT DEFAULT 0"),
+        ("ALTER TABLE t ALTER COLUMN secret SET DEFAULT 7", "ALTER TABLE t ALTER COLUMN secret SET DEFAULT 0"),
+        (
+            "ALTER TABLE t ADD IF NOT EXISTS secret INT DEFAULT 7",
+            "ALTER TABLE t ADD IF NOT EXISTS secret INT DEFAULT 0",
+        ),
+        (
+            "ALTER TABLE t ADD w INT DEFAULT 7 CHECK (secret > 5)",
+            "ALTER TABLE t ADD w INT DEFAULT 7 CHECK (secret > 0)",
+        ),
+        ("CREATE TABLE t (id INT, CHECK (secret IN (1)))", "CREATE TABLE t (id INT, CHECK (secret IN (0)))"),
+    ],
+)
+def test_literals_go_wherever_a_withheld_column_is_defined_or_compared(text: str, shown: str) -> None:
+    assert redaction.without_values(text, {"secret"}, sql_mode=0, flavour="mysql") == shown
