@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 import planted_secrets
 from binlake import pipeline
 from binlake.doctor.preflight import preflight
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, TableError
 from binlake.report import Report
 from mirror import Mirror, sync_alone
 from without_spark import no_spark
@@ -129,6 +129,8 @@ def test_a_column_that_is_excluded_under_one_name_of_its_table_is_shown_under_no
     assert (odd["status"], "may have another name since a statement" in odd["reason"]) == ("stopped", True)
     waits = mirror.watermark("near")
     assert waits["reason"].startswith(f"it may be what {mirror.database}.far was, of which the YAML masks or excludes")
+    with pytest.raises(TableError):
+        pipeline.bootstrap(mirror.config, mirror.origin, no_spark, Report(quiet=True), unnamed="new")
     assert not planted_secrets.found_in(Path(mirror.folder), [SECRET])
 
 

@@ -31,7 +31,7 @@ from binlake.phases.bootstrap import (
 )
 from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.refused_tables import refused_tables
-from binlake.phases.withheld_columns import refused_for_withheld, stop_refused
+from binlake.phases.withheld_columns import Refusal, refusal_for_withheld, refused_for_withheld, stop_refused
 from binlake.position import Position, Range
 from binlake.records import decisions, watermarks
 from binlake.records.failures import noted
@@ -45,7 +45,7 @@ from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.spark import settings
 from binlake.spark.starting import SessionAsked, SessionFactory, no_session
-from binlake.store.metadata import metadata_of, now_us
+from binlake.store.metadata import Metadata, metadata_of, now_us
 
 if TYPE_CHECKING:
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
@@ -142,7 +142,7 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
         copies = CopiesBeside(config, task.origin, asking, report, copying, run, began_us, server_us)
         snapshot_task = SnapshotTask(
             config, task.origin, source, copies.metadata, report, 0, lock=task.lock, in_process=in_process,
-            beside=copies,
+            beside=copies, refusal=_refusal(task, metadata, beside),
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, beside)
         results = [replace(result, why_spark=asking.why) for result in results]
@@ -179,7 +179,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         control = held.control()
         snapshot_task = SnapshotTask(
             config, task.origin, source, metadata, report, control.batch, read_from=control.planned_to, lock=task.lock,
-            in_process=in_process,
+            in_process=in_process, refusal=_refusal(task, metadata, names),
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, names)
         results = [replace(result, why_spark=asking.why) for result in results]
@@ -198,6 +198,11 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
             _record_version(task, held, lacks_version, lower_case_names=source.lower_case_names)
         merged_tables.refresh(config, held, report)
     return results, [*failures.values(), *failed]
+
+
+def _refusal(task: _Asked, metadata: Metadata, names: list[TableName]) -> Refusal | None:
+    """Return what refuses tables that may show a withheld column, unless somebody named them."""
+    return refusal_for_withheld(task.config, metadata, names) if task.tables is None else None
 
 
 def _record_version(task: _Asked, held: Lease, position: Position, *, lower_case_names: bool) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots for which a batch asked, of tables in which a withheld column may have another name by now.
+"""Snapshots of tables that nobody named, and in which a withheld column may have another name by now.
 
 Nobody decided that such a column is shown: the YAML names columns, and a statement gave it, or its table, a name
 that no entry has. A person who names the table lets it be copied (``binlake snapshot --tables``).
@@ -6,7 +6,7 @@ that no entry has. A person who names the table lets it be copied (``binlake sna
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from binlake.config import PipelineConfig
@@ -19,38 +19,57 @@ from binlake.source.catalog import read_tables
 from binlake.source.server import Source
 from binlake.store.metadata import Metadata, now_us
 
+Refusal = Callable[[TableName, TableSchema], TableError | None]
+"""Returns why a table of this shape at the server isn't copied; None where it is."""
+
 
 def refused_for_withheld(
     config: PipelineConfig, source: Source, metadata: Metadata, names: list[TableName]
 ) -> dict[TableName, TableError]:
-    """Return errors for those tables that a batch asked for, and that may show a withheld column under another name.
-    Raises SourceError."""
+    """Return errors for those tables that may show a withheld column under another name. Raises SourceError."""
+    refusal = refusal_for_withheld(config, metadata, names)
+    if refusal is None:
+        return {}
+    there = read_tables(source, names, lambda name, schema: schema)
+    refused = {name: refusal(name, table.schema) for name, table in there.items()}
+    return {name: error for name, error in refused.items() if error}
+
+
+def refusal_for_withheld(config: PipelineConfig, metadata: Metadata, names: Collection[TableName]) -> Refusal | None:
+    """Return a function of a table's name and its shape at the server, which returns why the table isn't copied; None
+    where all of them are.
+
+    Compared is the shape that the table's life has, and where it has none those of the lives that ended. A name may
+    follow the log, or not: what the log says of it may not have been read yet.
+    """
     if not (config.columns or config.tables.exclude_columns):
-        return {}
-    asked = set(watermarks.asked(metadata)).intersection(names)
-    if not asked:
-        return {}
+        return None
     lives = watermarks.read_lives(metadata)
-    here = {life.name: life for life in lives if life.status == "resnapshot"}
+    here = {life.name: life for life in lives if life.status != "dropped" and life.name in names}
     gone = [life for life in lives if life.status == "dropped"]
-    texts: dict[str, list[str]] = {life.id: [] for life in here.values()}
+    if not here and not gone:
+        return None
+    texts: dict[str, list[str]] = {life.id: [] for life in here.values() if life.status != "following"}
     for table_id, text in ddl_history.not_understood(metadata, texts.keys()) if texts else ():
         texts[table_id].append(text)
-    refused = {}
-    for name, table in read_tables(source, sorted(asked), lambda name, schema: schema).items():
+
+    def refusal(name: TableName, now: TableSchema) -> TableError | None:
         life = here.get(name)
-        why = (
-            _renamed(config, life, table.schema, texts[life.id])
-            if life
-            else _elsewhere(config, gone, name, table.schema)
-        )
-        if why:
-            refused[name] = TableError(f"{name}: {why}", remedy=UNCOVERED_REMEDY)
-    return refused
+        why = _renamed(config, life, now, texts.get(life.id, [])) if life else _elsewhere(config, gone, name, now)
+        return TableError(f"{name}: {why}", remedy=UNCOVERED_REMEDY) if why else None
+
+    return refusal
 
 
 def _renamed(config: PipelineConfig, life: Life, now: TableSchema, texts: list[str]) -> str:
     """Return why a life's table may show a withheld column; empty if it doesn't. now: its shape at the server."""
+    from binlake.staging.masked_tables import is_bare
+
+    if life.status == "stopped" and is_bare(config, life):
+        return (
+            "a column of it was masked or excluded, which the YAML doesn't do under the name that the table has now, so"
+            " that no row is copied"
+        )
     withheld = config.confidential(life.name)
     if not may_be_renamed(life.schema, now, withheld, texts):
         return ""
@@ -78,7 +97,8 @@ def _elsewhere(config: PipelineConfig, gone: list[Life], name: TableName, now: T
 
 
 def stop_refused(metadata: Metadata, refused: Mapping[TableName, TableError]) -> None:
-    """Stop the lives of refused tables: they aren't asked for again until somebody decides."""
+    """Stop the lives of refused tables that wait for a snapshot: they aren't asked for again until somebody decides.
+    Those that stopped keep their reason, and those that follow are stopped by the log, if it says so."""
     rows = [row for row in watermarks.read(metadata) if row.has_life and row.status == "resnapshot"]
     stopped = [
         replace(row.standing("stopped", _why(row.name, refused[row.name])), updated_us=now_us())

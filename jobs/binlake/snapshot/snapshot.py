@@ -43,7 +43,8 @@ from binlake.position import Position
 from binlake.records.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
 from binlake.retries import Retries, steady
-from binlake.schema.table import TableName
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed
+from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows, resultset
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
@@ -103,7 +104,8 @@ class SnapshotTask:
     source: a control connection, used for nothing else at the same time. batch: the newest batch number given out.
     read_from: the position from which the log is read; chunks that an ended run copied before it can't be used.
     in_process: whether this process copies and commits what it can. beside: for tables that are copied while batches
-    are carried, by which ``batch`` and ``read_from`` aren't used; None where the lease is held.
+    are carried, by which ``batch`` and ``read_from`` aren't used; None where the lease is held. refusal: returns why a
+    table of a shape isn't copied, as a withheld column may have another name; None where somebody named the tables.
     """
 
     config: PipelineConfig
@@ -117,6 +119,7 @@ class SnapshotTask:
     chunk_rows: int = CHUNK_ROWS
     in_process: bool = False
     beside: BesideBatches | None = None
+    refusal: Callable[[TableName, TableSchema], TableError | None] | None = None
 
 
 def snapshot(
@@ -205,9 +208,19 @@ class _Snapshotter:
                 self.results[name] = result
                 continue
             with self._failing(name):
+                self._refuse(tables[name])
                 begun.append(self._plan(tables[name]))
         self.records.save(*begun)
         return sorted(begun, key=lambda table: -table.estimate)
+
+    def _refuse(self, table: SourceTable, before: TableSchema | None = None) -> None:
+        """Raise TableError for a table that may show a withheld column under another name. before: the shape with which
+        its snapshot began."""
+        if self.task.refusal and (error := self.task.refusal(table.name, table.schema)):
+            raise error
+        if before and may_be_renamed(before, table.schema, self.task.config.confidential(table.name), ()):
+            why = "a column that the YAML masks or excludes may have another name since DDL during its snapshot"
+            raise TableError(f"{table.name}: {why}", remedy=UNCOVERED_REMEDY)
 
     def _already_committed(self, table: SourceTable) -> SnapshotResult | None:
         """Return the result of a committed snapshot that no watermark follows yet, else None."""
@@ -333,6 +346,7 @@ class _Snapshotter:
             self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
             return
         with self._failing(old.name):
+            self._refuse(current, old.schema)
             planned = self._cut(current)
             planned.tries = old.tries + 1
             self.records.save(planned)

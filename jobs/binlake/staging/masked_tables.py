@@ -89,7 +89,7 @@ def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
     which their masked or excluded columns aren't withheld."""
     standing = [life for life in watermarks.read_lives(metadata) if life.status not in ("dropped", "following")]
     stopped = (life for life in standing if life.status == "stopped")
-    bare = frozenset(life.name for life in stopped if _is_bare(config, life))
+    bare = frozenset(life.name for life in stopped if is_bare(config, life))
     lives = {life.id: life for life in standing if not config.withheld(life.name).isdisjoint(_names(life.schema))}
     shapes = ddl_history.shapes_at_server(metadata, lives.keys())
     if not shapes:
@@ -104,7 +104,7 @@ def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
     )
 
 
-def _is_bare(config: PipelineConfig, life: Life) -> bool:
+def is_bare(config: PipelineConfig, life: Life) -> bool:
     """Return whether a life has a column that was masked or excluded, and isn't withheld under the name that it has."""
     schema = server_shape(life.schema)
     hidden = schema.masks.keys() | (schema.excluded & _names(schema))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,13 +19,15 @@ from binlake.config import PipelineConfig
 from binlake.errors import TableError
 from binlake.lease import lease
 from binlake.lease.lease import OpenBatch
-from binlake.phases import resume
+from binlake.phases import resume, withheld_columns
 from binlake.position import Range
-from binlake.records import decisions
+from binlake.records import decisions, watermarks
 from binlake.records.decisions import Reason
 from binlake.report import Report
-from binlake.schema.table import Column, TableName
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.source.catalog import SourceTable
 from binlake.source.folder import Folder
+from binlake.source.server import Source
 from binlake.staging.masked_tables import WithheldColumns, tables_before
 from binlake.store.metadata import metadata_of
 from no_session import NoSession
@@ -146,3 +148,41 @@ def test_a_table_that_comes_back_in_a_later_batch_under_a_name_that_withholds_no
     reads.follow(Statement("binlog.000009", 4, 0, 0, None, "shop", 0, "RENAME TABLE away TO near", has_xid=True))
     with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
         reads(TableName("shop", "near"), (Column("id", "int"), Column("pin", "int")))
+
+
+NEAR, T2 = TableName("shop", "near"), TableName("shop", "t2")
+
+
+@pytest.mark.parametrize(
+    ("batches", "name", "columns", "refused"),
+    [
+        ((["ALTER TABLE t RENAME COLUMN pin TO code"],), T, "id code", "may have another name since a statement"),
+        ((["UPDATE t SET id = 5"],), T, "id code", "may have another name since a statement"),
+        ((["UPDATE t SET id = 5"],), T, "id pin", ""),
+        ((["RENAME TABLE t TO t2"],), T2, "id pin", "a column of it was masked or excluded"),
+        ((["RENAME TABLE t TO away"], ["RENAME TABLE away TO near"]), NEAR, "id pin", "it may be what shop.t was"),
+        ((["RENAME TABLE t TO away"],), NEAR, "id pin", "it may be what shop.t was"),
+        ((["RENAME TABLE t TO away"],), NEAR, "id code", ""),
+        (([],), T, "id code", "may have another name since a statement"),
+        (([],), T, "id pin code", ""),
+    ],
+    ids=["renamed", "not read", "same", "table renamed", "came back", "comes back", "other", "unread", "added"],
+)
+@pytest.mark.parametrize("withheld", [EXCLUDED, MASKED], ids=["excluded", "masked"])
+def test_a_table_that_nobody_names_is_not_copied_where_it_may_show_a_withheld_column(
+    shop: Callable[[str], Shop], monkeypatch: pytest.MonkeyPatch, withheld: str, batches: tuple[list[str], ...],
+    name: TableName, columns: str, refused: str,
+) -> None:  # fmt: skip
+    made = shop(withheld)
+    for statements in batches:
+        made.does(*statements)
+        made.sync()
+    shape = TableSchema(tuple(Column(column, "int") for column in columns.split()), ("id",), "primary")
+    there = {name: SourceTable(name, "BASE TABLE", "InnoDB", 0, 0, shape)}
+    monkeypatch.setattr(withheld_columns, "read_tables", lambda source, names, excluding: there)
+    metadata, source = metadata_of(made.config), cast("Source", None)
+    before = watermarks.read(metadata)
+    errors = withheld_columns.refused_for_withheld(made.config, source, metadata, [name])
+    assert (name in errors, refused in str(errors.get(name, ""))) == (bool(refused), True)
+    withheld_columns.stop_refused(metadata, errors)
+    assert watermarks.read(metadata) == before, "it is stopped already, or the log says what becomes of it"
