@@ -141,8 +141,9 @@ class Manifest:
                 del file["absent"]  # an older binlake, which may have staged the batch before, doesn't write it
             for column in file["columns"]:
                 del column["stored"], column["comment"]
-                if column["mask"] is None:
-                    del column["mask"]  # as above
+                for later in ("mask", "server_name", "lake_type"):
+                    if not column[later]:
+                        del column[later]  # as above
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
             del part["servers"], part["committed_us"], part["withheld"], part["ends_open"], part["left_out"]
