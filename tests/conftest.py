@@ -135,6 +135,11 @@ def store_jars() -> None:
 
 
 @pytest.fixture(scope="session")
+def new_environment() -> None:
+    """For tests that install the wheel with its dependencies."""
+
+
+@pytest.fixture(scope="session")
 def new_spark() -> None:
     """For tests whose own processes start Spark."""
 

@@ -27,10 +27,11 @@ NEEDS = {
     "browser": frozenset({"browser"}),
     "broker": frozenset({"broker"}),
     "store_jars": frozenset({"store_jars"}),
+    "environment": frozenset({"new_environment"}),
 }
 """Marker → fixtures: a test that asks for one of them, or whose fixtures do, gets the marker."""
 
-_IN_WORDS = {"spark": "Spark", "store_jars": "the jars of object stores"}
+_IN_WORDS = {"spark": "Spark", "store_jars": "the jars of object stores", "environment": "an environment of its own"}
 
 QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
 """The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
