@@ -131,8 +131,8 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
         beside = names_beside(config, source, metadata, names)
         if beside:  # most snapshots of a lake that follows copy none beside it, and ask all of this themselves
             refused, there = refused_tables(config, source, beside), set(included_tables(source, config))
-            if task.tables is None:
-                refused |= refused_for_withheld(config, source, metadata, beside)
+            refusal = _refusal(task, metadata, beside)
+            refused |= refused_for_withheld(refusal, source, beside)
             beside = [name for name in beside if name in there and name not in refused]
         if not beside:
             return [], [], None
@@ -142,7 +142,7 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
         copies = CopiesBeside(config, task.origin, asking, report, copying, run, began_us, server_us)
         snapshot_task = SnapshotTask(
             config, task.origin, source, copies.metadata, report, 0, lock=task.lock, in_process=in_process,
-            beside=copies, refusal=_refusal(task, metadata, beside),
+            beside=copies, refusal=refusal,
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, beside)
         results = [replace(result, why_spark=asking.why) for result in results]
@@ -167,8 +167,8 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         elif names is None:
             names = names_to_snapshot(config, source, metadata, task.tables, task.unnamed)
         failures = refused_tables(config, source, names)
-        if task.tables is None:  # nobody named them
-            withheld = refused_for_withheld(config, source, metadata, names)
+        refusal = _refusal(task, metadata, names)
+        if withheld := refused_for_withheld(refusal, source, names):
             stop_refused(metadata, withheld)
             failures |= withheld
         names = [name for name in names if name not in failures]
@@ -179,7 +179,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         control = held.control()
         snapshot_task = SnapshotTask(
             config, task.origin, source, metadata, report, control.batch, read_from=control.planned_to, lock=task.lock,
-            in_process=in_process, refusal=_refusal(task, metadata, names),
+            in_process=in_process, refusal=refusal,
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, names)
         results = [replace(result, why_spark=asking.why) for result in results]

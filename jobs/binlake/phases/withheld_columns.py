@@ -24,10 +24,9 @@ Refusal = Callable[[TableName, TableSchema], TableError | None]
 
 
 def refused_for_withheld(
-    config: PipelineConfig, source: Source, metadata: Metadata, names: list[TableName]
+    refusal: Refusal | None, source: Source, names: list[TableName]
 ) -> dict[TableName, TableError]:
     """Return errors for those tables that may show a withheld column under another name. Raises SourceError."""
-    refusal = refusal_for_withheld(config, metadata, names)
     if refusal is None:
         return {}
     there = read_tables(source, names, lambda name, schema: schema)

@@ -182,7 +182,8 @@ def test_a_table_that_nobody_names_is_not_copied_where_it_may_show_a_withheld_co
     monkeypatch.setattr(withheld_columns, "read_tables", lambda source, names, excluding: there)
     metadata, source = metadata_of(made.config), cast("Source", None)
     before = watermarks.read(metadata)
-    errors = withheld_columns.refused_for_withheld(made.config, source, metadata, [name])
+    refusal = withheld_columns.refusal_for_withheld(made.config, metadata, [name])
+    errors = withheld_columns.refused_for_withheld(refusal, source, [name])
     assert (name in errors, refused in str(errors.get(name, ""))) == (bool(refused), True)
     withheld_columns.stop_refused(metadata, errors)
     assert watermarks.read(metadata) == before, "it is stopped already, or the log says what becomes of it"
