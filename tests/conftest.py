@@ -76,6 +76,11 @@ def pytest_configure(config: pytest.Config) -> None:
         _refuse_missing(selection.servers_of_the_suite())
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: compressed ones can differ between the workers of a run, which ends it."""
+    return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by what they need, sort the quick ones to the front, and leave out what this run has no use for."""

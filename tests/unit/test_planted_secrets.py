@@ -41,7 +41,7 @@ def avro(codec: str) -> bytes:
         SECRET.encode().hex().upper().encode(),
         SECRET.encode("utf-16-le").hex().encode(),
         *(base64.b64encode(b"x" * shift + SECRET.encode() + b"behind") for shift in range(3)),
-        b"before" + gzip.compress(b"x" * 99 + SECRET.encode() * 9),
+        b"before" + gzip.compress(b"x" * 99 + SECRET.encode() * 9, mtime=0),
         b"before" + compressed(b"x" * 99 + SECRET.encode() * 9),
         avro("null"),
         avro("deflate"),
