@@ -30,6 +30,8 @@ _LOGICAL = {
     "timestamp_ntz": "timestamp", "array": "array",
 }  # fmt: skip
 """Logical types of the data contract by the first word of Delta's; all others are ``string``."""
+_WORD, _STABLE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), re.compile(r"[A-Za-z0-9_-]+")
+"""Names that a reference of the data contract may have as they are, and those that may be ids."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +232,7 @@ def _as_odcs(known: Dictionary) -> str:
 
 
 def _contract_names(known: Dictionary) -> dict[TableName, str]:
-    """Return the names that the contract's relationships refer to: the table's, with its database where several have
-    it."""
+    """Return the names of the contract's tables: the table's, with its database where several have it."""
     counts = Counter(table.name.table for table in known.tables)
     return {
         table.name: table.name.table if counts[table.name.table] == 1 else f"{table.name.database}__{table.name.table}"
@@ -239,9 +240,22 @@ def _contract_names(known: Dictionary) -> dict[TableName, str]:
     }
 
 
+def _stable_id(name: str) -> str:
+    """Return the id of a table or column of the contract by its name there."""
+    return name if _STABLE_ID.fullmatch(name) else str(uuid.uuid5(_CONTRACTS, name))
+
+
+def _reference(table: str, column: str) -> str:
+    """Return how the contract's relationships refer to a column: by names where these are plain words, else by ids."""
+    if _WORD.fullmatch(table) and _WORD.fullmatch(column):
+        return f"{table}.{column}"
+    return f"schema/{_stable_id(table)}/properties/{_stable_id(column)}"
+
+
 def _object(known: Dictionary, table: DictionaryTable, names: Mapping[TableName, str]) -> dict[str, Any]:
     keys = known.keys_of(table.name)
     described = {
+        "id": _stable_id(names[table.name]),
         "name": names[table.name],
         "physicalName": str(table.name),
         "logicalType": "object",
@@ -256,8 +270,8 @@ def _object(known: Dictionary, table: DictionaryTable, names: Mapping[TableName,
     several = [
         {
             "type": "foreignKey",
-            "from": [f"{names[table.name]}.{name}" for name in key.columns],
-            "to": [f"{names[key.parent]}.{name}" for name in key.referenced],
+            "from": [_reference(names[table.name], name) for name in key.columns],
+            "to": [_reference(names[key.parent], name) for name in key.referenced],
         }
         for key in keys
         if len(key.columns) > 1
@@ -269,6 +283,7 @@ def _property(
     table: DictionaryTable, column: DictionaryColumn, keys: Sequence[ForeignKey], names: Mapping[TableName, str]
 ) -> dict[str, Any]:
     described: dict[str, Any] = {
+        "id": _stable_id(column.name),
         "name": column.name,
         "logicalType": _LOGICAL.get(re.split(r"[(<]", column.lake_type)[0], "string"),
         "physicalType": column.server_type or column.lake_type,
@@ -280,7 +295,7 @@ def _property(
     if table.key == (column.name,):
         described["unique"] = True
     refers = [
-        {"type": "foreignKey", "to": f"{names[key.parent]}.{key.referenced[0]}"}
+        {"type": "foreignKey", "to": _reference(names[key.parent], key.referenced[0])}
         for key in keys
         if key.columns == (column.name,)
     ]

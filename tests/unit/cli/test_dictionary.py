@@ -104,8 +104,8 @@ def test_a_data_contract_names_keys(written: Written) -> None:
     _, orders = contract["schema"]
     identity, customer, note = orders["properties"]
     assert identity == {
-        "name": "id", "logicalType": "integer", "physicalType": "bigint", "required": True, "description": "",
-        "primaryKey": True, "primaryKeyPosition": 1, "unique": True,
+        "id": "id", "name": "id", "logicalType": "integer", "physicalType": "bigint", "required": True,
+        "description": "", "primaryKey": True, "primaryKeyPosition": 1, "unique": True,
     }  # fmt: skip
     assert customer["relationships"] == [{"type": "foreignKey", "to": "customers.id"}]
     assert (note["logicalType"], note["physicalType"]) == ("string", "string")
