@@ -199,6 +199,10 @@ class PipelineConfig(Section):
             from binlake.schema.masked_shapes import with_masks
 
             shape = with_masks(shape, {column: mask for column, mask in masks.items() if column not in excluded})
+        if hidden := shape.excluded.union(shape.masks):
+            from binlake.schema.withheld_values import without_values
+
+            shape = without_values(shape, hidden)
         shape = leaving_out(in_form(shape, self.lake_form(name)))
         modes = self.mirror_modes(name)
         place = self.shard_of(TableName(name.database, self.tables.ghost_of(name.database, name.table) or name.table))

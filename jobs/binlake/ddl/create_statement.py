@@ -67,7 +67,8 @@ def _column_clause(column: Column, flavour: Flavour, *, exact: bool, keyed: bool
 
 def _type(column: Column) -> str:
     if column.type in ("enum", "set"):
-        return f"{column.type}({','.join(map(_quoted, column.values))})"
+        members = column.values or ("",)  # none are recorded of a column that is always NULL
+        return f"{column.type}({','.join(map(_quoted, members))})"
     if not column.zerofill:
         return column.declared
     whole = column.precision is None

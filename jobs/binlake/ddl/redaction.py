@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
 
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
-from binlake.schema.lexer import Cursor, Lexer, Token
+from binlake.schema.lexer import Cursor, Lexer, Token, words_of
+from binlake.schema.table import TableName
 
 _OF_VALUES = ("DEFAULT", "AS", "CHECK", "UPDATE", "IN", "THAN", "VALUES", "VALUE")
 """Words before a parenthesis that holds values; any other holds definitions, names, or the numbers of a type."""
@@ -36,19 +39,29 @@ def redacted(text: str, excluded: Collection[str], *, sql_mode: int, flavour: Fl
     return _without_literals(text, tokens)
 
 
-def without_values(text: str, withheld: Collection[str] | None, *, sql_mode: int, flavour: Flavour) -> str:
+def without_values(
+    text: str,
+    withheld: Collection[str] | None,
+    *,
+    sql_mode: int,
+    flavour: Flavour,
+    tables: Collection[TableName] = (),
+) -> str:
     """Return a statement's text without the literals of some columns' definitions, so that it still says what it does.
 
     withheld: names of columns, in lower case; None for the literals of the whole statement. Those of partitions go,
-    too: they are a column's values. Comments go. A text that can't be read as tokens stays as it is.
+    too: they are a column's values. Comments go. A text that can't be read to its end has no literals, and ends as
+    unreadably, in a comment with those words of its rest by which tables are recognized there. tables: the known ones.
     """
     lexer = Lexer(text, sql_mode, flavour)
-    try:
-        tokens = Cursor(lexer, "").all_tokens()
-    except UnfollowedStatement:
-        return text
-    if lexer.is_cut or any(token.kind == "broken" for token in tokens):
-        return text
+    with suppress(UnfollowedStatement):
+        Cursor(lexer, "").all_tokens()
+    tokens = [*takewhile(lambda token: token.kind != "broken", lexer.tokens)]
+    if lexer.is_cut or len(tokens) < len(lexer.tokens):
+        first = {next(words_of(table.table), "") for table in tables}
+        at = tokens[-1].end if tokens else 0
+        rest = [word for word in words_of(text[at:]) if word in first]
+        return " ".join([_without_literals(text, tokens), "/*", *rest])
     if withheld is None:
         return _without_literals(text, tokens)
     return _without_literals(text, tokens, _literals_of(tokens, withheld))

@@ -22,6 +22,7 @@ from binlake.schema.lake_forms import lake_form, server_shape
 from binlake.schema.row_condition import CONDITION_REMEDY, conditions_of, refusal
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNLOGGED_COLUMN_REMEDY, generated_columns
+from binlake.schema.withheld_values import shows_members
 
 HISTORY_REMEDY = "leave the table out of the patterns in tables.modes that ask for a history, or give it log: {} there"
 NO_ROWS_REMEDY = "set on_unlogged_cascade to stop or resnapshot for the table, or give it a mirror"
@@ -169,7 +170,7 @@ class Rules:
             return self.unfollowable(life, Standstill(why))
         # A column that the lake goes without anyway may be excluded, too.
         same = now.excluded == life.schema.excluded or now.logged == life.schema.logged
-        return life if same else replace(life, schema=now)
+        return life if same and not shows_members(life.schema) else replace(life, schema=now)
 
     def reads_otherwise(self, name: TableName, schema: TableSchema) -> str:
         """Return what these rules change in the lake about a table whose rows were read under ``schema``.

@@ -303,7 +303,8 @@ class StatementFollower:
             return FOLLOWED, why_left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
-        unprovable += unmaskable(before, after, evolution.origins, [column.name for column, _ in evolution.fills])
+        filled = [column.name for column, _ in evolution.fills]
+        unprovable += unmaskable(before, after, evolution.origins, filled, evolution.altered.retyped)
         if after.soft_delete and has_another_key(before, after, evolution.origins):
             unprovable += ("its key changed, and deleted rows stay",)
         if unprovable:

@@ -91,11 +91,16 @@ def may_be_renamed(
 
 
 def unmaskable(
-    before: TableSchema, after: TableSchema, origins: Sequence[str | None], filled: Collection[str]
+    before: TableSchema,
+    after: TableSchema,
+    origins: Sequence[str | None],
+    filled: Collection[str],
+    retyped: Collection[str],
 ) -> tuple[str, ...]:
     """Return why the lake's values of masked columns can't follow a statement; none where they can.
 
-    filled: names of columns of ``after`` in which old rows got a constant.
+    filled: names of columns of ``after`` in which old rows got a constant. retyped: those, in lower case, that the
+    statement gives other types or members; which members an ENUM or SET has isn't known where it is masked.
     """
     reasons: list[str] = []
     for origin, column in zip(origins, after.columns, strict=True):
@@ -108,13 +113,15 @@ def unmaskable(
             continue
         elif column.name in filled:
             reasons.append(f"old rows got a constant in the masked column {column.name!r}")
-        elif old is not None and not _has_same_texts(old, column):
+        elif old is not None and not _has_same_texts(old, column, is_retyped=column.served_name.lower() in retyped):
             reasons.append(f"the masked column {column.name!r} has another type")
     return tuple(reasons)
 
 
-def _has_same_texts(old: Column, new: Column) -> bool:
+def _has_same_texts(old: Column, new: Column, *, is_retyped: bool) -> bool:
     """Return whether values that an ALTER keeps have the same text before and after it."""
+    if new.type in ("enum", "set") and is_retyped:
+        return False
     if old.type in INTEGERS or old.type in TEXTS:
         return new.type in (INTEGERS if old.type in INTEGERS else TEXTS)
     parts = ("type", "unsigned", "length", "precision", "scale", "fraction", "values")

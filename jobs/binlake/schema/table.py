@@ -49,7 +49,7 @@ class Column:
     precision, scale: of DECIMAL; of FLOAT and DOUBLE if declared.
     fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
     charset: of text, ENUM and SET; None for everything else.
-    values: of ENUM and SET, in order.
+    values: of ENUM and SET, in order; none in shapes that withhold the column, see ``without_values``.
     default: the constant that a row gets if an INSERT doesn't name the column, as the server's text; None is NULL.
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
     zerofill: digits to which the server fills the text with zeros; 0 if the column isn't ZEROFILL.
@@ -110,7 +110,13 @@ class Column:
                 generated=self.generated, virtual=self.virtual, stored=self.stored, row_time=self.row_time,
                 mask=self.mask, server_name=self.server_name,
             )  # fmt: skip
-        return replace(self, nullable=True, zerofill=0, auto_increment=False)
+        column = self.without_values if self.mask.kind == "nothing" else self
+        return replace(column, nullable=True, zerofill=0, auto_increment=False)
+
+    @property
+    def without_values(self) -> Column:
+        """Return the column without what its definition says of values: default, comment, members of ENUM and SET."""
+        return replace(self, default=None, comment="", values=())
 
     @property
     def expression(self) -> Virtual | None:
@@ -234,12 +240,12 @@ class TableSchema:
         return self.masking({}) if self.masks else self
 
     def masking(self, masks: Mapping[str, Mask]) -> TableSchema:
-        """Return the shape with other masks, by column in lower case; no default and no comment is kept of a masked
-        column."""
+        """Return the shape with other masks, by column in lower case. What the definition of a masked column says of
+        values isn't kept."""
         if not masks and not self.masks:
             return self
         masked = (
-            replace(column, mask=mask, comment="", default=None)
+            replace(column.without_values, mask=mask)
             if (mask := masks.get(column.name.lower()))
             else replace(column, mask=None)
             for column in self.columns
@@ -247,17 +253,14 @@ class TableSchema:
         return replace(self, columns=tuple(masked))
 
     def excluding(self, names: frozenset[str]) -> TableSchema:
-        """Return the shape with other excluded columns, of which no default and no comment is kept. Raises
-        ConfigurationError for a column of the key."""
+        """Return the shape with other excluded columns, of which nothing is kept that their definitions say of values.
+        Raises ConfigurationError for a column of the key."""
         if needed := [name for name in self.key if name.lower() in names]:
             raise ConfigurationError(
                 f"the column {needed[0]!r} can't be excluded: it belongs to the key",
                 remedy="take it off tables.exclude_columns in the YAML, or exclude the table",
             )
-        without = (
-            replace(column, comment="", default=None) if column.name.lower() in names else column
-            for column in self.columns
-        )
+        without = (column.without_values if column.name.lower() in names else column for column in self.columns)
         return replace(self, excluded=names, columns=tuple(without) if names else self.columns)
 
     def commented_as(self, other: TableSchema) -> TableSchema:

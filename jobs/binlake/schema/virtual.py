@@ -193,6 +193,11 @@ def _token_text(token: Token) -> str:
     return token.text
 
 
+def text_like(text: str) -> str:
+    """Return a text that shows nothing of another, and by which the analysis of an expression comes to the same."""
+    return "***" + "".join(_LANGUAGE.findall(text)) + ("0+00:00" if _OFFSET.search(text) else "")
+
+
 def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
     """Return the expression with columns renamed. names: new names by old ones in lower case."""
     tokens = tokens_of(virtual)

@@ -20,6 +20,7 @@ from binlake.position import Position
 from binlake.schema.lake_forms import in_form, lake_form
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
+from binlake.schema.withheld_values import without_values
 from binlake.snapshot import jdbc
 from binlake.snapshot.chunks import Chunk
 from binlake.snapshot.copying import (
@@ -249,6 +250,8 @@ def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
         return False
     if current.key != planned.key:
         return False
+    masked = (column.served_name.lower() for column in planned.columns if column.mask is not None)
+    current = without_values(current, planned.excluded.union(masked))
     # The parts of excluded columns that aren't kept aren't compared.
     read = current.excluding(planned.excluded).excluding(frozenset()).masking(planned.masks)
     if read != leaving_out(planned.excluding(frozenset())):

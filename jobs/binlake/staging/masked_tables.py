@@ -26,8 +26,9 @@ from binlake.records import ddl_history, watermarks
 from binlake.schema import datatypes
 from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.lake_forms import server_shape
+from binlake.schema.lexer import words_of
 from binlake.schema.mask import Mask
-from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed, uncovered
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, computed_from, may_be_renamed, uncovered
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.staged_files import Items
 from binlake.store.metadata import Metadata
@@ -210,28 +211,47 @@ class WithheldColumns:
         for name in concerned:
             if name not in later:
                 self._lose(name)
-        shown = self._shown(statement, parsed)
+        before = self._hidden(statement, parsed)
         for change in parsed.changes:
             self._change(change, statement, later)
-        return shown
+        return self._shown(statement, before, self._hidden(statement, parsed))
 
-    def _shown(self, statement: Statement, parsed: statements.ParsedStatement) -> Statement:
-        """Return a statement without the values that it has of withheld columns; without any where its rows' values are
-        in it, where their columns aren't known, and where it concerns no table that is read."""
-        known = [name for name in parsed.tables if self._is_read(name)]
-        hides_all = parsed.kind == "DML" or any(name in self._refused or name in self._lost for name in known)
-        if not known and not hides_all and (not parsed.tables or parsed.database_charset is not None):
-            return statement
-        names: set[str] = set()
-        for name in known:
-            names |= self._config.withheld(name)
-        if known and not names and not hides_all:
+    def _shown(self, statement: Statement, before: frozenset[str] | None, after: frozenset[str] | None) -> Statement:
+        """Return a statement without the values that it has of withheld columns. before, after: see ``_hidden``."""
+        names = None if before is None or after is None else before | after
+        if names is not None and not names:
             return statement
         text = redaction.without_values(
-            statement.text, names if known and not hides_all else None,
-            sql_mode=statement.sql_mode, flavour=self._tables.flavour,
+            statement.text, names, sql_mode=statement.sql_mode, flavour=self._tables.flavour,
+            tables=self._shapes.keys() | self._lost | self._tables.former | self._tables.shapes.keys(),
         )  # fmt: skip
         return replace(statement, text=text)
+
+    def _hidden(self, statement: Statement, parsed: statements.ParsedStatement) -> frozenset[str] | None:
+        """Return the columns, in lower case, whose values in a statement are withheld; None for all values: where it
+        has those of rows, where columns aren't known, and where it concerns no table that is read."""
+        known = [name for name in parsed.tables if self._is_read(name)]
+        if parsed.kind == "DML" or any(name in self._refused or name in self._lost for name in known):
+            return None
+        if known:
+            return frozenset().union(*map(self._hidden_of, known))
+        if parsed.database_charset is not None:
+            return frozenset()
+        of_table = parsed.tables or not self._confidential_words.isdisjoint(words_of(statement.text))
+        return None if of_table else frozenset()
+
+    def _hidden_of(self, name: TableName) -> frozenset[str]:
+        """Return the columns of a table, in lower case, that are withheld: those that masks leave out, too."""
+        withheld, shape = self._config.withheld(name), self._shapes.get(name)
+        masked = self._masks(name).keys() if shape is not None else ()
+        return withheld | computed_from(shape, masked) if shape is not None and masked else withheld
+
+    @property
+    def _confidential_words(self) -> frozenset[str]:
+        """The words, in lower case, of the names of withheld columns, and of the tables that have some."""
+        names = self._tables.former.union(self._tables.shapes, self._shapes)
+        texts = [text for name in names if (own := self._config.withheld(name)) for text in (name.table, *own)]
+        return frozenset(word for text in texts for word in words_of(text))
 
     def _is_read(self, name: TableName) -> bool:
         return name in self._shapes or name in self._lost or self._config.included(name) or self._config.ghost(name)

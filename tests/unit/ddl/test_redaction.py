@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.ddl import redaction
+from binlake.ddl import redaction, statements
 from binlake.ddl.redaction import redacted
+from binlake.schema.table import TableName
 
 EXCLUDED = {"secret"}
 SAID = [
@@ -59,11 +60,32 @@ def test_any_other_statement_stays_as_it_is(text: str) -> None:
             "ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN ('***'))",
         ),
         ("ALTER TABLE t ADD n INT DEFAULT 5", "ALTER TABLE t ADD n INT DEFAULT 5"),
-        ("ALTER TABLE t ALTER secret SET DEFAULT 'zq", "ALTER TABLE t ALTER secret SET DEFAULT 'zq"),
     ],
 )
 def test_literals_go_where_the_definition_of_a_withheld_column_has_them(text: str, shown: str) -> None:
     assert redaction.without_values(text, {"secret"}, sql_mode=0, flavour="mysql") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ALTER TABLE t ALTER n SET DEFAULT 5, ALTER secret SET DEFAULT 'zq, t yq",
+         "ALTER TABLE t ALTER n SET DEFAULT 0, ALTER secret SET DEFAULT /* t"),
+        ("ALTER TABLE t ADD n INT /* zq", "ALTER TABLE t ADD n INT /*"),
+        ("CREATE TABLE t (id INT DEFAULT (" + "1+" * 100_000 + " zq)) /* t */", None),
+    ],
+    ids=["a quote that never ends", "a comment that never ends", "too long"],
+)  # fmt: skip
+def test_a_text_that_cant_be_read_to_its_end_stays_so_without_values(text: str, shown: str | None) -> None:
+    t = TableName("shop", "t")
+    made = redaction.without_values(text, {"secret"}, sql_mode=0, flavour="mysql", tables=[t])
+    assert shown is None or made == shown
+    assert "zq" not in made
+    before, after = (statements.parse(each, database="shop", sql_mode=0, flavour="mysql") for each in (text, made))
+    assert (after.kind, after.tables, after.may_concern_any, after.is_cut) == (
+        before.kind, before.tables, before.may_concern_any, before.is_cut,
+    )  # fmt: skip
+    assert statements.named_in(made, [t]) == [t]
 
 
 def test_all_literals_go_where_no_column_is_named() -> None:

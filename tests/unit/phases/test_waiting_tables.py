@@ -345,6 +345,31 @@ def test_statements_have_no_value_of_a_withheld_column(tmp_path: Path, statement
             assert found_in(shop.folder / "lake", ["zq77-it-was-secret"]) == []
 
 
+@pytest.mark.parametrize("withheld", ["excluded", "masked"])
+def test_a_shape_has_no_value_of_a_withheld_column(tmp_path: Path, withheld: str) -> None:
+    secret = "zq77-it-was-secret"
+    with binlog.write(tmp_path / "log", flavour="mysql") as log:
+        shop = Shop(tmp_path, log, policy="", **{withheld: "shop.w.secret"})
+        shop.does(
+            f"CREATE TABLE w (id INT PRIMARY KEY, secret ENUM('{secret}', 'b') DEFAULT '{secret}', shown VARCHAR(40),"
+            f" loud INT AS (secret = '{secret}') STORED, CHECK (secret <> '{secret}'))"
+        )
+        pipeline.bootstrap(shop.config, Folder(tmp_path / "log"), NoSession(), Report(quiet=True))
+        members = Column("secret", "enum", charset="utf8mb4", values=(secret, "b"))
+        columns = (Column("id", "int"), members, Column("shown", "varchar", length=40, charset="utf8mb4"))
+        with log.transaction() as transaction:
+            row = {"id": 1, "secret": "b", "shown": "it was shown", "loud": 0}
+            made = WrittenTable(TableName("shop", "w"), (*columns, Column("loud", "int")), ("id",))
+            transaction.insert(made, [row])
+        assert _staged_of(shop, secret) == []
+        shop.does("ALTER TABLE w ADD n INT DEFAULT 5")
+        shop.sync()
+        assert shop.rows("w")[-1][-1] == 5, "it followed"
+        shop.does(f"ALTER TABLE w MODIFY secret ENUM('{secret}', 'b', 'c')")
+        assert _staged_of(shop, secret) == []
+        assert found_in(shop.folder / "lake", [secret]) == []
+
+
 def test_what_a_statement_says_of_other_columns_is_followed(tmp_path: Path) -> None:
     with binlog.write(tmp_path / "log", flavour="mysql") as log:
         shop = Shop(tmp_path, log, policy="", masked="shop.t.secret")

@@ -200,7 +200,14 @@ def test_a_masked_column_may_not_get_a_name_that_shows_it() -> None:
 def test_values_of_a_masked_column_follow_no_other_type_and_no_constant() -> None:
     before = with_masks(schema(Column("c", "int")), {"c": HASH})
     wider, date_ = (with_masks(schema(Column("c", kind)), {"c": HASH}) for kind in ("bigint", "date"))
-    assert unmaskable(before, wider, ("id", "c"), ()) == ()
-    assert unmaskable(before, date_, ("id", "c"), ()) == ("the masked column 'c' has another type",)
-    assert unmaskable(before, wider, ("id", None), {"c"}) == ("old rows got a constant in the masked column 'c'",)
-    assert "masked otherwise" in unmaskable(before.unmasked, wider, ("id", "c"), ())[0]
+    assert unmaskable(before, wider, ("id", "c"), (), ()) == ()
+    assert unmaskable(before, date_, ("id", "c"), (), ()) == ("the masked column 'c' has another type",)
+    assert unmaskable(before, wider, ("id", None), {"c"}, ()) == ("old rows got a constant in the masked column 'c'",)
+    assert "masked otherwise" in unmaskable(before.unmasked, wider, ("id", "c"), (), ())[0]
+
+
+def test_values_of_a_masked_enum_follow_no_other_members_which_nothing_records() -> None:
+    before = with_masks(schema(Column("c", "enum", charset="utf8mb4", values=("a", "b"))), {"c": HASH})
+    assert before.column("c").values == ()
+    assert unmaskable(before, before, ("id", "c"), (), ()) == ()
+    assert unmaskable(before, before, ("id", "c"), (), {"c"}) == ("the masked column 'c' has another type",)

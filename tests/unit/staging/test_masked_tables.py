@@ -55,7 +55,8 @@ def written(*statements: str) -> list[Statement]:
 
 def after(tracker: WithheldColumns, *statements: str) -> WithheldColumns:
     items = written(*statements)
-    assert list(tracker.passing(items)) == items
+    readable = [item for item in items if item.text.count("`") % 2 == 0]
+    assert [item for item in tracker.passing(items) if item.offset in {each.offset for each in readable}] == readable
     return tracker
 
 
@@ -79,6 +80,30 @@ def test_a_column_that_comes_in_the_same_slice_is_read() -> None:
 def test_a_generated_column_over_a_masked_one_is_left_out() -> None:
     tracker = after(withheld(), "ALTER TABLE users ADD loud VARCHAR(9) AS (UPPER(email)) STORED")
     assert tracker(USERS, (ID, EMAIL, NAME, Column("loud", "varchar"))).excluded == {"loud"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "staged"),
+    [
+        ("ALTER TABLE users ADD loud INT AS (email = 'zq') STORED, ADD n INT DEFAULT 5",
+         "ALTER TABLE users ADD loud INT AS (email = '***') STORED, ADD n INT DEFAULT 5"),
+        ("ALTER TABLE users ADD loud TEXT AS (UPPER(email)), ADD louder INT AS (loud = 'zq'), ADD n INT AS (id + 5)",
+         "ALTER TABLE users ADD loud TEXT AS (UPPER(email)), ADD louder INT AS (loud = '***'), ADD n INT AS (id + 5)"),
+        ("ALTER TABLE users ADD CONSTRAINT CHECK (id > 5), ADD CHECK (email <> 'zq')",
+         "ALTER TABLE users ADD CONSTRAINT CHECK (id > 5), ADD CHECK (email <> '***')"),
+        ("CREATE VIEW v AS SELECT 5 FROM users WHERE email = 'zq'",
+         "CREATE VIEW v AS SELECT 0 FROM users WHERE email = '***'"),
+        ("CREATE PROCEDURE p() INSERT INTO users VALUES (5, 'zq', 'zq')",
+         "CREATE PROCEDURE p() INSERT INTO users VALUES (0, '***', '***')"),
+        ("CREATE VIEW v AS SELECT 5 FROM other", "CREATE VIEW v AS SELECT 5 FROM other"),
+        ("ALTER DATABASE shop CHARACTER SET 'latin1'", "ALTER DATABASE shop CHARACTER SET 'latin1'"),
+        ("ALTER TABLE users ALTER email SET DEFAULT 'zq", "ALTER TABLE users ALTER email SET DEFAULT /*"),
+    ],
+)  # fmt: skip
+def test_a_statement_is_staged_without_values_of_withheld_columns(statement: str, staged: str) -> None:
+    (shown,) = withheld().passing(written(statement))
+    assert isinstance(shown, Statement)
+    assert shown.text == staged
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def _column(column: Column, position: int) -> dict[str, Any]:
 def _length(column: Column) -> int | None:
     """Return Debezium's length of a column: digits of numbers, fraction digits of times; 2n-1 for a SET of n values."""
     if column.type in ("enum", "set"):
-        return 1 if column.type == "enum" else 2 * len(column.values) - 1
+        return 1 if column.type == "enum" else max(2 * len(column.values) - 1, 1)
     if column.type in ("time", "datetime", "timestamp"):
         return column.fraction or None
     return column.precision if column.precision is not None else column.length
