@@ -13,11 +13,13 @@ from binlake.config import PipelineConfig
 from binlake.errors import TableError
 from binlake.planner.steps import Life, Standstill
 from binlake.records import ddl_history, watermarks
-from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed, may_be_swapped, may_have_left
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
 from binlake.source.catalog import read_tables
 from binlake.source.server import Source
 from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import ChunkRow
 
 Refusal = Callable[[TableName, TableSchema], TableError | None]
 """Returns why a table of this shape at the server isn't copied; None where it is."""
@@ -46,15 +48,22 @@ def refusal_for_withheld(config: PipelineConfig, metadata: Metadata, names: Coll
     lives = watermarks.read_lives(metadata)
     here = {life.name: life for life in lives if life.status != "dropped" and life.name in names}
     gone = [life for life in lives if life.status == "dropped"]
-    if not here and not gone:
+    begun = _begun(metadata, set(names) - here.keys(), {life.id for life in lives})
+    if not here and not gone and not begun:
         return None
+    away = ddl_history.renamed_away(metadata, [life.id for life in gone if config.confidential(life.name)])
+    left = [life for life in gone if life.id in away]
     texts: dict[str, list[str]] = {life.id: [] for life in here.values() if life.status != "following"}
     for table_id, text in ddl_history.not_understood(metadata, texts.keys()) if texts else ():
         texts[table_id].append(text)
 
     def refusal(name: TableName, now: TableSchema) -> TableError | None:
         life = here.get(name)
-        why = _renamed(config, life, now, texts.get(life.id, [])) if life else _elsewhere(config, gone, name, now)
+        if life:
+            why = _renamed(config, life, now, texts.get(life.id, []))
+        else:
+            why = _elsewhere(config, gone, name, now) or _returned(config, left, now)
+            why = why or _changed_since(config, begun.get(name), name, now)
         return TableError(f"{name}: {why}", remedy=UNCOVERED_REMEDY) if why else None
 
     return refusal
@@ -93,6 +102,37 @@ def _elsewhere(config: PipelineConfig, gone: list[Life], name: TableName, now: T
                 " entry does so here, so that no row is copied"
             )
     return ""
+
+
+def _returned(config: PipelineConfig, left: list[Life], now: TableSchema) -> str:
+    """Return why a table without a life may be one that left the mirror, in which a withheld column has another name
+    since; empty if it isn't. left: lives whose tables got a name that isn't included."""
+    for life in left:
+        if may_have_left(life.schema, now, config.confidential(life.name)):
+            return (
+                f"it may be what {life.name} was, of which a column that the YAML masks or excludes may have another"
+                " name since, so that no row is copied"
+            )
+    return ""
+
+
+def _begun(metadata: Metadata, names: Collection[TableName], lives: Collection[str]) -> dict[TableName, TableSchema]:
+    """Return the shapes with which the newest snapshots of these tables began, none of which became a life."""
+    rows = ChunkRow.read(metadata, "table_id", "database", "table", "schema", "updated_us") if names else []
+    newest = sorted(rows, key=lambda row: row.updated_us)
+    texts = {row.name: row.schema for row in newest if row.name in names and row.table_id not in lives}
+    return {name: loads(TableSchema, text) for name, text in texts.items()}
+
+
+def _changed_since(config: PipelineConfig, begun: TableSchema | None, name: TableName, now: TableSchema) -> str:
+    """Return why a withheld column may have another name since a snapshot began that didn't end; empty if it hasn't."""
+    withheld = config.confidential(name)
+    if begun is None or not (may_be_renamed(begun, now, withheld, ()) or may_be_swapped(begun, now, withheld)):
+        return ""
+    return (
+        "a column that the YAML masks or excludes may have another name since a snapshot of it began that didn't end,"
+        " so that no row is copied"
+    )
 
 
 def stop_refused(metadata: Metadata, refused: Mapping[TableName, TableError]) -> None:

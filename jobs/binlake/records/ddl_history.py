@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from binlake.config.schema_change_tools import has_tools_name
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
-from binlake.planner.noted_statements import ASKED
+from binlake.planner.noted_statements import ASKED, FOLLOWED
 from binlake.position import Flavour, file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.store.conditions import literal, rows_of
@@ -139,6 +139,16 @@ def not_understood(metadata: Metadata, lives: Collection[str]) -> list[tuple[str
     where = f"table_id IN ({', '.join(map(literal, sorted(lives)))}) AND action <> 'followed' AND action <> 'ignored'"
     rows = StatementRow.read(metadata, "table_id", "statement", "action", "after", where=where)
     return [(row.table_id, row.statement) for row in rows if row.table_id and not (row.action == ASKED and row.after)]
+
+
+def renamed_away(metadata: Metadata, lives: Collection[str]) -> set[str]:
+    """Return those of these ended lives, by their ids, whose tables weren't dropped: they got names that aren't
+    included."""
+    if not lives:
+        return set()
+    where = f"table_id IN ({', '.join(map(literal, sorted(lives)))}) AND kind IN ('RENAME TABLE', 'ALTER TABLE')"
+    rows = StatementRow.read(metadata, "table_id", "after", "action", where=where)
+    return {row.table_id for row in rows if row.table_id and row.after is None and row.action == FOLLOWED}
 
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:

@@ -90,6 +90,24 @@ def may_be_renamed(
     return any(not {"rename", "change"}.isdisjoint(each) and not hidden.isdisjoint(each) for each in words)
 
 
+def may_have_left(before: TableSchema, now: TableSchema, withheld: Collection[str]) -> bool:
+    """Return whether a table may be one that was called otherwise, a withheld column of which has another name since.
+
+    before: the shape with which that one was renamed. A table of other columns for the most part isn't it.
+    """
+    there, names = ({column.served_name.lower() for column in shape.columns} for shape in (before, now))
+    return 2 * len(there & names) >= len(there) and may_be_renamed(before, now, withheld, ())
+
+
+def may_be_swapped(before: TableSchema, now: TableSchema, withheld: Collection[str]) -> bool:
+    """Return whether a withheld column may have given its name to another one that is still there: columns that both
+    shapes have come in another order."""
+    there, names = ([column.served_name.lower() for column in shape.columns] for shape in (before, now))
+    common = set(there).intersection(names)
+    in_order = [name for name in there if name in common] == [name for name in names if name in common]
+    return not in_order and not common.isdisjoint(withheld)
+
+
 def unmaskable(
     before: TableSchema,
     after: TableSchema,

@@ -43,7 +43,7 @@ from binlake.position import Position
 from binlake.records.step_progress import shown_progress
 from binlake.report import ProgressCallback, Report, counted
 from binlake.retries import Retries, steady
-from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, may_be_renamed, may_be_swapped
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows, resultset
@@ -218,7 +218,10 @@ class _Snapshotter:
         its snapshot began."""
         if self.task.refusal and (error := self.task.refusal(table.name, table.schema)):
             raise error
-        if before and may_be_renamed(before, table.schema, self.task.config.confidential(table.name), ()):
+        withheld = self.task.config.confidential(table.name) if before else ()
+        if before and (
+            may_be_renamed(before, table.schema, withheld, ()) or may_be_swapped(before, table.schema, withheld)
+        ):
             why = "a column that the YAML masks or excludes may have another name since DDL during its snapshot"
             raise TableError(f"{table.name}: {why}", remedy=UNCOVERED_REMEDY)
 
@@ -338,15 +341,16 @@ class _Snapshotter:
 
     def _start_again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
         self.task.report.say(f"{old.name}: DDL during its snapshot, which begins again")
-        self.records.drop(old)
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
+            self.records.drop(old)
             gone = current is None
             reason = f"{old.name} was dropped" if gone else f"{old.name} changes its shape again and again"
             self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
             return
         with self._failing(old.name):
-            self._refuse(current, old.schema)
+            self._refuse(current, old.schema)  # what is noted of it then tells the next snapshot which columns it had
+            self.records.drop(old)
             planned = self._cut(current)
             planned.tries = old.tries + 1
             self.records.save(planned)

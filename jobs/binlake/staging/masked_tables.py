@@ -28,7 +28,7 @@ from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.lake_forms import server_shape
 from binlake.schema.lexer import words_of
 from binlake.schema.mask import Mask
-from binlake.schema.masked_shapes import UNCOVERED_REMEDY, computed_from, may_be_renamed, uncovered
+from binlake.schema.masked_shapes import UNCOVERED_REMEDY, computed_from, may_be_renamed, may_have_left, uncovered
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.staging.staged_files import Items
 from binlake.store.metadata import Metadata
@@ -42,6 +42,7 @@ class MaskedTables:
     the batch's start; statements before aren't applied to their shapes. refused: why tables aren't read any more.
     lost: tables with masked or excluded columns that may have any name, as behind a statement that isn't understood.
     former: names that tables had in earlier slices and batches, also of those that were dropped.
+    left: shapes of tables that got a name that isn't included, by the last one that was.
     """
 
     shapes: Mapping[TableName, TableSchema] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class MaskedTables:
     refused: Mapping[TableName, str] = field(default_factory=dict)
     lost: frozenset[TableName] = frozenset()
     former: frozenset[TableName] = frozenset()
+    left: Mapping[TableName, TableSchema] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lives: Iterable[Life], plan: OpenBatch, lost: frozenset[TableName] = frozenset()) -> Self:
@@ -81,7 +83,11 @@ def known_lives(metadata: Metadata) -> list[Life]:
 def tables_before(config: PipelineConfig, metadata: Metadata, plan: OpenBatch) -> MaskedTables:
     """Return what metadata know of the tables before a batch."""
     tables = MaskedTables.of(known_lives(metadata), plan, _lost(config, metadata))
-    return replace(tables, former=frozenset(life.name for life in watermarks.read_lives(metadata)))
+    lives = watermarks.read_lives(metadata)
+    gone = [life for life in lives if life.status == "dropped" and config.confidential(life.name)]
+    away = ddl_history.renamed_away(metadata, [life.id for life in gone])
+    left = {life.name: server_shape(life.schema) for life in gone if life.id in away}
+    return replace(tables, former=frozenset(life.name for life in lives), left=left)
 
 
 def _lost(config: PipelineConfig, metadata: Metadata) -> frozenset[TableName]:
@@ -172,7 +178,11 @@ class WithheldColumns:
         name now."""
         names = {column.name.lower() for column in columns} - self._config.withheld(here)
         tables = self._tables.former.union(self._tables.shapes)
-        return any(not names.isdisjoint(self._config.confidential(name)) for name in tables)
+        if any(not names.isdisjoint(self._config.confidential(name)) for name in tables):
+            return True
+        now = TableSchema(columns)
+        left = self._tables.left.items()
+        return any(may_have_left(shape, now, self._config.confidential(name)) for name, shape in left)
 
     def _withheld(self, name: TableName, shape: TableSchema, columns: tuple[Column, ...]) -> Withheld:
         try:

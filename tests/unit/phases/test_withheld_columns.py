@@ -25,11 +25,13 @@ from binlake.records import decisions, watermarks
 from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import dumps
 from binlake.source.catalog import SourceTable
 from binlake.source.folder import Folder
 from binlake.source.server import Source
 from binlake.staging.masked_tables import WithheldColumns, tables_before
 from binlake.store.metadata import metadata_of
+from binlake.store.rows import ChunkRow
 from no_session import NoSession
 
 WHY = Reason("ada", "later")
@@ -134,9 +136,10 @@ def test_a_masked_table_follows_statements_of_other_files_of_a_batch(shop: Calla
     assert made.rows() == [("id", "pin", "m"), (1, None, None), (2, None, 5), (3, None, 6)]
 
 
+@pytest.mark.parametrize(("name", "column"), [("near", "pin"), ("near", "code"), ("t", "code")])
 @pytest.mark.parametrize("withheld", [EXCLUDED, MASKED], ids=["excluded", "masked"])
-def test_a_table_that_comes_back_in_a_later_batch_under_a_name_that_withholds_nothing_is_not_read(
-    shop: Callable[[str], Shop], withheld: str
+def test_a_table_that_comes_back_in_a_later_batch_with_a_name_that_withholds_nothing_is_not_read(
+    shop: Callable[[str], Shop], withheld: str, name: str, column: str
 ) -> None:
     made = shop(withheld)
     made.does("RENAME TABLE t TO away")
@@ -145,9 +148,9 @@ def test_a_table_that_comes_back_in_a_later_batch_under_a_name_that_withholds_no
     assert position is not None
     plan = OpenBatch(9, Range(position, position, ()), planned_us=0)
     reads = WithheldColumns(made.config, tables_before(made.config, metadata_of(made.config), plan))
-    reads.follow(Statement("binlog.000009", 4, 0, 0, None, "shop", 0, "RENAME TABLE away TO near", has_xid=True))
+    reads.follow(Statement("binlog.000009", 4, 0, 0, None, "shop", 0, f"RENAME TABLE away TO {name}", has_xid=True))
     with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
-        reads(TableName("shop", "near"), (Column("id", "int"), Column("pin", "int")))
+        reads(TableName("shop", name), (Column("id", "int"), Column(column, "int")))
 
 
 NEAR, T2 = TableName("shop", "near"), TableName("shop", "t2")
@@ -162,11 +165,31 @@ NEAR, T2 = TableName("shop", "near"), TableName("shop", "t2")
         ((["RENAME TABLE t TO t2"],), T2, "id pin", "a column of it was masked or excluded"),
         ((["RENAME TABLE t TO away"], ["RENAME TABLE away TO near"]), NEAR, "id pin", "it may be what shop.t was"),
         ((["RENAME TABLE t TO away"],), NEAR, "id pin", "it may be what shop.t was"),
-        ((["RENAME TABLE t TO away"],), NEAR, "id code", ""),
+        ((["RENAME TABLE t TO away"],), NEAR, "id code", "may be what shop.t was"),
+        ((["RENAME TABLE t TO away"],), NEAR, "number code", ""),
+        ((["RENAME TABLE t TO away"],), T, "id code", "may be what shop.t was"),
+        ((["RENAME TABLE t TO away"],), T, "id pin code", ""),
+        ((["RENAME TABLE t TO away"], ["RENAME TABLE away TO t"]), T, "id code", "may be what shop.t was"),
+        ((["DROP TABLE t"],), T, "id code", ""),
         (([],), T, "id code", "may have another name since a statement"),
         (([],), T, "id pin code", ""),
     ],
-    ids=["renamed", "not read", "same", "table renamed", "came back", "comes back", "other", "unread", "added"],
+    ids=[
+        "renamed",
+        "not read",
+        "same",
+        "table renamed",
+        "came back",
+        "comes back",
+        "comes back renamed",
+        "other",
+        "is there renamed",
+        "is there",
+        "came back renamed",
+        "dropped",
+        "unread",
+        "added",
+    ],
 )
 @pytest.mark.parametrize("withheld", [EXCLUDED, MASKED], ids=["excluded", "masked"])
 def test_a_table_that_nobody_names_is_not_copied_where_it_may_show_a_withheld_column(
@@ -187,3 +210,24 @@ def test_a_table_that_nobody_names_is_not_copied_where_it_may_show_a_withheld_co
     assert (name in errors, refused in str(errors.get(name, ""))) == (bool(refused), True)
     withheld_columns.stop_refused(metadata, errors)
     assert watermarks.read(metadata) == before, "it is stopped already, or the log says what becomes of it"
+
+
+@pytest.mark.parametrize(
+    ("columns", "refused"),
+    [("id code", True), ("pin id", True), ("id pin", False), ("id pin code", False)],
+    ids=["renamed", "swapped", "same", "added"],
+)
+def test_a_table_whose_first_snapshot_did_not_end_is_compared_with_the_columns_that_it_began_with(
+    shop: Callable[[str], Shop], columns: str, refused: bool
+) -> None:
+    made = shop("columns: [{columns: 'shop.*.pin', exclude: true}]")
+    metadata, begun = metadata_of(made.config), TableSchema((Column("id", "int"), Column("pin", "int")), ("id",))
+    row = ChunkRow(
+        snapshot="it was killed", table_id=None, **vars(NEAR), chunk=0, state="planned", schema=dumps(begun),
+        updated_us=1,
+    )  # fmt: skip
+    ChunkRow.replace(metadata, "snapshot = 'it was killed'", [row])
+    refusal = withheld_columns.refusal_for_withheld(made.config, metadata, [NEAR])
+    assert refusal is not None
+    error = refusal(NEAR, TableSchema(tuple(Column(column, "int") for column in columns.split()), ("id",)))
+    assert (error is not None) == refused

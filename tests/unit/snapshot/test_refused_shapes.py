@@ -45,15 +45,23 @@ def snapshotter(monkeypatch: pytest.MonkeyPatch, columns: str, **options: Any) -
 
 @pytest.mark.parametrize(
     ("columns", "copied"),
-    [("id shown", False), ("id", True), ("id pin", True), ("id pin more", True)],
-    ids=["renamed", "dropped", "same", "added"],
+    [
+        ("id shown", False),
+        ("id name", True),
+        ("id pin name", True),
+        ("id more pin name", True),
+        ("id name pin", False),
+        ("name pin id", False),
+    ],
+    ids=["renamed", "dropped", "same", "added", "swapped", "moved"],
 )
 def test_ddl_during_a_snapshot_shows_no_withheld_column_under_another_name(
     monkeypatch: pytest.MonkeyPatch, columns: str, copied: bool
 ) -> None:
     made, open_tables = snapshotter(monkeypatch, columns), list[TableSnapshot]()
-    old = TableSnapshot("first", T, shape("id pin"), "InnoDB", 0)
+    old = TableSnapshot("first", T, shape("id pin name"), "InnoDB", 0)
     made._start_again(open_tables, old, TableChanged([old]))
+    assert made.records.drop.called == copied, "the next snapshot knows with which columns this one began"
     assert ([table.id for table in open_tables] == ["cut again"], not made.failed) == (copied, copied)
     assert all("may have another name since DDL during its snapshot" in str(error) for error in made.failed)
 
