@@ -1,4 +1,4 @@
-"""spark-submit register.py --config FILE: give the catalog that the YAML names the tables' names."""
+"""spark-submit register.py --config FILE [--every OCCASION]: give the YAML's catalogs the tables' names."""
 
 import sys
 from dataclasses import replace
@@ -9,13 +9,14 @@ from binlake.phases.register import RegisterReport
 
 
 def work(run: script.Job) -> RegisterReport:
-    """Register the tables' names, in a session that knows the catalog."""
+    """Register the tables' names, in a session that knows the catalogs."""
     from binlake.spark.named_tables import session_settings
 
-    if run.config.catalog is not None:
-        run = replace(run, settings=session_settings(run.config.catalog))
-    return pipeline.register(run.config, run.session, run.report)
+    run = replace(run, settings=session_settings(run.config.named_catalogs))
+    return pipeline.register(run.config, run.session, run.report, run.arguments.every)
 
 
 if __name__ == "__main__":
-    sys.exit(script.run(script.parser("register"), work))
+    parser = script.parser("register")
+    parser.add_argument("--every", choices=("batch", "snapshot"))
+    sys.exit(script.run(parser, work))

@@ -38,6 +38,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "files of Iceberg tables": CacheBound(5_000, "data files and vectors"),  # some 10 kB each
     "sources whose tables were published": CacheBound(256, "sources"),
     "tables that weren't published": CacheBound(256, "tables"),
+    "problems of catalogs": CacheBound(256, "sources"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
     "columns of data files": CacheBound(5_000, "data files"),
     "data files of metadata": CacheBound(256, "tables"),

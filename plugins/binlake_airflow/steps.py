@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import CatalogOccasion
 from binlake_airflow.compat import BaseOperator, TaskGroup, TriggerRule, backoff
 from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.following import RESTART_DELAY, BinlakeFollowedOperator, BinlakeFollowOperator
@@ -156,9 +157,13 @@ class Steps:
         return record
 
     def _end(self, last: BaseOperator, *, batches: bool = False) -> None:
-        """Make the tasks after the last one that changes tables: register names in a catalog, and update assets."""
-        if self.config.catalog is not None:
-            register = BinlakeRegisterOperator(task_id="register", **self._spark)
+        """Make the tasks after the last one that changes tables: register names in catalogs, and update assets.
+
+        batches: whether they are those of a snapshot, which updates assets of all batches.
+        """
+        if self.config.catalogs:
+            every: CatalogOccasion = "snapshot" if batches else "batch"
+            register = BinlakeRegisterOperator(task_id="register", every=every, **self._spark)
             last >> register
             last = register
         last >> self._announce(batches=batches)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake import names
 from binlake.config import PipelineConfig, load
+from binlake.config.catalogs_config import CatalogOccasion
 from binlake.config.orchestration import Occasion
 from binlake.errors import SparkNeeded, UsageError
 from binlake.spark.on_demand import SessionOnDemand
@@ -302,18 +303,26 @@ class BinlakeWatchOperator(SourceOperator):
 
 
 class BinlakeRegisterOperator(BinlakeSparkOperator):
-    """Register the tables' names in the YAML's catalog; without Spark if it has them all."""
+    """Register the tables' names in the YAML's catalogs, by a job where Spark is needed.
 
-    def __init__(self, **kwargs: Any) -> None:
+    :param every: after which step: the catalogs that follow each ``batch``, or with ``snapshot`` all of them
+    """
+
+    def __init__(self, *, every: CatalogOccasion = "batch", **kwargs: Any) -> None:
         super().__init__(job="register", **kwargs)
+        self.every = every
 
     def execute(self, context: Context) -> Any:
-        """Register the names by a job, and return the counts; None where the catalog has all of them."""
-        from binlake.phases.register import registration_due
+        """Register the names, and return the counts; None where the catalogs have all of them."""
+        from binlake.phases.register import register, registration_due
 
         with airflow_errors():
-            if registration_due(self.pipeline_config()):
-                done = self.submit(context, short_lived=True)
-                return {name: len(done[name]) for name in ("registered", "dropped")}
-        self.log.info("the catalog has all names")
-        return None
+            config = self.pipeline_config()
+            if not registration_due(config, self.every):
+                self.log.info("the catalogs have all names")
+                return None
+            try:
+                done = register(config, no_session, TaskReport(self.log), self.every).to_json()
+            except SparkNeeded:
+                done = self.submit(context, "--every", self.every, short_lived=True)
+            return {name: len(done[name]) for name in ("registered", "dropped")}

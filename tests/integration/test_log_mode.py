@@ -420,8 +420,7 @@ def test_a_log_has_a_name_in_the_catalog(followed: Mirror) -> None:
     followed.execute("INSERT INTO t VALUES (3, 'c')")
     followed.sync()
     config = followed.config
-    assert config.catalog is not None
-    put = registrations.changes(config, config.catalog, followed.metadata).put
+    put = registrations.changes(config, config.named_catalogs[0], followed.metadata).put
     assert {(entry.name, entry.path) for entry in put} == {
         ("t", followed.path("t")), ("t__log", f"{followed.path('t')}__log"),
     }  # fmt: skip

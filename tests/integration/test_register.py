@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from binlake import pipeline
-from binlake.config import CatalogConfig
+from binlake.config.catalogs_config import HiveCatalogConfig
 from binlake.errors import LakeError, UsageError
 from binlake.phases.register import registration_due
 from binlake.report import Report
@@ -196,7 +196,7 @@ def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Pat
         done = subprocess.run(sync, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert f"registered {mirror.database}.u" in done.stderr
-        settings = json.dumps(session_settings(CatalogConfig(metastore=address)))
+        settings = json.dumps(session_settings([HiveCatalogConfig(kind="hive", metastore=address)]))
         asked = f"SELECT id FROM {mirror.database}.u ORDER BY id"
         read = subprocess.check_output([sys.executable, "-c", READ, settings, asked], cwd=tmp_path, text=True)
     assert json.loads(read) == [[1], [2], [3]]
@@ -212,7 +212,10 @@ def test_names_in_a_metastore_follow_the_tables(mirror: Mirror, tmp_path: Path) 
     mirror.snapshot()
     with hive_metastore(tmp_path / "metastore") as address:
         mirror.options = {"catalog": {"metastore": address}, "policies": {"on_drop_table": "drop"}}
-        yaml, settings = str(mirror.write_yaml()), json.dumps(session_settings(CatalogConfig(metastore=address)))
+        yaml, settings = (
+            str(mirror.write_yaml()),
+            json.dumps(session_settings([HiveCatalogConfig(kind="hive", metastore=address)])),
+        )
         environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
 
         def sync() -> tuple[int, str]:

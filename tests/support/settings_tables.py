@@ -48,7 +48,7 @@ def settings_of(model: type[BaseModel], section: str = "") -> dict[str, list[Set
         for inner in models_in(field.annotation):
             if inner is Policy or not inner.model_fields:  # a pattern's own policies have the keys around it
                 continue
-            tag = inner.model_fields.get("type")
+            tag = inner.model_fields.get("type") or inner.model_fields.get("kind")
             is_one_of_several = tag is not None and get_origin(tag.annotation) is Literal
             of_one_type = f"{path}: {get_args(tag.annotation)[0]}" if tag and is_one_of_several else path
             tables |= settings_of(inner, of_one_type)

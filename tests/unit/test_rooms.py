@@ -28,6 +28,7 @@ WITHOUT_JVM = (
     "store",
     "lease",
     "records",
+    "registered",
     "lake",
     "source",
     "staging",
@@ -43,8 +44,8 @@ STARTED = (
 SHARED_BY_ALL = 14
 ORDER = (
     "kernels", "storage", "schema", "ddl", "config", "binlog", "binlog_writer", "planner", "source", "delta", "iceberg",
-    "store", "lease", "records", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain",
-    "phases", "pipeline", "doctor", "second_opinion", "feeds", "relay", "catalog", "cli",
+    "store", "lease", "records", "registered", "spark", "setup", "lake", "staging", "merge", "snapshot", "verify",
+    "maintain", "phases", "pipeline", "doctor", "second_opinion", "feeds", "relay", "catalog", "cli",
 )  # fmt: skip
 """The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""
 SPARK = {"pyspark", "py4j", "delta"}

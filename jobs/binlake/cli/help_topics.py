@@ -70,7 +70,7 @@ QUESTIONS = {
         Topic("api", "plugins/API.md", "the page's data and buttons, as JSON"),
         Topic("forms", "plugins/FORMS.md", "adding a source by Airflow's page, and editing one"),
         Topic("follow", "jobs/FOLLOW.md", "batches of seconds, all the time"),
-        Topic("upkeep", "jobs/binlake/maintain/README.md", "binlake maintain, and names in a catalog"),
+        Topic("upkeep", "jobs/binlake/maintain/README.md", "binlake maintain"),
         Topic("verify", "jobs/binlake/verify/README.md", "whether the lake is right; repair and replay"),
         Topic("backup", "jobs/BACKUP.md", "backup and restore of a lake, metadata that are lost"),
         Topic("metrics", "jobs/METRICS.md", "figures for Prometheus"),
@@ -82,6 +82,7 @@ QUESTIONS = {
         Topic("modes", "sql/MODES.md", "a table's log and history, deleted rows that stay, what wrote a row"),
         Topic("iceberg", "jobs/binlake/iceberg/README.md", "the same data files as Iceberg tables"),
         Topic("catalog", "jobs/binlake/catalog/README.md", "an Iceberg REST catalog in which each batch is a database"),
+        Topic("register", "jobs/binlake/registered/README.md", "names of the tables in catalogs of others"),
         Topic("types", "jobs/binlake/schema/README.md", "types in the lake, changes of shape, limits"),
     ),
     "Who else gets the changes?": (

@@ -288,6 +288,9 @@ def _batch_lines(status: SourceStatus) -> list[str]:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
     for change in status.waiting:
         lines += _waiting_lines(change)
+    for each in status.catalogs:
+        since = _time_and_age(each.since_us)
+        lines += [f"catalog {each.catalog} lacks something since {since}: {each.problem}", f"  → {each.remedy}"]
     for copy in status.snapshots:
         progress = f"{copy.copied} of {copy.chunks} chunks, {counted(copy.rows, 'row')}"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")

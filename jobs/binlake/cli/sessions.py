@@ -27,13 +27,12 @@ def session_of(
 
 
 def catalog_session_of(config: PipelineConfig, report: Report) -> SessionOnDemand:
-    """Return a session that reaches the catalog. It writes nothing but names, so it needs no executor."""
+    """Return a session that reaches the catalogs. It writes nothing but names, so it needs no executor."""
 
     def settings() -> Mapping[str, str]:
         from binlake.spark.named_tables import session_settings
 
-        assert config.catalog is not None
-        return session_settings(config.catalog)
+        return session_settings(config.named_catalogs)
 
     return SessionOnDemand(
         "binlake register",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from binlake.cli import printing, replay_arguments
 from binlake.cli.sessions import catalog_session_of, origin_of, replica_of, report_of, session_of
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import CatalogOccasion
 from binlake.config.pipeline_config import YamlOnDisk
 from binlake.errors import TableError, UsageError
 from binlake.moment import parse_moment
@@ -40,7 +41,7 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
     else:
         results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock, begin=arguments.begin)
-    _register_if_due(config, report)
+    _register_if_due(config, report, "snapshot")
     if arguments.json:
         printing.as_json([result.to_json() for result in results])
         return
@@ -77,7 +78,7 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         word: [table.table for table in stopped if table.newly_stopped and (table.status == "missing") == missing]
         for word, missing in (("stopped", False), ("missing in the lake", True))
     }
-    _register_if_due(config, report)
+    _register_if_due(config, report, "batch")
     told = [f"{', '.join(named)} {word}" for word, named in newly.items() if named]
     if told:
         raise TableError(f"{'; '.join(told)}; the other tables are up to date", remedy="see above")
@@ -194,7 +195,7 @@ def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    """Register the tables' names in the catalog, and print what was done."""
+    """Register the tables' names in the catalogs, and print what was done."""
     from binlake import pipeline
 
     report = report_of(arguments)
@@ -205,10 +206,10 @@ def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         print(result.headline)
 
 
-def _register_if_due(config: PipelineConfig, report: Report) -> None:
-    """Register the tables' names if the catalog's differ, after a step that may have changed tables."""
+def _register_if_due(config: PipelineConfig, report: Report, occasion: CatalogOccasion) -> None:
+    """Register the tables' names where a catalog's differ, after a step that may have changed tables."""
     from binlake import pipeline
     from binlake.phases.register import registration_due
 
-    if registration_due(config):
-        pipeline.register(config, catalog_session_of(config, report), report)
+    if registration_due(config, occasion):
+        pipeline.register(config, catalog_session_of(config, report), report, occasion)

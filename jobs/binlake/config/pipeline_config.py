@@ -8,12 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, PrivateAttr, field_validator, model_validator
 
 from binlake import names
-from binlake.config import sources_file, yaml_file
+from binlake.config import catalogs_config, sources_file, yaml_file
+from binlake.config.catalogs_config import AnyCatalog, CatalogEntry, NamedCatalog, SqliteCatalogConfig
 from binlake.config.column_policies import (
     ColumnPolicies,
     ColumnPolicy,
@@ -26,7 +27,7 @@ from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.mirrored_tables import TablesConfig, columns_withheld, refuse_no_mode, refuse_patterns
 from binlake.config.orchestration import AirflowConfig, FollowConfig, Schedule, VerifyConfig, VerifyWay
 from binlake.config.policies import PoliciesConfig
-from binlake.config.readers_config import CatalogConfig, IcebergCatalogConfig, IcebergConfig, PageConfig
+from binlake.config.readers_config import IcebergConfig, PageConfig
 from binlake.config.row_filters import RowFilter, condition_of, snapshot_condition_of
 from binlake.config.schema_changes import SchemaChangeEntry, SchemaChangePolicy, policy_of
 from binlake.config.section import Section
@@ -56,7 +57,7 @@ class PipelineConfig(Section):
     merge: MergeConfig = MergeConfig()
     maintain: MaintainConfig = MaintainConfig()
     verify: VerifyConfig = VerifyConfig()
-    catalog: CatalogConfig | None = None
+    catalog: list[AnyCatalog] = []
     iceberg: IcebergConfig | None = None
     airflow: AirflowConfig = AirflowConfig()
     page: PageConfig = PageConfig()
@@ -74,6 +75,11 @@ class PipelineConfig(Section):
     """The patterns of columns that somebody's no leaves out; ``tables.exclude_columns`` has them, too."""
     _written: frozenset[str] = PrivateAttr(frozenset())
     """The patterns of columns that the YAML excludes."""
+
+    @field_validator("catalog", mode="before")
+    @classmethod
+    def _are_entries(cls, catalog: Any) -> Any:
+        return catalogs_config.entries_of(catalog)
 
     @field_validator("tables")
     @classmethod
@@ -103,6 +109,11 @@ class PipelineConfig(Section):
             if self.tables.merge_tables:
                 raise ValueError("tables.merge_tables isn't known; write merge_tables at the top of the YAML")
             self.__dict__["tables"] = self.tables.model_copy(update={"merge_tables": self.merge_tables})
+        return self
+
+    @model_validator(mode="after")
+    def _has_catalogs(self) -> Self:
+        catalogs_config.refuse_wrong(self.catalogs, publishes=self.iceberg is not None)
         return self
 
     @property
@@ -306,9 +317,19 @@ class PipelineConfig(Section):
         return self.tables.copied_by_name(name.database, name.table) is not None
 
     @property
-    def iceberg_catalogs(self) -> Sequence[IcebergCatalogConfig]:
-        """Return the catalogs of others in which published tables are registered."""
-        return self.iceberg.catalogs if self.iceberg else ()
+    def catalogs(self) -> Sequence[CatalogEntry]:
+        """Return all catalogs in which tables have names."""
+        return (*self.catalog, *(self.iceberg.catalogs if self.iceberg else ()))
+
+    @property
+    def named_catalogs(self) -> Sequence[NamedCatalog]:
+        """Return those of Delta tables that Spark reaches."""
+        return [entry for entry in self.catalog if isinstance(entry, NamedCatalog)]
+
+    @property
+    def iceberg_catalogs(self) -> Sequence[SqliteCatalogConfig]:
+        """Return those in which published tables are registered."""
+        return [entry for entry in self.catalogs if isinstance(entry, SqliteCatalogConfig)]
 
     def table_path(self, name: TableName) -> str:
         """Return the path of a table's mirror in the lake."""
@@ -362,13 +383,14 @@ def load(path: str | Path) -> PipelineConfig:
 def config_of(file: YamlFile) -> PipelineConfig:
     """Return the configuration in a parsed YAML, read or not written yet. Raises ConfigurationError."""
     document = file.document
+    _from_project(document.get("lake"), "lake.path", file.path)
     iceberg = document.get("iceberg")
-    listed = iceberg.get("catalogs") if isinstance(iceberg, dict) else None
-    catalogs = listed if isinstance(listed, list) else []
-    for name, key in (("lake", "path"), ("catalog", "metastore")):
-        _from_project(document.get(name), f"{name}.{key}", file.path)
-    for catalog in catalogs:
-        _from_project(catalog, "iceberg.catalogs.sqlite", file.path)
+    places = {"catalog": document.get("catalog")}
+    places |= {"iceberg.catalogs": iceberg.get("catalogs")} if isinstance(iceberg, dict) else {}
+    for place, written in places.items():
+        for entry in written if isinstance(written, list) else [written]:
+            for key in catalogs_config.PATHS:
+                _from_project(entry, f"{place}.{key}", file.path)
     sources_file.put_in_place(document, file.path)
     return file.model(PipelineConfig)
 

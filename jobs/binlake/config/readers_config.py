@@ -1,76 +1,18 @@
-"""What readers of the lake see: names in a catalog, Iceberg tables, and values on the page in Airflow."""
+"""What readers of the lake see: Iceberg tables, and values on the page in Airflow."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from binlake import names
 from binlake.config import units
-from binlake.config.mirrored_tables import ColumnPattern, columns_withheld, refuse_patterns
+from binlake.config.catalogs_config import SqliteCatalogConfig
+from binlake.config.mirrored_tables import ELSEWHERE, ColumnPattern, columns_withheld, refuse_patterns
 from binlake.config.orchestration import Duration
 from binlake.config.section import Section, TablePattern
-from binlake.config.yaml_file import CATALOG
 from binlake.schema.table import TableName
-
-
-def _is_pattern(database: str) -> str:
-    try:
-        database.format(source="", database="")
-    except (KeyError, IndexError, ValueError):
-        raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
-    return database
-
-
-CatalogDatabase = Annotated[str, AfterValidator(_is_pattern)]
-"""The name that a database gets in a catalog; may contain {source} and {database}."""
-
-
-class CatalogConfig(Section):
-    """The catalog in which tables are registered by name.
-
-    metastore: ``thrift://host:port`` of a Hive metastore, or a folder with an embedded one, which only one process at a
-    time can open; None for the catalog of Spark's own settings. name: the catalog's name in Spark. database: the name
-    that a database gets in the catalog; may contain {source} and {database}. pinned_views: pinned versions of the lake
-    get views, in databases of their own.
-    """
-
-    metastore: Annotated[str, Field(min_length=1)] | None = None
-    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
-    database: CatalogDatabase = "{database}"
-    pinned_views: bool = False
-
-    @field_validator("metastore")
-    @classmethod
-    def _is_thrift_or_folder(cls, metastore: str | None) -> str | None:
-        if metastore and "://" in metastore and not metastore.startswith("thrift://"):
-            raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
-        return metastore
-
-    @property
-    def identity(self) -> str:
-        """The catalog's identity in metadata."""
-        return f"{self.name} at {self.metastore}" if self.metastore else self.name
-
-
-class IcebergCatalogConfig(Section):
-    """A catalog of others in which published tables are registered.
-
-    name: of the catalog. sqlite: the file of pyiceberg's SQL catalog. database: see CatalogConfig.
-    """
-
-    name: Annotated[str, Field(pattern=CATALOG)]
-    sqlite: Annotated[str, Field(min_length=1)]
-    database: CatalogDatabase = "{database}"
-
-    @field_validator("sqlite")
-    @classmethod
-    def _is_file(cls, sqlite: str) -> str:
-        if "://" in sqlite:
-            raise ValueError(f"{sqlite!r} is no path of a file")
-        return sqlite
-
 
 _ROLE = r"^arn:[\w-]+:iam:[\w-]*:\w*:role/[^\s*?]{1,512}$"
 """The name of a role, as Amazon's IAM and stores like it write it."""
@@ -91,14 +33,14 @@ class IcebergConfig(Section):
 
     every: whether a batch publishes what it changed, the first batch behind a time does so with what changed within it,
     or the upkeep does. version: of Iceberg's format. tables: patterns of the lake's tables, also of those beside
-    mirrors, such as ``shop.orders__history``. catalogs: in which they are registered. vended_role: of S3, whose
-    credentials ``binlake catalog`` gives to readers.
+    mirrors, such as ``shop.orders__history``. catalogs: older YAMLs have entries of kind sqlite here. vended_role: of
+    S3, whose credentials ``binlake catalog`` gives to readers.
     """
 
     every: Annotated[Literal["batch", "upkeep"] | Duration, BeforeValidator(_is_time)] = "batch"
     version: Literal[2, 3] = 3
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
-    catalogs: list[IcebergCatalogConfig] = []
+    catalogs: Annotated[list[SqliteCatalogConfig], Field(json_schema_extra=ELSEWHERE)] = []
     vended_role: Annotated[str, Field(pattern=_ROLE)] | None = None
 
     @property

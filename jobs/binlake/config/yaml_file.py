@@ -91,8 +91,19 @@ class YamlFile:
     def _problem(self, kind: type[BaseModel], error: Mapping[str, Any]) -> KeyProblem:
         place: KeyPath = error["loc"]
         text = _LOGIN.sub(r"\1…@", explained(kind, error))
-        named = ".".join(map(str, place)).removesuffix(".[key]")  # pydantic's for a key that isn't as it should be
+        named = ".".join(map(str, self._written(place))).removesuffix(
+            ".[key]"
+        )  # pydantic's for a key that isn't as it should be
         return KeyProblem(self.line(place), named, text)
+
+    def _written(self, place: KeyPath) -> KeyPath:
+        """Return a path without the parts before the last that pydantic adds for alternatives."""
+        node, written = self._root, list[int | str]()
+        for part in place[:-1]:
+            below = _below(node, part)
+            if below is not None:
+                node, written = below[0], [*written, part]
+        return (*written, *place[-1:])
 
     def line(self, place: KeyPath) -> int:
         """Return the line of a key, or of the mapping that lacks it; parts that aren't in the file, which pydantic adds
@@ -162,10 +173,11 @@ def explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         return "this key is missing" + _example(str(place[-1]))
     if what == "value_error":
         return str(context["error"])
-    if what == "union_tag_not_found":
-        return "its key type is missing"
-    if what == "union_tag_invalid":
-        return f"found type: {context['tag']}; wanted {context['expected_tags']}"
+    if what in ("union_tag_not_found", "union_tag_invalid"):
+        key = str(context["discriminator"]).strip("'")
+        if what == "union_tag_not_found":
+            return f"its key {key} is missing"
+        return f"found {key}: {context['tag']}; wanted {context['expected_tags']}"
     return f"found {_shown_value(place, error['input'])}; wanted {_wanted(what, context, error['msg'])}"
 
 
@@ -255,5 +267,5 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    field = model.model_fields.get("type")
+    field = model.model_fields.get("type") or model.model_fields.get("kind")
     return get_args(field.annotation) if field else ()

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.doctor import account_checks, pattern_checks, reach, server_checks
+from binlake.doctor import account_checks, catalog_checks, pattern_checks, reach, server_checks
 from binlake.doctor.check import GRANTS, Check
 from binlake.doctor.packages import packages
 from binlake.doctor.row_filter_checks import rows_left
@@ -64,7 +62,6 @@ if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
 
 _CRASH_SAFE = "InnoDB"
-_PATIENCE = 5.0
 """Seconds to wait for a metastore."""
 
 
@@ -112,7 +109,7 @@ def preflight(
         checks += [packages(), _java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-3:])
     lake = reach.lake_checks(config, session if has_spark else None) if writes else reach.lake_unwritten(config)
-    return [*checks, _spark(config), *lake, *_catalog(config)]
+    return [*checks, _spark(config), *lake, *catalog_checks.checks(config)]
 
 
 def _folder_checks(config: PipelineConfig, folder: Folder, *, writes: bool) -> list[Check]:
@@ -447,19 +444,3 @@ def _spark(config: PipelineConfig) -> Check:
     return Check(
         "Spark settings", True, f"master {config.spark.master}" if config.spark.master else "inside the process"
     )
-
-
-def _catalog(config: PipelineConfig) -> Iterator[Check]:
-    """Check that something listens at the YAML's metastore; whether it accepts tables is seen at the first register."""
-    if config.catalog is None or not (address := config.catalog.metastore or "").startswith("thrift://"):
-        return
-    try:
-        host = urlsplit(address)
-        socket.create_connection((host.hostname or "", host.port or 9083), timeout=_PATIENCE).close()
-    except (OSError, ValueError) as error:
-        remedy = (
-            "start the metastore, or fix catalog.metastore in the YAML; until then tables are mirrored without names"
-        )
-        yield Check("catalog", "warn", f"{address} can't be reached: {error}", remedy)
-        return
-    yield Check("catalog", True, f"{address} can be reached")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from binlake.config import CatalogConfig, PipelineConfig
+from binlake.config import NamedCatalog, PipelineConfig
 from binlake.lake.lake_versions import LakeVersion, lake_versions
 from binlake.lake.table_at import TableAt
 from binlake.lake.view_statements import spark_select
@@ -46,7 +46,7 @@ class PinnedChanges:
     twins: tuple[str, ...] = ()
 
 
-def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) -> PinnedChanges:
+def changes(config: PipelineConfig, catalog: NamedCatalog, metadata: Metadata) -> PinnedChanges:
     """Return the databases that the catalog lacks, and those it has too many, by the pins. Raises LakeError."""
     known = read(metadata, catalog)
     wanted, twins = _wanted(config, catalog, metadata) if catalog.pinned_views else ([], [])
@@ -54,7 +54,7 @@ def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) 
     return PinnedChanges(drop, tuple(entry for entry in wanted if entry not in known), tuple(twins))
 
 
-def read(metadata: Metadata, catalog: CatalogConfig) -> list[PinnedDatabase]:
+def read(metadata: Metadata, catalog: NamedCatalog) -> list[PinnedDatabase]:
     """Return the databases that a catalog was given."""
     return [
         PinnedDatabase(row.registered_database, row.batch, tuple(map(tuple, json.loads(row.views))))
@@ -62,7 +62,7 @@ def read(metadata: Metadata, catalog: CatalogConfig) -> list[PinnedDatabase]:
     ]
 
 
-def note(metadata: Metadata, catalog: CatalogConfig, made: Collection[PinnedDatabase]) -> None:
+def note(metadata: Metadata, catalog: NamedCatalog, made: Collection[PinnedDatabase]) -> None:
     """Write all databases that a catalog has of pinned versions."""
     rows = [
         ViewsRow(
@@ -78,7 +78,7 @@ def note(metadata: Metadata, catalog: CatalogConfig, made: Collection[PinnedData
 
 
 def _wanted(
-    config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata
+    config: PipelineConfig, catalog: NamedCatalog, metadata: Metadata
 ) -> tuple[list[PinnedDatabase], list[str]]:
     """Return the databases that should be, and the names that several tables would have, which none gets."""
     databases: list[PinnedDatabase] = []
@@ -94,7 +94,7 @@ def _wanted(
 
 
 def _databases(
-    config: PipelineConfig, catalog: CatalogConfig, version: LakeVersion
+    config: PipelineConfig, catalog: NamedCatalog, version: LakeVersion
 ) -> tuple[dict[str, list[tuple[str, str, int]]], list[str]]:
     by_name: dict[tuple[str, str], list[TableAt]] = defaultdict(list)
     for table in version.listed:

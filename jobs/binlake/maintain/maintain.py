@@ -158,9 +158,9 @@ def maintain(
         unneeded = [*_remove_unborn(config, held), *_remove_dropped(config, held)]
         fault("leftovers removed")
         if config.iceberg_catalogs:
-            from binlake.merge import iceberg_catalogs  # most sources have none
+            from binlake.registered import published_names  # most sources have no catalog
 
-            iceberg_catalogs.follow_all(config, held.metadata, report)
+            published_names.follow_all(config, held.metadata, report)
         seconds = round(time.monotonic() - began, 2)
         pinned = len(pins.read(held.metadata))
         result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unneeded), seconds, pinned, asking.why)

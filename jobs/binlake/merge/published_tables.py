@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import CatalogOccasion
 from binlake.config.table_modes import beside_table, mirror_of
 from binlake.delta import opened_tables
 from binlake.errors import BinlakeError
@@ -142,9 +143,10 @@ def _publish(config: PipelineConfig, names: Iterable[TableName], report: Report,
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="publish") as pool:
             list(pool.map(lambda name: publish_table(config, name, report, tag), asked))
     if asked and config.iceberg_catalogs:
-        from binlake.merge import iceberg_catalogs  # most sources have none
+        from binlake.registered import published_names  # most sources have no catalog
 
-        iceberg_catalogs.point(config, {name: path_of(config, name) for name in asked}, report)
+        occasion: CatalogOccasion = "batch" if tag else "snapshot"
+        published_names.point(config, {name: path_of(config, name) for name in asked}, report, occasion)
 
 
 def publish_table(config: PipelineConfig, name: TableName, report: Report, tag: str | None = None) -> None:

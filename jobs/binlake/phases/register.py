@@ -1,7 +1,8 @@
-"""Register: give the lake's tables names in a catalog, so that ``shop.orders`` is found there.
+"""Register: give the lake's tables names in catalogs, so that ``shop.orders`` is found there.
 
-A catalog is a convenience: it never holds the mirror back. The names that it should have follow from the watermarks,
-those it was given are in metadata; if they agree, the catalog isn't asked and Spark isn't started.
+A catalog is a convenience: it never holds the mirror back. What one lacks is noted, and shown until it has it. Of those
+that Spark reaches the names that should be follow from the watermarks, those that were given are in metadata; if they
+agree, the catalog isn't asked and Spark isn't started.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from binlake.config import CatalogConfig, PipelineConfig
+from binlake.config import NamedCatalog, PipelineConfig
+from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, SqliteCatalogConfig
 from binlake.errors import LakeError, UsageError
 from binlake.faults import fault
 from binlake.lake import pinned_views
 from binlake.lake.pinned_views import PinnedChanges, PinnedDatabase
 from binlake.lease import lease
-from binlake.records import registrations
+from binlake.records import catalog_problems, registrations
 from binlake.records.failures import noted
 from binlake.records.registrations import Changes, Registration
 from binlake.report import Report
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
 
     from binlake.spark.starting import SessionFactory
 
+_REMEDY = "choose other databases by catalog.database in the YAML, or free the name and run binlake register"
+
 
 @dataclass(frozen=True)
 class RegisterReport:
-    """The catalog's names that were registered and dropped: tables as ``database.table``, databases of pinned
+    """The catalogs' names that were registered and dropped: tables as ``database.table``, databases of pinned
     versions."""
 
     registered: tuple[str, ...]
@@ -40,73 +44,94 @@ class RegisterReport:
         """Return the report as plain values for JSON."""
         return asdict(self)
 
+    def and_(self, other: RegisterReport) -> RegisterReport:
+        """Return both reports as one."""
+        return RegisterReport(self.registered + other.registered, self.dropped + other.dropped)
+
     @property
     def headline(self) -> str:
         """Return one line that names what was registered and dropped."""
         if not self.registered and not self.dropped:
-            return "the catalog has all names"
+            return "the catalogs have all names"
         parts = [f"registered {', '.join(self.registered)}"] if self.registered else []
         return "; ".join(parts + ([f"dropped {', '.join(self.dropped)}"] if self.dropped else []))
 
 
-def registration_due(config: PipelineConfig) -> bool:
-    """Return whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
-    if _iceberg_due(config):
-        return True
-    if config.catalog is None:
+def registration_due(config: PipelineConfig, occasion: CatalogOccasion | None = None) -> bool:
+    """Return whether a catalog of the YAML lacks a table's name, or has one too many. Needs neither server nor Spark.
+
+    occasion: after which it is asked; None for each of the catalogs.
+    """
+    if not config.catalogs:
         return False
-    changes = registrations.changes(config, config.catalog, metadata_of(config))
-    pinned = pinned_views.changes(config, config.catalog, metadata_of(config))
-    return bool(changes.drop or changes.put or pinned.drop or pinned.put)
-
-
-def _iceberg_due(config: PipelineConfig) -> bool:
-    """Return whether a catalog of Iceberg tables lacks a name or has one too many, as far as it can be asked."""
-    if not config.iceberg_catalogs:
-        return False
-    from binlake.merge import iceberg_catalogs  # it imports pyarrow
-
     metadata = metadata_of(config)
+    for catalog in config.named_catalogs:
+        if catalog.follows(occasion):
+            changes = registrations.changes(config, catalog, metadata)
+            pinned = pinned_views.changes(config, catalog, metadata)
+            if changes.drop or changes.put or pinned.drop or pinned.put:
+                return True
+    return any(_lacks_names(config, catalog) for catalog in config.iceberg_catalogs if catalog.follows(occasion))
+
+
+def _lacks_names(config: PipelineConfig, catalog: SqliteCatalogConfig) -> bool:
+    """Return whether a catalog of Iceberg tables lacks a name or has one too many, as far as it can be asked."""
+    from binlake.registered import published_names  # it imports pyarrow
+
     try:
-        return any(iceberg_catalogs.lacks_names(config, catalog, metadata) for catalog in config.iceberg_catalogs)
+        return published_names.lacks_names(config, catalog, metadata_of(config))
     except LakeError:
-        return True  # registering says what is the matter, and it is noted as a failure
+        return True  # registering says what is the matter, and it is noted
 
 
 @noted("register")
-def register(config: PipelineConfig, session: SessionFactory, report: Report) -> RegisterReport:
+def register(
+    config: PipelineConfig, session: SessionFactory, report: Report, occasion: CatalogOccasion | None = None
+) -> RegisterReport:
     """Give the YAML's catalogs the names that they lack, and remove those of tables that are gone.
 
-    session: a session of its own, with named_tables.session_settings. Raises LakeError where the catalog refuses, or a
-    name belongs to something else, once all other names are done.
+    session: a session of its own, with named_tables.session_settings. occasion: after which this is done; None for all
+    catalogs. Raises LakeError where a catalog refuses, or a name belongs to something else, once all else is done.
     """
-    if config.catalog is None and not config.iceberg_catalogs:
-        raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help settings")
+    if not config.catalogs:
+        raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help register")
+    done = RegisterReport((), ())
     with lease.held(metadata_of(config)) as held:
-        published, unpublished = _follow_iceberg(config, held.metadata)
-        named, refused = _follow_named(config, session, held.metadata)
-    done = RegisterReport(published.registered + named.registered, published.dropped + named.dropped)
+        metadata = held.metadata
+        for catalog in config.catalogs:
+            if catalog.follows(occasion):
+                done = done.and_(_follow(config, catalog, session, metadata))
+        problems = catalog_problems.read(config, metadata)
     report.say(done.headline)
-    problems: list[tuple[str, str]] = []
-    if config.catalog is not None and refused:
-        remedy = "choose other databases by catalog.database in the YAML, or free the name and run binlake register"
-        problems.append((f"names of the catalog {config.catalog.identity} are taken: {'; '.join(refused)}", remedy))
-    if unpublished:
-        remedy = "free the names, or choose other databases by iceberg.catalogs, and run binlake register"
-        problems.append((f"catalogs of Iceberg tables don't have all names: {'; '.join(unpublished)}", remedy))
     if problems:
-        message, remedies = (". ".join(each) for each in zip(*problems, strict=True))
-        raise LakeError(message, remedy=remedies)
+        said = "; ".join(f"catalog {each.catalog}: {each.problem}" for each in problems)
+        raise LakeError(said, remedy=". ".join(dict.fromkeys(each.remedy for each in problems)))
+    return done
+
+
+def _follow(
+    config: PipelineConfig, catalog: CatalogEntry, session: SessionFactory, metadata: Metadata
+) -> RegisterReport:
+    """Let a catalog follow, and note what it lacks then; return what was done."""
+    if isinstance(catalog, SqliteCatalogConfig):
+        from binlake.registered import published_names  # it imports pyarrow
+
+        changes = published_names.settle(config, catalog, metadata, Report(quiet=True))
+        return RegisterReport(*(tuple(map(str, sorted(each))) for each in (changes.put, changes.drop)))
+    assert isinstance(catalog, NamedCatalog)
+    done, remedy = RegisterReport((), ()), _REMEDY
+    try:
+        done, refused = _follow_named(config, catalog, session, metadata)
+    except LakeError as error:
+        refused, remedy = [error.message], error.remedy or remedy
+    catalog_problems.note(metadata, catalog.identity, "; ".join(refused), remedy)
     return done
 
 
 def _follow_named(
-    config: PipelineConfig, session: SessionFactory, metadata: Metadata
+    config: PipelineConfig, catalog: NamedCatalog, session: SessionFactory, metadata: Metadata
 ) -> tuple[RegisterReport, list[str]]:
-    """Let the catalog of tables by name follow, if the YAML has one; return what was done, and why some wasn't."""
-    catalog = config.catalog
-    if catalog is None:
-        return RegisterReport((), ()), []
+    """Let a catalog that Spark reaches follow; return what was done, and why some wasn't. Raises LakeError."""
     changes = registrations.changes(config, catalog, metadata)
     pinned = pinned_views.changes(config, catalog, metadata)
     done, refused = RegisterReport((), ()), list[str]()
@@ -114,31 +139,14 @@ def _follow_named(
         reached = session(f"the catalog {catalog.identity} is reached by Spark")
         done, refused = _apply(reached, catalog, changes, metadata)
         views, refused_views = _apply_views(reached, catalog, pinned, metadata)
-        done = RegisterReport(done.registered + views.registered, done.dropped + views.dropped)
+        done = done.and_(views)
         refused += refused_views
     refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
     return done, [*refused, *pinned.twins]
 
 
-def _follow_iceberg(config: PipelineConfig, metadata: Metadata) -> tuple[RegisterReport, list[str]]:
-    """Let the catalogs of Iceberg tables follow; return what was done, and why some wasn't."""
-    done, wrong = RegisterReport((), ()), list[str]()
-    if config.iceberg_catalogs:
-        from binlake.merge import iceberg_catalogs  # it imports pyarrow
-    for catalog in config.iceberg_catalogs:
-        try:
-            changes, refused = iceberg_catalogs.follow(config, catalog, metadata)
-        except LakeError as error:
-            wrong.append(error.message)
-            continue
-        wrong += [f"catalog {catalog.name}: {why}" for why in refused]
-        put, drop = (tuple(map(str, sorted(each))) for each in (changes.put, changes.drop))
-        done = RegisterReport(done.registered + put, done.dropped + drop)
-    return done, wrong
-
-
 def _apply(
-    session: SparkSession, catalog: CatalogConfig, changes: Changes, metadata: Metadata
+    session: SparkSession, catalog: NamedCatalog, changes: Changes, metadata: Metadata
 ) -> tuple[RegisterReport, list[str]]:
     """Make the changes; return them, and the names that were refused. Repeating it after a kill does no harm."""
     from binlake.spark.named_tables import NamedTables
@@ -160,7 +168,7 @@ def _apply(
 
 
 def _apply_views(
-    session: SparkSession, catalog: CatalogConfig, changes: PinnedChanges, metadata: Metadata
+    session: SparkSession, catalog: NamedCatalog, changes: PinnedChanges, metadata: Metadata
 ) -> tuple[RegisterReport, list[str]]:
     """Make and drop the databases of pinned versions; return them, and the names that were refused. A database that
     lacks one is made again the next time. Repeating it after a kill does no harm."""

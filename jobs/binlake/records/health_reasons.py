@@ -75,6 +75,7 @@ def reasons(known: Evidence) -> list[Advice]:
         *_unfinished(known),
         *_feeds(status),
         *(Advice("bad", f"{beside.table}: {beside.problem}", beside.remedy) for beside in status.beside),
+        *_catalogs(known),
         *_failed_in_airflow(known),
         *_not_compared(known),
         *_unseen(known),
@@ -447,6 +448,13 @@ def _feeds(status: SourceStatus) -> list[Advice]:
         for feed in status.feeds
         if feed.status == "stopped"
     ]
+
+
+def _catalogs(known: Evidence) -> Iterator[Advice]:
+    """Yield which catalogs of others lack something: readers by name see an older state."""
+    for each in known.status.catalogs:
+        what = f"the catalog {each.catalog} began to lack something {_ago(known, each.since_us)}: {each.problem}"
+        yield Advice("warn", what, each.remedy)
 
 
 # Airflow -------------------------------------------------------------------------------------------------------------

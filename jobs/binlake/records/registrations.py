@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from binlake.config import CatalogConfig, PipelineConfig
+from binlake.config import NamedCatalog, PipelineConfig
 from binlake.config.table_modes import beside_table
 from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
@@ -50,7 +50,7 @@ class Changes:
     twins: tuple[Twins, ...] = ()
 
 
-def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) -> Changes:
+def changes(config: PipelineConfig, catalog: NamedCatalog, metadata: Metadata) -> Changes:
     """Return what the catalog lacks, and what it has too much, by the watermarks."""
     known = [entry for entry in read(metadata) if entry.catalog == catalog.identity]
     wanted, twins = _wanted(config, catalog, metadata, known)
@@ -84,7 +84,7 @@ def note(metadata: Metadata, catalog: str, made: Iterable[Registration]) -> None
 
 
 def _wanted(
-    config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata, known: Collection[Registration]
+    config: PipelineConfig, catalog: NamedCatalog, metadata: Metadata, known: Collection[Registration]
 ) -> tuple[set[Registration], tuple[Twins, ...]]:
     """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
     none gets it."""
@@ -115,6 +115,6 @@ def readable_tables(config: PipelineConfig, metadata: Metadata) -> Iterator[tupl
             yield entry.name, path
 
 
-def _registration(config: PipelineConfig, catalog: CatalogConfig, name: TableName, path: str) -> Registration:
+def _registration(config: PipelineConfig, catalog: NamedCatalog, name: TableName, path: str) -> Registration:
     database = catalog.database.format(source=config.source.name, database=name.database)
     return Registration(catalog.identity, plain_name(database), plain_name(name.table), path, name)

@@ -17,7 +17,16 @@ from binlake.lease import followers, lease
 from binlake.lease.followers import FollowerStatus
 from binlake.moment import moment_text
 from binlake.planner.steps import LEFT_OUT
-from binlake.records import decisions, feed_watermarks, lost_tables, verified, waiting_changes, watermarks
+from binlake.records import (
+    catalog_problems,
+    decisions,
+    feed_watermarks,
+    lost_tables,
+    verified,
+    waiting_changes,
+    watermarks,
+)
+from binlake.records.catalog_problems import CatalogProblem
 from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.merged_shapes import MergedStatus, ProblemBeside, merged_shapes, problems_of_merged
@@ -94,6 +103,8 @@ class SourceStatus:
     """When a sync found nothing new last; None if none did."""
     merged: tuple[MergedStatus, ...] = ()
     """Tables that show several of the server's."""
+    catalogs: tuple[CatalogProblem, ...] = ()
+    """What catalogs of others lack."""
 
     @property
     def abandoned(self) -> str:
@@ -126,6 +137,7 @@ class SourceStatus:
             "waiting": list(self.waiting),
             "nothing_new_us": self.nothing_new_us,
             "merged": [asdict(table) for table in self.merged],
+            "catalogs": [asdict(problem) for problem in self.catalogs],
         }
 
 
@@ -185,6 +197,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         beside=(*_problems_beside(config, noted), *problems_of_merged(config, metadata)),
         lost=tuple(lost_tables.find(metadata, notes=False)),
         nothing_new_us=quiet.at_us if quiet else None,
+        catalogs=tuple(catalog_problems.read(config, metadata)),
         waiting=tuple(change.to_json() for change in waiting_changes.waiting(metadata, rows)),
         last_run={**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
     )

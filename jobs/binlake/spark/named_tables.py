@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from binlake.config import CatalogConfig
+from binlake.config import NamedCatalog
+from binlake.config.catalogs_config import HiveCatalogConfig
 from binlake.errors import LakeError
 from binlake.names import spark_quote, spark_string
 from binlake.records.registrations import Registration
 from binlake.storage import storage_errors, stores
 
 
-def session_settings(catalog: CatalogConfig) -> Mapping[str, str]:
-    """Return the settings of a session that reaches the catalog; a metastore is one of Hive."""
-    if catalog.metastore is None:
+def session_settings(catalogs: Sequence[NamedCatalog]) -> Mapping[str, str]:
+    """Return the settings of a session that reaches the catalogs; a metastore is one of Hive."""
+    metastore = next((entry.metastore for entry in catalogs if isinstance(entry, HiveCatalogConfig)), None)
+    if metastore is None:
         return {}
-    if "://" in catalog.metastore:
-        return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": catalog.metastore}
-    folder = Path(catalog.metastore).expanduser().resolve()
+    if "://" in metastore:
+        return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": metastore}
+    folder = Path(metastore).expanduser().resolve()
     folder.mkdir(parents=True, exist_ok=True)
     return {
         "spark.sql.catalogImplementation": "hive",
@@ -37,7 +39,7 @@ _LOCATION = re.compile("^Location: (.*)$", re.MULTILINE)
 class NamedTables:
     """The Delta tables of one catalog."""
 
-    def __init__(self, session: SparkSession, catalog: CatalogConfig) -> None:
+    def __init__(self, session: SparkSession, catalog: NamedCatalog) -> None:
         self._session, self._catalog = session, catalog
 
     def put(self, table: Registration) -> str | None:

@@ -1,4 +1,5 @@
-"""Rows about runs: what each did, what comparisons with the server found, and what repairs put right."""
+"""Rows about runs: what each did, what comparisons with the server found, what repairs put right, and what catalogs
+lack."""
 
 from __future__ import annotations
 
@@ -136,3 +137,12 @@ class UnfinishedRow(Row, table="unfinished_verifications"):
 
     tables: str
     begun_us: int
+
+
+class CatalogProblemRow(Row, table="catalog_problems"):
+    """Why a catalog of others lacks what the lake has. catalog: its identity. since_us: when that began."""
+
+    catalog: str
+    problem: str
+    remedy: str
+    since_us: int

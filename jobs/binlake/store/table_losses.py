@@ -98,6 +98,7 @@ LOSSES: dict[str, MetadataLoss] = {
     "registered_views": MetadataLoss(
         "the databases of pinned versions in a catalog", "binlake register gives them again", is_given_again=True
     ),
+    "catalog_problems": MetadataLoss("what catalogs lack", "binlake register looks again", is_given_again=True),
     "runs": MetadataLoss("what runs did", _MAKES_ANEW),
     "ddl_history": MetadataLoss("the DDL statements that were seen", f"{_MAKES_ANEW}; binlake history begins there"),
     "quarantine": MetadataLoss("what stopped tables, with the events' bytes", _MAKES_ANEW),

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from binlake import config
+from binlake.config.catalogs_config import HiveCatalogConfig
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName
@@ -51,8 +52,9 @@ def test_a_relative_lake_lies_in_the_project(
     for said in (path, path.relative_to(tmp_path.parent)):
         loaded = config.load(said)
         assert loaded.root == f"{tmp_path}/lake/shop"
-        assert loaded.catalog is not None
-        assert loaded.catalog.metastore == f"{tmp_path}/names"
+        (entry,) = loaded.named_catalogs
+        assert isinstance(entry, HiveCatalogConfig)
+        assert entry.metastore == f"{tmp_path}/names"
 
 
 @pytest.mark.parametrize("lake", ["/data/lake", "~/lake"])

@@ -40,14 +40,11 @@ class Catalogued:
         self.metadata.replace("watermarks", f"table_id = '{database}.{name}'", [{**row, "delta_version": version}])
 
     def changes(self) -> Changes:
-        config = self.config
-        assert config.catalog is not None
-        return registrations.changes(config, config.catalog, self.metadata)
+        return registrations.changes(self.config, self.config.named_catalogs[0], self.metadata)
 
     def take(self) -> tuple[list[str], list[str]]:
         """Names that the catalog drops and takes."""
-        changes, catalog = self.changes(), self.config.catalog
-        assert catalog is not None
+        changes, catalog = self.changes(), self.config.named_catalogs[0]
         known = [
             registration
             for registration in registrations.read(self.metadata)

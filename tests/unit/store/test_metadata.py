@@ -131,6 +131,6 @@ def test_every_table_of_the_plan_has_a_schema() -> None:
         "batches", "runs", "lease", "watermarks", "ddl_history", "schemas", "snapshots", "quarantine",
         "decisions", "source_log", "unlogged", "verifications", "verified", "repairs", "registrations", "feeds",
         "omissions", "lake_versions", "readable_since", "pins", "registered_views", "followers", "copiers",
-        "unfinished_verifications", "thinned", "lake_sizes", "made", "awaited", "follower_stops",
+        "catalog_problems", "unfinished_verifications", "thinned", "lake_sizes", "made", "awaited", "follower_stops",
         "merged_standstills",
     }  # fmt: skip

@@ -10,13 +10,16 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.config.mirrored_tables import TablesConfig
+from binlake.doctor import catalog_checks
 from binlake.errors import LakeError, UsageError
 from binlake.iceberg.publication import publish
-from binlake.iceberg.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.maintain.maintain import maintain
-from binlake.merge import iceberg_catalogs
 from binlake.merge.published_tables import publish_now
 from binlake.phases.register import register, registration_due
+from binlake.records.status import read_status
+from binlake.registered import published_names
+from binlake.registered.published_names import point
+from binlake.registered.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
@@ -79,7 +82,7 @@ def test_names_of_tables_that_are_gone_are_removed_by_the_upkeep(lake: Published
     narrower = lake.config.iceberg.model_copy(update={"tables": ["shop.*"]})  # type: ignore[union-attr]
     config = lake.config.model_copy(update={"iceberg": narrower})
     assert registration_due(config)
-    iceberg_catalogs.follow_all(config, metadata_of(config), Report(quiet=True))
+    published_names.follow_all(config, metadata_of(config), Report(quiet=True))
     assert catalog_of(lake).list_tables("a b") == []
     assert Path(lake.tables[ITEMS].path, "_iceberg").is_dir()
     assert not registration_due(config)
@@ -95,7 +98,7 @@ def test_a_table_whose_metadata_cant_be_read_keeps_its_name(lake: PublishedLake)
         path.write_text("{")
     assert not registration_due(lake.config)
     assert registered(lake) == []
-    iceberg_catalogs.follow_all(lake.config, metadata_of(lake.config), Report(quiet=True))
+    published_names.follow_all(lake.config, metadata_of(lake.config), Report(quiet=True))
     for path, text in there.items():
         path.write_text(text)
     assert ids(lake) == [1]
@@ -227,3 +230,58 @@ def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
     config = PipelineConfig.model_validate({**lake.config.model_dump(exclude={"iceberg"}, exclude_unset=True)})
     with pytest.raises(UsageError, match="names no catalog"):
         register(config, no_session, Report(quiet=True))
+
+
+def of_kind(lake: PublishedLake, **more: Any) -> PipelineConfig:
+    """The same catalog as an entry of ``catalog``."""
+    (entry,) = lake.config.iceberg_catalogs
+    written = lake.config.model_dump(exclude_unset=True)
+    written["iceberg"].pop("catalogs")
+    catalog = {"kind": "sqlite", "name": entry.name, "sqlite": entry.sqlite, **more}
+    return PipelineConfig.model_validate({**written, "catalog": [catalog]})
+
+
+def test_an_entry_of_catalog_is_the_same(lake: PublishedLake) -> None:
+    config = of_kind(lake)
+    assert config.iceberg_catalogs[0].identity == lake.config.iceberg_catalogs[0].identity
+    assert register(config, no_session, Report(quiet=True)).registered == ("a b.t/ä", "shop.orders")
+    assert not registration_due(lake.config)
+
+
+def test_an_entry_that_follows_snapshots_leaves_batches_out(lake: PublishedLake) -> None:
+    config = of_kind(lake, every="snapshot")
+    assert not registration_due(config, "batch")
+    assert registration_due(config, "snapshot")
+    register(config, no_session, Report(quiet=True))
+    lake.batch({ORDERS: appending({"id": 2})})
+    point(config, {ORDERS: lake.tables[ORDERS].path}, Report(quiet=True), "batch")
+    assert ids(lake) == [1]
+    point(config, {ORDERS: lake.tables[ORDERS].path}, Report(quiet=True), "snapshot")
+    assert ids(lake) == [1, 2]
+
+
+def test_what_a_catalog_lacks_is_shown_until_the_next_batch_makes_it_good(lake: PublishedLake, tmp_path: Path) -> None:
+    registered(lake)
+    database, away = tmp_path / "catalog.db", tmp_path / "away.db"
+    database.rename(away)
+    database.mkdir()
+    for number in (2, 3):
+        lake.tables[ORDERS].append([{"id": number}])
+        publish_now(lake.config, [ORDERS], Report(quiet=True))
+    (problem,) = read_status(lake.config).catalogs
+    assert problem.catalog == "of_tests"
+    assert "can't be written" in problem.problem
+    assert "its folder is there" in problem.remedy
+    (check,) = catalog_checks.checks(lake.config)
+    assert (check.name, check.ok) == ("catalog of_tests", "warn")
+    database.rmdir()
+    away.rename(database)
+    (check,) = catalog_checks.checks(lake.config)
+    assert "lacks something" in check.found
+    lake.tables[ITEMS].append([{"id": 9}])
+    publish_now(lake.config, [ITEMS], Report(quiet=True))
+    assert ids(lake) == [1, 2, 3]
+    assert ids(lake, ITEMS) == [9]
+    assert read_status(lake.config).catalogs == ()
+    (check,) = catalog_checks.checks(lake.config)
+    assert check.ok is True

@@ -118,5 +118,5 @@ class SqliteCatalog:
         except sqlite3.Error as error:
             raise LakeError(
                 f"the catalog {self._name} in {self._path} can't be written: {error}",
-                remedy="see that its folder is there and this account may write it, then run binlake register",
+                remedy="see that its folder is there and this account may write it",
             ) from error

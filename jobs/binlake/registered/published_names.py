@@ -1,7 +1,8 @@
-"""Catalogs of others in which published tables have names, as ``iceberg.catalogs`` of the YAML lists them.
+"""Catalogs of others in which published tables have names, as entries of the YAML's ``catalog`` say.
 
 A batch lets the names of the tables that it published refer to their newest metadata. Names of tables that are gone are
-removed, and whatever was missed is made good, by ``follow``: at each upkeep and by ``binlake register``.
+removed, and whatever was missed is made good, by ``follow``: by the next batch, at each upkeep and by ``binlake
+register``. A catalog that can't be reached holds nothing back: it is noted, and shown until it has everything.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
-from binlake.config.readers_config import IcebergCatalogConfig
-from binlake.errors import BinlakeError, LakeError
+from binlake.config.catalogs_config import CatalogOccasion, SqliteCatalogConfig
+from binlake.errors import BinlakeError
 from binlake.iceberg import table_metadata
-from binlake.iceberg.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.iceberg.table_metadata import address_of
-from binlake.records import registrations
+from binlake.records import catalog_problems, registrations
+from binlake.registered.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.store.metadata import Metadata
+from binlake.store.metadata import Metadata, metadata_of
 
 
 @dataclass(frozen=True)
@@ -31,33 +32,55 @@ class CatalogChanges:
     twins: tuple[str, ...] = ()
 
 
-def opened(config: PipelineConfig, catalog: IcebergCatalogConfig) -> SqliteCatalog:
+def opened(config: PipelineConfig, catalog: SqliteCatalogConfig) -> SqliteCatalog:
     """Return a catalog, to be asked and changed."""
     return SqliteCatalog(catalog.sqlite, catalog.name, config.root)
 
 
-def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report) -> None:
+def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report, occasion: CatalogOccasion) -> None:
     """Let the names of published tables refer to their newest metadata. tables: their paths.
 
-    A catalog that can't be reached holds nothing back: it is said, and the next upkeep makes it good. Where tables of
-    several databases may have one name there, the upkeep, which sees all of them, gives names to those that have none.
+    A catalog that lacks something from before gets all of it, as ``follow`` does. Where tables of several databases may
+    have one name there, the upkeep, which sees all of them, gives names to those that have none.
     """
     newest = {name: address for name, path in tables.items() if (address := _newest(path))}
+    metadata = metadata_of(config)
     for catalog in config.iceberg_catalogs:
-        try:
+        if catalog.follows(occasion):
+            settle(config, catalog, metadata, report, newest)
+
+
+def settle(
+    config: PipelineConfig,
+    catalog: SqliteCatalogConfig,
+    metadata: Metadata,
+    report: Report,
+    newest: Mapping[TableName, str] | None = None,
+) -> CatalogChanges:
+    """Let a catalog follow; return the changes, and note what it lacks then. newest: addresses of the tables that
+    changed, where it has everything else; None for all tables. Raises nothing."""
+    done = CatalogChanges({}, {})
+    remedy = "free the names, or choose other databases for the catalog in the YAML, and run binlake register"
+    try:
+        if newest is None or catalog_problems.of(metadata, catalog.identity):
+            done, refused = follow(config, catalog, metadata)
+        else:
             names = {name_in(config, catalog, name): address for name, address in newest.items()}
-            for why in opened(config, catalog).put(names, new="{database}" in catalog.database):
-                report.warn(f"catalog {catalog.name}: {why}")
-        except BinlakeError as error:
-            report.warn(str(error))
+            refused = opened(config, catalog).put(names, new="{database}" in catalog.database)
+    except BinlakeError as error:
+        refused, remedy = [error.message], error.remedy or remedy
+    problem = "; ".join(refused)
+    if catalog_problems.note(metadata, catalog.identity, problem, remedy) and problem:
+        report.warn(f"catalog {catalog.name}: {problem}\n  → {remedy}")
+    return done
 
 
-def name_in(config: PipelineConfig, catalog: IcebergCatalogConfig, name: TableName) -> CatalogName:
+def name_in(config: PipelineConfig, catalog: SqliteCatalogConfig, name: TableName) -> CatalogName:
     """Return the name that a table has in a catalog."""
     return CatalogName(catalog.database.format(source=config.source.name, database=name.database), name.table)
 
 
-def lacks_names(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata) -> bool:
+def lacks_names(config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Metadata) -> bool:
     """Return whether a catalog lacks a table's name, or has one too many. Raises LakeError.
 
     No metadata is read of tables that have their names: batches and the upkeep let these refer to the newest.
@@ -67,7 +90,7 @@ def lacks_names(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata:
     return bool(there.keys() - tables.keys()) or any(map(_published, looked_at))
 
 
-def changes(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata) -> CatalogChanges:
+def changes(config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Metadata) -> CatalogChanges:
     """Return what a catalog lacks, and what it has too much. Raises LakeError.
 
     A table whose metadata can't be read keeps its name.
@@ -84,7 +107,7 @@ def changes(config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Met
 
 
 def _tables(
-    config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata
+    config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Metadata
 ) -> dict[CatalogName, dict[TableName, str]]:
     """Return the folders of the tables that the YAML publishes, by their names in a catalog."""
     assert config.iceberg is not None
@@ -103,7 +126,7 @@ def _published(folders: Mapping[TableName, str]) -> dict[TableName, str]:
 
 
 def follow(
-    config: PipelineConfig, catalog: IcebergCatalogConfig, metadata: Metadata
+    config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Metadata
 ) -> tuple[CatalogChanges, list[str]]:
     """Give a catalog the names that it lacks, and remove those of tables that are gone.
 
@@ -117,14 +140,9 @@ def follow(
 
 
 def follow_all(config: PipelineConfig, metadata: Metadata, report: Report) -> None:
-    """Let all catalogs follow. One that can't be reached holds nothing back: it is said."""
+    """Let all catalogs follow. One that can't be reached holds nothing back: it is noted and said."""
     for catalog in config.iceberg_catalogs:
-        try:
-            _, refused = follow(config, catalog, metadata)
-        except LakeError as error:
-            refused = [str(error)]
-        for why in refused:
-            report.warn(f"catalog {catalog.name}: {why}")
+        settle(config, catalog, metadata, report)
 
 
 def _newest(path: str) -> str | None:

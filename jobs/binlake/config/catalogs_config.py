@@ -1,0 +1,135 @@
+"""The catalogs of others in which the lake's tables have names: ``catalog`` in the YAML, a list of entries by kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from binlake.config.section import Section
+from binlake.config.yaml_file import CATALOG
+
+CatalogOccasion = Literal["batch", "snapshot"]
+"""What a catalog follows."""
+
+
+def _is_pattern(database: str) -> str:
+    try:
+        database.format(source="", database="")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
+    return database
+
+
+CatalogDatabase = Annotated[str, AfterValidator(_is_pattern)]
+"""The name that a database gets in a catalog; may contain {source} and {database}."""
+
+
+class CatalogEntry(Section):
+    """What all entries have.
+
+    name: of the catalog. every: the catalog follows each batch, or only snapshots, the upkeep and
+    ``binlake register``. database: the name that a database gets there; may contain {source} and {database}.
+    """
+
+    kind: str
+    name: Annotated[str, Field(pattern=CATALOG)]
+    every: CatalogOccasion = "batch"
+    database: CatalogDatabase = "{database}"
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return self.name
+
+    def follows(self, occasion: CatalogOccasion | None) -> bool:
+        """Return whether the catalog follows an occasion; all follow None, which is somebody's own wish."""
+        return occasion in (None, "snapshot") or self.every == "batch"
+
+
+class SparkCatalogConfig(CatalogEntry):
+    """A catalog as Spark's own settings have it. name: Spark's. pinned_views: pinned versions of the lake get views, in
+    databases of their own."""
+
+    kind: Literal["spark"]
+    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
+    pinned_views: bool = False
+
+
+class HiveCatalogConfig(CatalogEntry):
+    """A Hive metastore.
+
+    metastore: ``thrift://host:port``, or a folder with an embedded one, which only one process at a time can open.
+    name: the catalog's name in Spark, which registers the tables. pinned_views: see SparkCatalogConfig.
+    """
+
+    kind: Literal["hive"]
+    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
+    metastore: Annotated[str, Field(min_length=1)]
+    pinned_views: bool = False
+
+    @field_validator("metastore")
+    @classmethod
+    def _is_thrift_or_folder(cls, metastore: str) -> str:
+        if "://" in metastore and not metastore.startswith("thrift://"):
+            raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
+        return metastore
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return f"{self.name} at {self.metastore}"
+
+
+NamedCatalog = SparkCatalogConfig | HiveCatalogConfig
+"""A catalog of Delta tables that Spark reaches."""
+
+
+class SqliteCatalogConfig(CatalogEntry):
+    """A SQL catalog of pyiceberg, of published tables. sqlite: its file."""
+
+    kind: Literal["sqlite"] = "sqlite"
+    sqlite: Annotated[str, Field(min_length=1)]
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return f"{self.name} in {self.sqlite}"
+
+    @field_validator("sqlite")
+    @classmethod
+    def _is_file(cls, sqlite: str) -> str:
+        if "://" in sqlite:
+            raise ValueError(f"{sqlite!r} is no path of a file")
+        return sqlite
+
+
+AnyCatalog = Annotated[HiveCatalogConfig | SparkCatalogConfig | SqliteCatalogConfig, Field(discriminator="kind")]
+
+PATHS = ("metastore", "sqlite")
+"""Keys of entries that may be relative paths."""
+
+
+def entries_of(written: Any) -> Any:
+    """Return what a YAML says of catalogs as a list. A section alone is one entry, and without a kind one of Hive's or
+    of Spark's, as older YAMLs have it."""
+    if written is None:
+        return []
+    if not isinstance(written, Mapping):
+        return written
+    kind = "spark" if written.get("metastore") is None else "hive"
+    return [{"kind": kind, **written}]
+
+
+def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
+    """Raise ValueError where entries don't go together. publishes: whether the YAML publishes Iceberg tables."""
+    names = [entry.name if entry.kind in ("hive", "spark") else entry.identity for entry in entries]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"catalog has the entry {twice[0]!r} twice; give each a name of its own")
+    if sum(entry.kind == "hive" for entry in entries) > 1:
+        raise ValueError("catalog has two entries of kind hive, and Spark reaches one metastore; leave one out")
+    for entry in entries:
+        if entry.kind == "sqlite" and not publishes:
+            raise ValueError(f"the catalog {entry.name!r} is of Iceberg tables; add iceberg: {{every: batch}}")
