@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
-from binlake.errors import SparkNeeded, TableError
+from binlake.errors import SourceError, SparkNeeded, TableError
 from binlake.faults import fault
 from binlake.lake import merged_tables
 from binlake.lease import copier, lease
@@ -33,12 +33,14 @@ from binlake.phases.open_batch import merge_open, record_open, stage_open
 from binlake.phases.refused_tables import refused_tables
 from binlake.phases.withheld_columns import Refusal, refusal_for_withheld, refused_for_withheld, stop_refused
 from binlake.position import Position, Range
-from binlake.records import decisions, watermarks
+from binlake.records import decisions, filter_estimates, watermarks
 from binlake.records.failures import noted
 from binlake.records.record import note_open
 from binlake.report import Report, counted
 from binlake.schema.table import TableName
+from binlake.source.catalog import read_tables
 from binlake.source.endpoint import Endpoint
+from binlake.source.filtered_rows_estimate import rows_left
 from binlake.source.folder import Folder
 from binlake.source.listed_tables import included_tables
 from binlake.source.log import Origin, server_of
@@ -145,6 +147,7 @@ def _beside(task: _Asked, copying: Copier) -> tuple[list[SnapshotResult], list[T
             beside=copies, refusal=refusal,
         )  # fmt: skip
         results, failed = snapshot(asking, snapshot_task, beside)
+        _note_estimates(task, metadata, source, results)
         results = [replace(result, why_spark=asking.why) for result in results]
     return results, failed, [name for name in names if name not in beside]
 
@@ -185,6 +188,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         results = [replace(result, why_spark=asking.why) for result in results]
         refuse_read(source, control.planned_to, results)
         note_bootstrap(metadata, task.run, control.batch, began_us, results)
+        _note_estimates(task, metadata, source, results)
         fault("bootstrap noted")
         held.read_under(config.reading)
         awaited = names_awaited(config, source, failures)
@@ -198,6 +202,20 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
             _record_version(task, held, lacks_version, lower_case_names=source.lower_case_names)
         merged_tables.refresh(config, held, report)
     return results, [*failures.values(), *failed]
+
+
+def _note_estimates(task: _Asked, metadata: Metadata, source: Source, copied: list[SnapshotResult]) -> None:
+    """Note about how many rows the conditions of copied tables leave, for the page, which has no connection to ask by.
+    Where the server doesn't say it, that is said, and nothing is noted."""
+    config, estimates = task.config, []
+    names = [made.name for made in copied if config.row_condition(made.name) or config.snapshot_condition(made.name)]
+    try:
+        for name, table in read_tables(source, names, config.excluding).items() if names else ():
+            if (left := rows_left(source, table)) is not None:
+                estimates.append(filter_estimates.row_of(name, table.schema, rows=table.rows, left=left))
+    except SourceError as error:
+        task.report.say(f"how many rows the conditions leave (rows) isn't known: {error.message}")
+    filter_estimates.write(metadata, estimates)
 
 
 def _refusal(task: _Asked, metadata: Metadata, names: list[TableName]) -> Refusal | None:

@@ -99,6 +99,18 @@ class AwaitedRow(OfTable, table="awaited"):
     position: str
 
 
+class FilterEstimateRow(OfTable, table="filter_estimates"):
+    """About how many rows a table had at the server, and how many of them met its conditions. conditions: their texts,
+    JSON."""
+
+    database: str
+    table: str
+    conditions: str
+    rows: int
+    left: int
+    at_us: int
+
+
 class CopierRow(OfHolder, table="copiers"):
     """The only row: the process that copies tables beside the batches."""
 

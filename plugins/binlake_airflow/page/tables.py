@@ -11,7 +11,7 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
 from binlake.errors import LakeError, UnsupportedColumn
-from binlake.records import ddl_history, runs
+from binlake.records import ddl_history, filter_estimates, runs
 from binlake.records.ddl_history import Moment
 from binlake.records.evidence import comparisons
 from binlake.records.runs import MutationCounts, Verified
@@ -163,6 +163,7 @@ def table(
         "path": config.table_path(table_name),
         "size": _size(_sizes_of(config, metadata, mark, _PATIENCE).get(name)),
         "schema": _schema(schema, config.invalid) if schema else None,
+        "filter_estimate": _filter_estimate(metadata, table_name, schema) if schema else None,
         "shape": _shape(config, metadata, table_name, at) if at else None,
         "verified": _verified(comparisons(metadata, status).get(name)),
         "repair": config.verify.repair,
@@ -229,6 +230,12 @@ def _repaired(
         }
         for row in sorted(rows, key=lambda row: row.at_us, reverse=True)[:CHANGES]
     ]
+
+
+def _filter_estimate(metadata: RememberedMetadata, name: TableName, schema: TableSchema) -> dict[str, int] | None:
+    """Return about how many rows a table's conditions left when it was copied; None where that isn't known."""
+    estimate = filter_estimates.of_table(metadata, name, schema)
+    return {"rows": estimate.rows, "left": estimate.left, "at_us": estimate.at_us} if estimate else None
 
 
 def _unmasked(key: dict[str, Any], masked: frozenset[str]) -> dict[str, Any]:

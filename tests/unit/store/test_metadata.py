@@ -132,5 +132,5 @@ def test_every_table_of_the_plan_has_a_schema() -> None:
         "decisions", "source_log", "unlogged", "verifications", "verified", "repairs", "registrations", "feeds",
         "omissions", "lake_versions", "readable_since", "pins", "registered_views", "followers", "copiers",
         "catalog_problems", "unfinished_verifications", "thinned", "lake_sizes", "made", "awaited", "follower_stops",
-        "merged_standstills",
+        "merged_standstills", "filter_estimates",
     }  # fmt: skip

@@ -87,17 +87,23 @@ function own(schema) {
   return el("p", {}, "Beside them the lake has: ", el("span", { class: "mono" }, there.map(([name, type]) => `${name} ${type}`).join(", ")));
 }
 
-// Conditions of the rows that the lake has.
-function filters(schema) {
-  const said = (text, condition) => (condition ? el("p", {}, text, el("span", { class: "mono" }, condition), ". binlake doctor shows how many rows these are, as the server estimates.") : null);
-  return [said("The lake has the rows with ", schema?.where), said("A snapshot copies the rows with ", schema?.snapshot_where)];
+// Conditions of the rows that the lake has, and how many rows met them when the table was copied.
+function filters(details) {
+  const { schema, filter_estimate: estimate } = details;
+  const said = (text, condition) => (condition ? el("p", {}, text, el("span", { class: "mono" }, condition), ".") : null);
+  const conditions = [said("The lake has the rows with ", schema?.where), said("A snapshot copies the rows with ", schema?.snapshot_where)];
+  if (!conditions.some(Boolean)) return null;
+  const left = estimate
+    ? el("p", {}, `When it was copied, about ${counted(estimate.left, "row")} of ${counted(estimate.rows, "row")} were left, as the server estimated `, moments(estimate.at_us, details.now_us), ". binlake doctor asks it again.")
+    : el("p", {}, "binlake doctor shows how many rows these are, as the server estimates.");
+  return [...conditions, left];
 }
 
 function schemas(details) {
   const { schema, shape } = details;
   const now = schema ? table("Columns", columnsOf(schema), schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
   const heading = details.status === "dropped" ? "Schema when it was dropped" : "Schema now";
-  if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema), filters(schema)];
+  if (!shape) return [el("h2", { id: "schema" }, heading), now, own(schema), filters(details)];
   const then = shape.schema
     ? table(`Columns at ${shape.at}`, [...columnsOf(shape.schema), { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
     : el("p", { class: "quiet" }, "There was no such table then.");
