@@ -397,13 +397,25 @@ def moment_of(column: Column, constant: ComparedConstant) -> date | datetime:
 
 def refusal(schema: TableSchema) -> str:
     """Return why a table's conditions can't be worked out for its shape; empty where they can."""
-    schema = server_shape(schema)
+    served = server_shape(schema)
+    formed = {column.served_name.lower(): column.shown for column in schema.columns if column.lake_type}
     try:
         for leaf in (leaf for text in conditions_of(schema) for leaf in leaves(parsed(text))):
-            check(leaf, _own_column(leaf.column, schema))
+            check(leaf, _own_column(leaf.column, served))
+            if (column := formed.get(leaf.column.lower())) is not None:
+                _check_in_lake(leaf, column)
     except RefusedCondition as error:
         return str(error)
     return ""
+
+
+def _check_in_lake(leaf: ConditionLeaf, column: Column) -> None:
+    """Raise RefusedCondition where a column can't be compared so in the type that the YAML gives it: staged rows have
+    that one."""
+    try:
+        check(leaf, column)
+    except RefusedCondition as error:
+        raise RefusedCondition(f"{error} (the type that columns in the YAML gives it)") from None
 
 
 def _own_column(name: str, schema: TableSchema) -> Column:

@@ -106,6 +106,9 @@ LOSSES: dict[str, MetadataLoss] = {
     "lake_sizes": MetadataLoss("how large tables were", _MAKES_ANEW),
     "followers": MetadataLoss("which process follows the log", _MAKES_ANEW),
     "copiers": MetadataLoss("which process copies tables", _MAKES_ANEW),
+    "filter_estimates": MetadataLoss(
+        "how many rows the conditions of tables left", "nothing to do: the next snapshot of a table notes it again"
+    ),
     "awaited": MetadataLoss("which included tables are new", _MAKES_ANEW),
     MADE: MetadataLoss("which metadata tables were there", _MAKES_ANEW),
 }

@@ -59,6 +59,7 @@ class Shop:
     policy: str = ASK
     excluded: str = ""
     masked: str = ""
+    renamed: str = ""
 
     @property
     def config(self) -> PipelineConfig:
@@ -67,7 +68,7 @@ class Shop:
             f"source: {{name: shop, connection: '{(self.folder / 'log').as_uri()}'}}\n"
             f"tables: {{include: ['shop.*'], exclude_columns: [{self.excluded}]}}\n"
             f"lake: {{path: ./lake}}\non_schema_change: [{self.policy}]\n"
-            f"columns: [{f'{{columns: {self.masked}, null: true}}' if self.masked else ''}]\n"
+            f"columns: [{f'{{columns: {self.masked}, null: true}}' if self.masked else self.renamed}]\n"
         )
         return config.load(yaml)
 
@@ -421,6 +422,21 @@ def test_a_withheld_column_that_got_another_name_is_not_read_while_its_table_is_
             assert _staged_of(shop, "zq77-it-was-secret") == []
             row = next(row for row in watermarks.read(metadata_of(shop.config)) if row.name.table == "w")
             assert row.status == "stopped"
+
+
+def test_a_no_to_a_new_column_that_has_another_name_in_the_lake(shop: Shop) -> None:
+    shop.renamed = "{columns: shop.t.n, rename: m}"
+    shop.does("ALTER TABLE t ADD n INT DEFAULT 7", ("t", "id v n", "3", "30", "3"))
+    shop.sync()
+    assert shop.waiting == ["adds 'm' int"]
+    shop.answer(yes=False)
+    shop.sync()
+    shop.does("ALTER TABLE t ADD w INT DEFAULT 5", ("t", "id v n w", "4", "40", "4", "6"))
+    shop.sync()
+    assert shop.waiting == ["adds 'w' int"]
+    shop.answer(yes=True)
+    shop.sync()
+    assert shop.rows() == [("id", "v", "w"), (1, 10, 5), (2, 20, 5), (3, 30, 5), (4, 40, 6)]
 
 
 def test_a_no_without_an_exact_meaning_freezes_until_a_yes(shop: Shop) -> None:

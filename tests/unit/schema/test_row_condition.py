@@ -88,6 +88,22 @@ def test_what_may_differ_in_the_log_is_refused(condition: str, why: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("column", "condition", "why"),
+    [
+        (Column("flag", "tinyint", lake_type="boolean"), "flag = 5", "the type that columns in the YAML gives it"),
+        (Column("flag", "tinyint", lake_type="boolean"), "flag = 1", ""),
+        (Column("flag", "tinyint"), "flag = 5", ""),
+        (Column("n", "bigint", unsigned=True, lake_type="bigint"), "n > 9223372036854775808", "the YAML gives it"),
+        (Column("n", "bigint", unsigned=True, lake_type="bigint"), "n > 9223372036854775807", ""),
+    ],
+)
+def test_a_constant_fits_the_type_that_the_column_has_in_the_lake(column: Column, condition: str, why: str) -> None:
+    shape = replace(SHAPE, columns=(*SHAPE.columns, column), where=condition)
+    assert why in refusal(shape)
+    assert bool(refusal(shape)) == bool(why)
+
+
+@pytest.mark.parametrize(
     ("condition", "why"),
     [
         ("id = '1'", "write a number without quotes"),
