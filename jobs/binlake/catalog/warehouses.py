@@ -24,8 +24,9 @@ from binlake.catalog.access import EVERYTHING, Access
 from binlake.catalog.vended_credentials import VendedRole
 from binlake.config import PipelineConfig
 from binlake.config.readers_config import IcebergConfig
+from binlake.delta import log_files
 from binlake.errors import BinlakeError, LakeError, UsageError
-from binlake.iceberg import published_table, table_metadata
+from binlake.iceberg import table_metadata
 from binlake.iceberg.table_metadata import TableMetadata, address_of
 from binlake.lake.foreign_vacuums import foreign_vacuums
 from binlake.lake.lake_versions import LakeVersion, VersionedTable, lake_versions, version_at
@@ -226,7 +227,7 @@ def _is_of_version(metadata: TableMetadata, table: TableAt) -> bool:
 
     Its folder may have been moved away, or restored from a backup. Commits that are gone say nothing.
     """
-    there = published_table.hash_of_commit(table.path, table.version)
+    there = log_files.digest_of_commit(table.path, table.version)
     return metadata.delta_version == table.version and there in ("", metadata.delta_commit)
 
 

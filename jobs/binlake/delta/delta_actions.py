@@ -150,10 +150,12 @@ _KINDS: Mapping[str, type[LogAction]] = {of.kind: of for of in (Add, Remove, Rec
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of a table."""
+    """A commit of a table. digest: of its file, as ``log_files.digest_of_commit`` has it; empty where it wasn't read
+    from there."""
 
     version: int
     actions: Sequence[LogAction]
+    digest: str = field(default="", compare=False)
 
     @property
     def files(self) -> list[FileAction]:

@@ -7,6 +7,7 @@ deltalake does the rest, but reads no deletion vectors in actions. Source: Delta
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -179,7 +180,18 @@ def commit_path(table_path: str, version: int) -> str:
 
 def read_commit(table_path: str, version: int) -> Commit:
     """Read a commit. Raises StagingError where it can't be read, as it is gone; ValueError."""
-    return Commit(version, list(_read_each(table_path, [version])))
+    text = files.read_text(commit_path(table_path, version))
+    return Commit(version, list(actions_in(text)), _digest(text))
+
+
+def digest_of_commit(table_path: str, version: int) -> str:
+    """Return a hash of a commit's file; empty where it is gone, as old ones go."""
+    path = commit_path(table_path, version)
+    return _digest(files.read_text(path)) if version >= 0 and files.exists(path) else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _read_each(table_path: str, versions: Iterable[int]) -> Iterator[LogAction]:

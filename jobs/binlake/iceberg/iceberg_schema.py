@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -73,7 +74,7 @@ class IcebergSchema:
 
     columns: tuple[IcebergColumn, ...]
 
-    @property
+    @cached_property
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns as JSON has them."""
         return [
@@ -82,7 +83,7 @@ class IcebergSchema:
             for column in self.columns
         ]
 
-    @property
+    @cached_property
     def by_stored_name(self) -> dict[str, IcebergColumn]:
         """Return the columns by their names in data files."""
         return {column.stored: column for column in self.columns}

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -25,9 +24,8 @@ from binlake.errors import LakeError
 from binlake.iceberg import avro_files, hidden_rows, iceberg_schema, manifests, published_table, table_metadata
 from binlake.iceberg.avro_files import Record
 from binlake.iceberg.hidden_rows import key_of
-from binlake.iceberg.iceberg_schema import IcebergSchema
 from binlake.iceberg.manifests import IcebergManifest, ManifestWriter, subject
-from binlake.iceberg.published_table import PublishedTable
+from binlake.iceberg.published_table import PublishedSchema, PublishedTable
 from binlake.iceberg.table_metadata import DELTA_COMMIT, DELTA_VERSION, FOLDER, NEWEST_FORMAT, address_of, path_at
 from binlake.storage import files
 
@@ -78,9 +76,9 @@ def _published(table_path: str, tag: str | None, format_version: int) -> int:
             remedy="leave it out of iceberg.tables",
         )
     before = published_table.known(table_path)
-    fields = plain_tables.fields_of(table)
+    delta_schema = table.schema().to_json()
     is_followed = before is not None and before.metadata.format_version == format_version
-    if before is None or not is_followed or not _continues(before, table, fields, table_path):
+    if before is None or not is_followed or not _continues(before, table, delta_schema, table_path):
         if before is None:
             files.make_readers_folder(f"{table_path}/{FOLDER}")
         number = before.metadata.number if before else 0
@@ -89,7 +87,10 @@ def _published(table_path: str, tag: str | None, format_version: int) -> int:
         _finish(before, table_path, tag)
         return version
     before = published_table.whole(before)
-    schema = iceberg_schema.schema_of(fields, before.metadata.known_ids)
+    schema = before.schema
+    if schema is None or schema.delta != delta_schema:
+        fields = plain_tables.fields_of(table)
+        schema = PublishedSchema(delta_schema, iceberg_schema.schema_of(fields, before.metadata.known_ids))
     changes = _changes(before, table_path, version)
     after = _Publication(before, schema, table_path, version).of(changes, tag)
     published_table.keep(after, table_path, version)
@@ -106,18 +107,23 @@ def _finish(before: PublishedTable, table_path: str, tag: str | None) -> None:
         before.metadata.name_newest()
 
 
-def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mapping[str, Any]], table_path: str) -> bool:
+def _continues(before: PublishedTable, table: DeltaTable, delta_schema: str, table_path: str) -> bool:
     """Return whether a table's newest version follows the one that is published, and each column of a data file has
-    the id and the type that it had. Otherwise readers of older snapshots would see other values: these go."""
+    the id and the type that it had. Otherwise readers of older snapshots would see other values: these go.
+
+    delta_schema: of the table's newest version, as JSON.
+    """
     metadata = before.metadata
     published = metadata.delta_version
     if metadata.delta_id != str(table.metadata().id) or published > table.version():
         return False
     if before.commit is None or before.commit != opened_tables.commit_file(table_path, published):
-        there = published_table.hash_of_commit(table_path, published)
+        there = log_files.digest_of_commit(table_path, published)
         if there and there != metadata.delta_commit:
             return False
-    known, types = metadata.known_ids, metadata.known_types
+    if before.schema is not None and before.schema.delta == delta_schema:
+        return True
+    fields, known, types = plain_tables.fields_of(table), metadata.known_ids, metadata.known_types
     names = {number: stored for stored, number in known.items()}
     for column in iceberg_schema.schema_of(fields, known).columns:
         if known.get(column.stored, column.id) != column.id or names.get(column.id, column.stored) != column.stored:
@@ -130,10 +136,12 @@ def _continues(before: PublishedTable, table: DeltaTable, fields: Sequence[Mappi
 @dataclass(frozen=True)
 class _Changes:
     """The data files of a Delta version, by path, and the addresses of those that may differ from what is
-    published. are_known: whether the files that came are of the table's own writers, under the schema of before."""
+    published. digest: of the version's commit. are_known: whether the files that came are of the table's own writers,
+    under the schema of before."""
 
     files: Mapping[str, Add]
     addresses: Collection[str]
+    digest: str
     are_known: bool
 
 
@@ -144,18 +152,21 @@ def _changes(before: PublishedTable, table_path: str, version: int) -> _Changes:
         if commits is not None:
             there = Replay(dict(before.files)).take_all(commits).files
             named = {action.path for commit in commits for action in commit.actions if isinstance(action, FileAction)}
-            return _Changes(there, [published_table.address(table_path, path) for path in named], are_known=True)
+            addresses = {published_table.address(table_path, path) for path in named}
+            return _Changes(there, addresses, commits[-1].digest, are_known=True)
     there = log_files.files_at(table_path, version)
     addresses = {published_table.address(table_path, path) for path in there} | before.data_files.keys()
-    return _Changes(there, addresses, are_known=False)
+    return _Changes(there, addresses, log_files.digest_of_commit(table_path, version), are_known=False)
 
 
 class _Publication:
     """One snapshot that is made."""
 
-    def __init__(self, before: PublishedTable, schema: IcebergSchema, table_path: str, version: int) -> None:
-        self._before, self._schema, self._path, self._version = before, schema, table_path, version
-        self._metadata, self._json_schema = before.metadata.having(schema)
+    def __init__(self, before: PublishedTable, schema: PublishedSchema, table_path: str, version: int) -> None:
+        self._before, self._path, self._version = before, table_path, version
+        self._published, self._schema = schema, schema.iceberg
+        self._metadata = before.metadata if before.schema is schema else before.metadata.having(schema.iceberg)
+        self._json_schema = self._metadata.schema
         self._id = version + 1
         self._number = self._metadata.sequence_number + 1
         self._folder = self._metadata.folder
@@ -302,7 +313,7 @@ class _Publication:
         parent = {"parent-snapshot-id": metadata.current["snapshot-id"]} if metadata.current else {}
         facts = {
             DELTA_VERSION: str(self._version),
-            DELTA_COMMIT: published_table.hash_of_commit(self._path, self._version),
+            DELTA_COMMIT: changes.digest,
         }
         snapshot: Record = {
             "snapshot-id": self._id, **parent, "sequence-number": self._number, "timestamp-ms": metadata.timestamp(),
@@ -313,4 +324,5 @@ class _Publication:
             snapshot |= {"first-row-id": metadata.next_row, "added-rows": next_row - metadata.next_row}
         avro_files.write_manifests(f"{self._folder}/{name}", records, snapshot, metadata.format_version)
         written = metadata.behind(snapshot, next_row, tag).written()
-        return PublishedTable(written, tuple(each for each in listed if each.entries), changes.files)
+        with_entries = tuple(each for each in listed if each.entries)
+        return PublishedTable(written, with_entries, changes.files, schema=self._published)

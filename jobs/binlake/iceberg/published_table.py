@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError
 
 from binlake.caches import Cache
-from binlake.delta import log_files, opened_tables
+from binlake.delta import opened_tables
 from binlake.delta.delta_actions import Add
 from binlake.delta.opened_tables import CommitFile
 from binlake.errors import LakeError, StagingError
 from binlake.iceberg import avro_files, hidden_rows, manifests, table_metadata
 from binlake.iceberg.avro_files import Record
+from binlake.iceberg.iceberg_schema import IcebergSchema
 from binlake.iceberg.manifests import IcebergManifest, subject
 from binlake.iceberg.table_metadata import TableMetadata, address_of, path_at
-from binlake.storage import files
+
+
+@dataclass(frozen=True)
+class PublishedSchema:
+    """A table's schema as Delta's log has it, as JSON, and as it is published."""
+
+    delta: str
+    iceberg: IcebergSchema
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class PublishedTable:
 
     manifests: see ``whole``. files: the Delta table's data files at the published version, by path; None where they
     weren't read. commit: the file of that version's commit. stand: the file of the metadata; None where only these were
-    read.
+    read. schema: of the newest snapshot; None where it wasn't made here.
     """
 
     metadata: TableMetadata
@@ -36,6 +43,7 @@ class PublishedTable:
     files: Mapping[str, Add] | None = None
     commit: CommitFile | None = None
     stand: Any = None
+    schema: PublishedSchema | None = None
 
     @property
     def data_files(self) -> dict[str, Record]:
@@ -45,9 +53,8 @@ class PublishedTable:
     @property
     def fields(self) -> list[dict[str, Any]]:
         """Return the columns of the newest snapshot, as JSON has them."""
-        current = self.metadata.content["current-schema-id"]
-        schemas = self.metadata.content["schemas"]
-        return next((schema["fields"] for schema in schemas if schema["schema-id"] == current), [])
+        schema = self.metadata.schema
+        return schema["fields"] if schema else []
 
     @property
     def marks(self) -> dict[str, Record]:
@@ -100,17 +107,9 @@ def whole(published: PublishedTable) -> PublishedTable:
 def keep(published: PublishedTable, table_path: str, version: int) -> None:
     """Remember a table as it was just published, unless it is too large. version: the Delta table's."""
     commit, stand = opened_tables.commit_file(table_path, version), published.metadata.file
-    known = PublishedTable(published.metadata, published.manifests, published.files, commit, stand)
+    known = replace(published, commit=commit, stand=stand)
     if _published.most is not None and _entries_of(known) < _published.most:  # else others would go for it in vain
         _published.put(table_path, known)
-
-
-def hash_of_commit(table_path: str, version: int) -> str:
-    """Return a hash of a commit's file; empty where it is gone, as old ones go."""
-    path = log_files.commit_path(table_path, version)
-    if version < 0 or not files.exists(path):
-        return ""
-    return hashlib.blake2b(files.read_text(path).encode(), digest_size=8).hexdigest()
 
 
 def failed(what: str, table_path: str, error: Exception) -> LakeError:

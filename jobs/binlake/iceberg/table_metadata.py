@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from binlake.errors import StagingError
@@ -64,7 +65,7 @@ class TableMetadata:
         snapshots: Sequence[Mapping[str, Any]] = self.content["snapshots"]
         return snapshots
 
-    @property
+    @cached_property
     def current(self) -> Mapping[str, Any] | None:
         """Return the newest snapshot."""
         return self.snapshot(self.content.get("current-snapshot-id", -1))
@@ -99,12 +100,12 @@ class TableMetadata:
         newest = self.content.get("current-snapshot-id")
         return any(number == newest for name, number in self.tags.items() if name.startswith(BATCH_TAG))
 
-    @property
+    @cached_property
     def known_ids(self) -> dict[str, int]:
         """Return the ids that columns have or had, by their names in data files."""
         return {name: entry["field-id"] for name, entry in self._mapping.items()}
 
-    @property
+    @cached_property
     def _mapping(self) -> dict[str, dict[str, Any]]:
         """Return how columns are found in data files without ids, by their names there."""
         return {entry["names"][0]: entry for entry in json.loads(self.content["properties"].get(_NAMES, "[]"))}
@@ -129,8 +130,14 @@ class TableMetadata:
         """Return the newest snapshot's sequence number."""
         return int(self.content["last-sequence-number"])
 
-    def having(self, schema: IcebergSchema) -> tuple[TableMetadata, dict[str, Any]]:
-        """Return the metadata with a schema as the current one, and the schema as JSON has it."""
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """Return the current schema as JSON has it; empty before the first snapshot."""
+        current = self.content["current-schema-id"]
+        return next((each for each in self.content["schemas"] if each["schema-id"] == current), {})
+
+    def having(self, schema: IcebergSchema) -> TableMetadata:
+        """Return the metadata with a schema as the current one."""
         schemas: list[dict[str, Any]] = list(self.content["schemas"])
         of_table = next((each for each in schemas if each["fields"] == schema.fields), None)
         if of_table is None:
@@ -146,7 +153,7 @@ class TableMetadata:
             "last-column-id": max(ids, default=0),
             "properties": {**self.content["properties"], _NAMES: json.dumps(entries, ensure_ascii=False)},
         }  # fmt: skip
-        return replace(self, content=content), of_table
+        return replace(self, content=content)
 
     def behind(self, snapshot: Mapping[str, Any], next_row: int | None, tag: str | None) -> TableMetadata:
         """Return the metadata with another snapshot, which is the newest; old ones go."""
