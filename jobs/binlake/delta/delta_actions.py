@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+from binlake.errors import LeftToSpark
+
 _decoded = json.JSONDecoder().decode
 """``json.loads`` looks for other kinds of text in each of a commit's lines."""
 DeltaAction = dict[str, Any]
@@ -101,8 +103,15 @@ class Add(FileAction):
 
 def rows_in(add: DeltaAction) -> int | None:
     """Return the number of rows of the data file that an action adds, those too that a deletion vector hides; None
-    where its statistics don't tell."""
+    where its statistics lack it."""
     rows: int | None = json.loads(add.get("stats") or "{}").get("numRecords")
+    return rows
+
+
+def counted_rows(add: DeltaAction) -> int:
+    """Return the same number. Raises LeftToSpark where the file's statistics lack it."""
+    if (rows := rows_in(add)) is None:
+        raise LeftToSpark("a data file's statistics don't count its rows")
     return rows
 
 

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from binlake import __version__
 from binlake.config import PipelineConfig
-from binlake.delta import deletion_vectors, delta_actions, delta_commits, opened_tables, plain_files
+from binlake.delta import deletion_vectors, delta_commits, opened_tables, plain_files
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import (
@@ -140,14 +140,6 @@ def actions_of(table: DeltaTable, table_path: str, paths: Sequence[str]) -> list
     if added is None:
         raise LeftToSpark("its log is in a form that isn't read here")
     return [add.fields for add in added.values()]
-
-
-def rows_in(add: DeltaAction) -> int:
-    """Return the number of rows of a data file, with those that its deletion vector hides. Raises LeftToSpark."""
-    rows = delta_actions.rows_in(add)
-    if rows is None:
-        raise LeftToSpark("a data file's statistics don't count its rows")
-    return rows
 
 
 def removed(add: DeltaAction) -> DeltaAction:

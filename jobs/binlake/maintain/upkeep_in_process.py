@@ -21,12 +21,11 @@ from pyroaring import BitMap64
 
 from binlake.config import PipelineConfig
 from binlake.delta import deletion_vectors, plain_tables, recent_rows
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DeltaAction, counted_rows
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.key_ranges import physical_names
 from binlake.delta.layout import Rewrite
 from binlake.delta.plain_files import added_file
-from binlake.delta.plain_tables import rows_in
 from binlake.errors import LakeError
 from binlake.merge.filled_rows import rows_of, together
 
@@ -52,7 +51,7 @@ class _Written:
         """
         gone: list[NDArray[np.bool_]] = []
         for add in self.old:
-            there = np.ones(rows_in(add), np.bool_)
+            there = np.ones(counted_rows(add), np.bool_)
             there[_hidden(table_path, add)] = False
             now = np.zeros_like(there) if add["path"] not in current else there.copy()
             if add["path"] in current:
@@ -96,7 +95,7 @@ class RewritingHere:
         return True
 
     def _prove(self, old: Sequence[DeltaAction], rows: int) -> None:
-        before = sum(rows_in(add) - int((add.get("deletionVector") or {}).get("cardinality", 0)) for add in old)
+        before = sum(counted_rows(add) - int((add.get("deletionVector") or {}).get("cardinality", 0)) for add in old)
         if before != rows:
             raise LakeError(
                 f"{self._table.path}: of {before:,} rows {rows:,} were written again; nothing was changed",
@@ -115,7 +114,7 @@ class RewritingHere:
         added: list[DeltaAction] = []
         for written in self._written:
             hidden = written.hidden_since(self._table.path, current)
-            if written.new is not None and len(hidden) < rows_in(written.new):
+            if written.new is not None and len(hidden) < counted_rows(written.new):
                 added += self._marked(newest, written.new, hidden)
         gone = [{"remove": {**plain_tables.removed(add)["remove"], "dataChange": False}} for add in current.values()]
         metrics = {"numAddedFiles": len(added), "numRemovedFiles": len(gone)}

@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from binlake.delta import data_rows, deletion_vectors, delta_schema, key_ranges, layout, plain_tables, recent_rows
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DeltaAction, counted_rows
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.plain_files import added_file
 from binlake.delta.plain_tables import OwnCommit, removed
@@ -253,7 +253,7 @@ def _marked(look: _Look, table: DeltaTable, files: Sequence[DeltaAction]) -> lis
     for add in files:
         if isinstance(look.changed, Copies) and not look.changed:
             break
-        rows = plain_tables.rows_in(add)
+        rows = counted_rows(add)
         keys = _read(look, add, room, look.key)
         if keys.num_rows != rows:
             raise LeftToSpark("a data file's statistics don't count its rows")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from binlake.delta import data_rows, deletion_vectors, key_ranges, plain_tables
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_actions import DeltaAction, counted_rows
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LeftToSpark
 from binlake.schema.table import TableSchema
@@ -110,7 +110,7 @@ class HistoryFiles:
     def marking(self, losses: Sequence[tuple[OpenedFile, NDArray[np.int64]]]) -> list[DeltaAction]:
         """Mark rows of files as gone; return the actions that say so."""
         marked = [(file.add, file.marked | BitMap64(gone.astype(np.uint64))) for file, gone in losses]
-        left = [(add, marks) for add, marks in marked if len(marks) < plain_tables.rows_in(add)]
+        left = [(add, marks) for add, marks in marked if len(marks) < counted_rows(add)]
         gone = [plain_tables.removed(file.add) for file, _ in losses]
         return [*gone, *plain_tables.marked(self.log, self.table.path, left)]
 

@@ -47,7 +47,7 @@ from binlake.verify.reading.lake_rows import LakeRows
 from binlake.verify.reading.row_pairs import Checksum, Collected, RowDifference, changed_columns
 from binlake.verify.repair.repaired_beside import RepairedBeside, RepairedRows
 from binlake.verify.repair.replayed_beside import NotReplayed, Proof, ReplayedBeside
-from binlake.verify.repair.unreadable_files import fill, lost_commits, rows_in, unreadable_files
+from binlake.verify.repair.unreadable_files import fill, lost_commits, unreadable_files
 from binlake.verify.result import MASK, ROW_HASH, TableRepair, TableResult
 
 MOST_ROWS = 200_000
@@ -285,7 +285,7 @@ class Repairs:
             unreadable = unreadable_files(log, path)
         except LeftToSpark:
             return None
-        self._more_rows[life.id] = rows_in(unreadable)
+        self._more_rows[life.id] = sum(delta_actions.rows_in(add) or 0 for add in unreadable)
         return LakeRows(path, int(log.version()), unreadable) if unreadable or lost else None
 
     def repair_beside(self, table: BesideTable, result: TableResult, proof: Proof) -> TableRepair:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from binlake.delta import deletion_vectors, delta_actions, delta_commits, opened_tables, plain_tables
+from binlake.delta import deletion_vectors, delta_commits, opened_tables, plain_tables
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.log_files import LogFiles, commit_path, read_commit
 from binlake.errors import LakeError, StagingError
@@ -80,8 +80,3 @@ def _is_readable(table_path: str, add: DeltaAction) -> bool:
     except _DAMAGED:
         return False
     return True
-
-
-def rows_in(adds: Sequence[DeltaAction]) -> int:
-    """Return how many rows files had by their statistics."""
-    return sum(delta_actions.rows_in(add) or 0 for add in adds)
