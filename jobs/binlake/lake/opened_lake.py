@@ -17,6 +17,7 @@ from binlake.config import PipelineConfig, load
 from binlake.delta.delta_schema import COMMENT
 from binlake.errors import UsageError
 from binlake.lake.lake_versions import LakeVersion, lake_versions, version_at
+from binlake.lake.queried_lake import LakeQueries
 from binlake.lake.sql_session import SqlSession
 from binlake.lake.table_at import TableAt, unknown_table
 from binlake.moment import parse_moment
@@ -221,8 +222,6 @@ class Lake:
 
     def session(self) -> SqlSession:
         """Return a session for queries over all tables."""
-        from binlake.lake.queried_lake import LakeQueries
-
         return SqlSession([*self._tables.values()], LakeQueries(self))
 
     def duckdb(self, *tables: str) -> duckdb.DuckDBPyConnection:

@@ -4,8 +4,9 @@ of its tables."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -17,19 +18,55 @@ from binlake.lake.table_at import TableAt
 from binlake.lake.table_moments import AskedVersion
 from binlake.names import ansi_quote
 from binlake.schema.table import TableName, TableSchema
+from binlake.store.metadata import Metadata
 
 if TYPE_CHECKING:  # what few queries need isn't imported for the others
-    from binlake.lake.opened_lake import Lake
+    from binlake.lake.dictionary import DictionaryTable
 
 Relation = Callable[[BatchTable], str]
+
+
+class LakeAtBatch(Protocol):
+    """A lake at one batch, as ``opened_lake.Lake`` is. All methods raise UsageError, LakeError."""
+
+    @property
+    def batch(self) -> int:
+        """Return the number of the batch."""
+
+    @property
+    def committed(self) -> datetime:
+        """Return the time up to which the server's commits are in the lake."""
+
+    @property
+    def root(self) -> str:
+        """Return the source's folder."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return the lake's metadata."""
+
+    def known_versions(self) -> Sequence[LakeVersion]:
+        """Return the lake's versions, oldest first, without a look into the tables' logs."""
+
+    def at(self, *, batch: int) -> LakeAtBatch:
+        """Return the lake at another batch."""
+
+    def table_named(self, written: str) -> TableAt:
+        """Return a table by its name as a query writes it."""
+
+    def dictionary(self) -> list[DictionaryTable]:
+        """Return what is known of all tables."""
+
+    def described(self, table: str) -> DictionaryTable:
+        """Return what is known of one table."""
 
 
 class LakeQueries:
     """A lake as the queries of one session see it, beside its tables."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeAtBatch) -> None:
         self._lake = lake
-        self._opened: dict[int, Lake] = {lake.batch: lake}
+        self._opened: dict[int, LakeAtBatch] = {lake.batch: lake}
 
     @cached_property
     def _versions(self) -> Sequence[LakeVersion]:
@@ -38,7 +75,7 @@ class LakeQueries:
     def _version(self, asked: AskedVersion) -> LakeVersion:
         return version_at(self._versions, batch=asked.batch, time=asked.time, name=asked.name)
 
-    def _at(self, version: LakeVersion) -> Lake:
+    def _at(self, version: LakeVersion) -> LakeAtBatch:
         if version.batch not in self._opened:
             self._opened[version.batch] = self._lake.at(batch=version.batch)
         return self._opened[version.batch]
