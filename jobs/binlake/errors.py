@@ -297,6 +297,11 @@ class CorruptEvent(BinlogError):
     """Checksum, length or structure is wrong."""
 
 
+class Malformed(Exception):
+    """Bytes of the log end too early or contradict themselves. Callers that know file and offset raise CorruptEvent
+    instead."""
+
+
 class UnsupportedEvent(BinlogError):
     """An event that may carry data and that isn't understood."""
 

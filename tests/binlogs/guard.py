@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import batches, columns, finishers, known_tables, payload, reader, row_events, strings, transport
+from binlake.binlog import batches, columns, finishers, known_tables, payload, reader, row_events, transport
 from binlake.binlog.events import HEADER
 from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.kernels import memory
 from binlake.kernels.layouts import SLACK
 from binlake.position import Slice
+from binlake.schema import strings
 
 _PAGE = mmap.PAGESIZE
 _LARGE = 1 << 22

@@ -9,7 +9,7 @@ import pytest
 
 from binlake.binlog import payload
 from binlake.binlog.border import Mutations
-from binlake.binlog.events import Malformed
+from binlake.errors import Malformed
 from binlog_slices import from_server, read_all, rows, written
 from servers import Server
 

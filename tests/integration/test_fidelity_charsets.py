@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from binlake.binlog import strings
 from binlake.binlog.border import Mutations, Stopped
 from binlake.kernels.layouts import SLACK
+from binlake.schema import strings
 from binlog_slices import from_server, read_all, written
 from servers import KINDS, Kind, Server
 from shared_servers import SharedServers

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import struct
 
-from binlake.binlog.events import Malformed
-from binlake.binlog.values import clock_text, date_text, decimal_size, fraction_text
+from binlake.errors import Malformed
+from binlake.schema.types.packed_values import clock_text, date_text, decimal_size, fraction_text
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)

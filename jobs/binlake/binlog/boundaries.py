@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from binlake.binlog import events
-from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
-from binlake.errors import OF_CODE, unexpected
+from binlake.errors import OF_CODE, Malformed, unexpected
 from binlake.position import Slice
 
 

@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import strings, values
-from binlake.binlog.events import Malformed
 from binlake.binlog.finishers import ColumnBuffers, finisher, with_bytes
 from binlake.binlog.staged_schema import staged_schema
-from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
-from binlake.errors import ConfigurationError
+from binlake.binlog.tablemap import TableMap, Undecodable
+from binlake.errors import ConfigurationError, Malformed
 from binlake.kernels import layouts, row_kernels
 from binlake.kernels.arrays import MOST_ROWS, absent, texts
 from binlake.kernels.row_kernels import Numbers
-from binlake.schema import masking
+from binlake.schema import masking, strings
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.lake_forms import (
@@ -39,84 +38,24 @@ from binlake.schema.lake_forms import (
 from binlake.schema.mask import Mask
 from binlake.schema.table import Column
 from binlake.schema.types import text_types
+from binlake.schema.types.log_form import Field, Wire
 
 _L2 = 192 << 10
 """Bytes for the addresses of a block's values, so that they stay in the L2 cache."""
 
-_MOST_SCALE = 38
-"""The greatest scale of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
 _BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
-_TEMPORAL = {
-    Wire.DATE: (row_kernels.DATE, 3),
-    Wire.NEWDATE: (row_kernels.DATE, 3),
-    Wire.DATETIME2: (row_kernels.DATETIME, 5),
-    Wire.TIMESTAMP2: (row_kernels.TIMESTAMP, 4),
-    Wire.TIME2: (row_kernels.TIME, 3),
-}
-_INTEGERS = {
-    Wire.TINY: (row_kernels.COPY1, row_kernels.U8, 1),
-    Wire.SHORT: (row_kernels.COPY2, row_kernels.U16, 2),
-    Wire.INT24: (row_kernels.I24, row_kernels.U24, 3),
-    Wire.LONG: (row_kernels.COPY4, row_kernels.U32, 4),
-    Wire.LONGLONG: (row_kernels.COPY8, row_kernels.U64, 8),
-}
-_FIXED = {
-    Wire.FLOAT: (row_kernels.COPY4, 4),
-    Wire.DOUBLE: (row_kernels.COPY8, 8),
-    Wire.YEAR: (row_kernels.YEAR, 1),
-}
-_SIZES_OF_BITS = {Wire.BIT: range(1, 9), Wire.ENUM: (1, 2), Wire.SET: (1, 2, 3, 4, 8)}
-"""Sizes in bytes that values of such a type can have."""
 
 
 def program_row(field: Field) -> tuple[int, int, int, int, int]:
     """Return a column's row of layouts.PROGRAM. Raises Undecodable, Malformed."""
-    column = field.column
-    if field.wire in _INTEGERS:
-        signed, unsigned, size = _INTEGERS[field.wire]
-        return unsigned if column.unsigned else signed, 0, size, 0, 0
-    if field.wire in _FIXED:
-        kind, size = _FIXED[field.wire]
-        return kind, 0, size, 0, 0
-    if field.wire in _TEMPORAL:
-        kind, size = _TEMPORAL[field.wire]
-        digits = column.fraction
-        return kind, 0, size + values.fraction_size(digits), digits, 0
-    if field.wire is Wire.NEWDECIMAL:
-        return _decimal_row(column)
-    if field.wire in (Wire.BIT, Wire.ENUM, Wire.SET):
-        return _bits_row(field)
     if field.wire in _BEFORE_56:
         # Columns with and without a fraction look the same in the log, and their sizes differ.
         raise Undecodable(
-            f"column {column.name!r} has the temporal format of before MySQL 5.6",
+            f"column {field.column.name!r} has the temporal format of before MySQL 5.6",
             "ALTER TABLE … FORCE with mysql56_temporal_format=ON, then take a new snapshot of the table",
         )
-    if not 1 <= field.size <= 4:
-        raise Malformed(f"a length of {field.size} bytes")
-    if column.type == "binary":
-        return row_kernels.PADDED, field.size, 0, column.length or 0, 0
-    return row_kernels.STRING, field.size, 0, 0, int(column.charset is not None and strings.keeps_ascii(column.charset))
-
-
-def _decimal_row(column: Column) -> tuple[int, int, int, int, int]:
-    precision, scale = column.precision or 0, column.scale or 0
-    if not 0 < precision <= 65 or scale > min(precision, _MOST_SCALE):
-        raise Malformed(f"DECIMAL({precision},{scale})")
-    size = values.decimal_size(precision, scale)
-    if precision > 38:
-        return row_kernels.BYTES, 0, size, 0, 0
-    return row_kernels.DECIMAL, 0, size, precision, scale
-
-
-def _bits_row(field: Field) -> tuple[int, int, int, int, int]:
-    """Return the row of a BIT, ENUM or SET. Raises Malformed for a size that the type can't have."""
-    if field.size not in _SIZES_OF_BITS[field.wire]:
-        raise Malformed(f"{field.wire.name} of {field.size} bytes")
-    if field.wire is Wire.BIT:
-        return row_kernels.BIT1 if field.column.length == 1 else row_kernels.BYTES, 0, field.size, 0, 0
-    kind = row_kernels.CODE if field.wire is Wire.ENUM else row_kernels.MASK
-    return kind, 0, field.size, len(field.column.values), 0
+    how = REGISTRY[field.column.type].log.gathered(field)
+    return getattr(row_kernels, how.kernel), how.prefix, how.size, how.first, how.second
 
 
 @dataclass
@@ -444,14 +383,6 @@ def _texts(field: Field, dates: Any, rows: int) -> pa.Array:
 
 
 def _invalid_text(field: Field, address: int) -> str:
-    data = ctypes.string_at(address, 8)
-    digits = field.column.fraction
-    if field.wire in (Wire.DATE, Wire.NEWDATE):
-        raw = int.from_bytes(data[:3], "little")
-        return values.date_text(raw >> 9, raw >> 5 & 15, raw & 31)
-    if field.wire is Wire.TIMESTAMP2:
-        return f"0000-00-00 00:00:00{values.fraction_text(0, digits)}"
-    raw = int.from_bytes(data[:5], "big") - 0x8000000000
-    day, clock = raw >> 17, raw & 0x1FFFF
-    date = values.date_text((day >> 5) // 13, (day >> 5) % 13, day & 31)
-    return f"{date} {values.clock_text(clock)}{values.fraction_text(values.fraction_us(data, 5, digits), digits)}"
+    dates = REGISTRY[field.column.type].log.invalid
+    assert dates is not None
+    return dates.text(field, ctypes.string_at(address, 8))

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from binlake.errors import Malformed
 from binlake.gtid import uuid_text
 
 MAGIC = b"\xfebin"
@@ -107,10 +108,6 @@ def is_in_no_file(kind: int, end: int, flags: int) -> bool:
     if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) or flags & ARTIFICIAL:
         return True
     return end == 0 and kind in _SENT_ALONE
-
-
-class Malformed(Exception):
-    """Bytes end too early or contradict themselves. Callers that know file and offset raise CorruptEvent instead."""
 
 
 class ByteCursor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 
-from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription
 from binlake.binlog.transport import LogChunk, Transport
-from binlake.errors import CorruptEvent, PositionLost
+from binlake.errors import CorruptEvent, Malformed, PositionLost
 from binlake.position import FIRST_OFFSET, Slice
 
 _OF_MARIADB = frozenset({EventType.MARIADB_GTID})

@@ -11,7 +11,8 @@ import re
 import struct
 from dataclasses import dataclass
 
-from binlake.binlog.events import ByteCursor, Malformed
+from binlake.binlog.events import ByteCursor
+from binlake.errors import Malformed
 
 _OBJECTS, _ARRAYS, _LARGE = (0, 1), (2, 3), (1, 3)
 _LARGE_OBJECT, _LARGE_ARRAY = 1, 3

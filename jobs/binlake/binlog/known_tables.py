@@ -12,10 +12,11 @@ import numpy.typing as npt
 from binlake.binlog import scan, tablemap
 from binlake.binlog.border import Forming, Masking, Wanted, Withheld
 from binlake.binlog.columns import TableDecoder, undecodable
-from binlake.binlog.events import FormatDescription, Malformed
+from binlake.binlog.events import FormatDescription
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transport import padded
 from binlake.caches import remembered
+from binlake.errors import Malformed
 from binlake.kernels import layouts
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_forms import AS_SERVED

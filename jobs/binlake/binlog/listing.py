@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from binlake.binlog import events, payload, tablemap, values
-from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription, Malformed
+from binlake.binlog import events, payload, tablemap, uncompressed
+from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.query_event import Query
 from binlake.binlog.query_texts import charset_of, statement_text
 from binlake.binlog.transport import Transport
+from binlake.errors import Malformed
 from binlake.gtid import GtidPosition, GtidSet
 from binlake.position import Slice
+from binlake.schema.types import packed_values
 
 Detail = dict[str, Any]
 
@@ -162,7 +164,7 @@ def _query(body: bytes) -> Detail:
 
 def _compressed_query(body: bytes) -> Detail:
     query = Query.parse(body)
-    return _statement(query, values.uncompressed_event(query.text))
+    return _statement(query, uncompressed.uncompressed_event(query.text))
 
 
 def _statement(query: Query, text: bytes) -> Detail:
@@ -225,7 +227,7 @@ def _variable_value(kind: int, collation: int, raw: bytes, *, is_unsigned: bool)
 def _decimal(packed: bytes, precision: int, scale: int) -> Decimal:
     """Return a packed DECIMAL's value: nine digits in four bytes, the others in as few as hold them; the first bit is
     the sign's, and all bits of a negative number are turned over."""
-    if len(packed) < values.decimal_size(precision, scale):
+    if len(packed) < packed_values.decimal_size(precision, scale):
         raise Malformed("a decimal that ends too early")
     negative = not packed[0] & 0x80
     turned = bytes(byte ^ 0xFF for byte in packed) if negative else packed
@@ -233,7 +235,7 @@ def _decimal(packed: bytes, precision: int, scale: int) -> Decimal:
     whole, fraction = precision - scale, scale
     sizes = [whole % 9, *[9] * (whole // 9), *[9] * (fraction // 9), fraction % 9]
     digits = "".join(
-        f"{int.from_bytes(cursor.take(values.decimal_size(size, 0)), 'big'):0{size}d}" for size in sizes if size
+        f"{int.from_bytes(cursor.take(packed_values.decimal_size(size, 0)), 'big'):0{size}d}" for size in sizes if size
     )
     return Decimal(f"{'-' if negative else ''}{digits or '0'}").scaleb(-scale)
 

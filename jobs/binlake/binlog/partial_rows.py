@@ -14,10 +14,12 @@ from typing import Any
 
 from binlake.binlog import jsondiff
 from binlake.binlog.border import PARTIAL, PARTIAL_REMEDY
-from binlake.binlog.events import ByteCursor, EventType, Malformed
-from binlake.binlog.tablemap import TableMap, Undecodable, Wire
-from binlake.binlog.values import uncompressed_event
+from binlake.binlog.events import ByteCursor, EventType
+from binlake.binlog.tablemap import TableMap, Undecodable
+from binlake.binlog.uncompressed import uncompressed_event
 from binlake.binlog.widening import widened
+from binlake.errors import Malformed
+from binlake.schema.types.log_form import Wire
 
 _UPDATES = (
     EventType.UPDATE_ROWS_V1,

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import events, framing
-from binlake.binlog.events import HEADER_SIZE, LARGEST_EVENT, Malformed
+from binlake.binlog.events import HEADER_SIZE, LARGEST_EVENT
+from binlake.errors import Malformed
 from binlake.kernels.layouts import SLACK
 
 PIECE = 8 << 20

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from binlake.binlog.events import ByteCursor, FormatDescription, Malformed
+from binlake.binlog.events import ByteCursor, FormatDescription
+from binlake.errors import Malformed
 from binlake.schema.statement_session import Session
 from binlake.schema.virtual import leaves_generated_columns_out
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from binlake.binlog import events, payload, scan, values
+from binlake.binlog import events, payload, scan, uncompressed
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import (
     Forming,
@@ -28,7 +28,7 @@ from binlake.binlog.border import (
     XaEvent,
 )
 from binlake.binlog.columns import Decoded, TableDecoder
-from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription
 from binlake.binlog.integrity import corrupt, describe, ends_file, foreign_gtids
 from binlake.binlog.known_tables import KnownTable, KnownTables
 from binlake.binlog.query_event import Query
@@ -43,6 +43,7 @@ from binlake.errors import (
     BinlogError,
     ConfigurationError,
     CorruptEvent,
+    Malformed,
     UnsupportedEvent,
     snapshot_again,
     unexpected,
@@ -263,7 +264,7 @@ class _Reader:
         if kind == EventType.EXECUTE_LOAD_QUERY:
             body = body[:13] + body[26:]  # thirteen bytes about the loaded file come before the status variables
         query = Query.parse(body)
-        raw = values.uncompressed_event(query.text) if kind == EventType.QUERY_COMPRESSED else query.text
+        raw = uncompressed.uncompressed_event(query.text) if kind == EventType.QUERY_COMPRESSED else query.text
         upper = raw[:64].lstrip().upper()
         word = upper.split(None, 1)[0].rstrip(b";\0") if upper else b""
         if word == b"XA":

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import partial_rows, scan, values
+from binlake.binlog import partial_rows, scan, uncompressed
 from binlake.binlog.columns import undecodable
-from binlake.binlog.events import EventType, FormatDescription, Malformed
+from binlake.binlog.events import EventType, FormatDescription
 from binlake.binlog.known_tables import KnownTable
 from binlake.binlog.tablemap import Undecodable
 from binlake.binlog.transport import padded
+from binlake.errors import Malformed
 from binlake.kernels import layouts
 
 _AT_ONCE = 64 << 20
@@ -91,7 +92,7 @@ class RowEvents:
             if size > _AT_ONCE:
                 return prepared[:number], None
             try:
-                data = values.uncompressed_event(ctypes.string_at(start, end - start))
+                data = uncompressed.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
                 return prepared[:number], (number, undecodable(error))
             size += len(data)

@@ -7,15 +7,25 @@ Manuals: MySQL source documentation, "Table_map_event" (rows_event.h), with the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from binlake.binlog.events import ByteCursor, Malformed
-from binlake.position import Flavour
+from binlake.binlog.events import ByteCursor
+from binlake.errors import Malformed
 from binlake.schema import charsets
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import Column, TableName
 from binlake.schema.types.byte_types import GEOMETRIES_BY_NUMBER
+from binlake.schema.types.log_form import (
+    CHARACTER,
+    COLLATED,
+    NUMERIC,
+    ONE_BYTE,
+    SIGNED_OR_NOT,
+    TWO_BYTES,
+    Field,
+    Wire,
+)
 
 NO_METADATA_REMEDY = (
     "SET GLOBAL binlog_row_metadata=FULL (since MySQL 8.0 and MariaDB 10.5, dynamic; reconnect writing sessions if "
@@ -23,76 +33,7 @@ NO_METADATA_REMEDY = (
 )
 
 
-class Wire(IntEnum):
-    """Type codes of columns (enum_field_types of MySQL; 140 and 141 are MariaDB's)."""
-
-    TINY = 1
-    SHORT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    TIMESTAMP = 7
-    LONGLONG = 8
-    INT24 = 9
-    DATE = 10
-    TIME = 11
-    DATETIME = 12
-    YEAR = 13
-    NEWDATE = 14
-    VARCHAR = 15
-    BIT = 16
-    TIMESTAMP2 = 17
-    DATETIME2 = 18
-    TIME2 = 19
-    BLOB_COMPRESSED = 140
-    VARCHAR_COMPRESSED = 141
-    VECTOR = 242
-    JSON = 245
-    NEWDECIMAL = 246
-    ENUM = 247
-    SET = 248
-    BLOB = 252
-    VAR_STRING = 253
-    STRING = 254
-    GEOMETRY = 255
-
-
-ONE_BYTE = {Wire.FLOAT, Wire.DOUBLE, Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2, Wire.BLOB, Wire.GEOMETRY}
-ONE_BYTE |= {Wire.JSON, Wire.VECTOR, Wire.BLOB_COMPRESSED}
-_TWO_BYTES = {Wire.VARCHAR, Wire.BIT, Wire.NEWDECIMAL, Wire.VAR_STRING, Wire.STRING, Wire.VARCHAR_COMPRESSED}
-
-NUMERIC = {Wire.TINY, Wire.SHORT, Wire.INT24, Wire.LONG, Wire.LONGLONG, Wire.FLOAT, Wire.DOUBLE, Wire.NEWDECIMAL}
-SIGNED_OR_NOT = NUMERIC | {Wire.YEAR}
-"""Types with a bit in the signedness field; both servers write one for YEAR."""
-_CHARACTER = {Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.VARCHAR_COMPRESSED, Wire.BLOB_COMPRESSED}
-# Those to which the servers give a collation; the two don't agree
-COLLATED: Mapping[Flavour, set[Wire]] = {
-    "mysql": _CHARACTER | {Wire.VECTOR},
-    "mariadb": _CHARACTER | {Wire.GEOMETRY},
-}
-
-_PLAIN = {
-    Wire.TINY: "tinyint",
-    Wire.SHORT: "smallint",
-    Wire.INT24: "mediumint",
-    Wire.LONG: "int",
-    Wire.LONGLONG: "bigint",
-    Wire.FLOAT: "float",
-    Wire.DOUBLE: "double",
-    Wire.NEWDECIMAL: "decimal",
-    Wire.YEAR: "year",
-    Wire.DATE: "date",
-    Wire.NEWDATE: "date",
-    Wire.TIMESTAMP: "timestamp",
-    Wire.TIMESTAMP2: "timestamp",
-    Wire.DATETIME: "datetime",
-    Wire.DATETIME2: "datetime",
-    Wire.TIME: "time",
-    Wire.TIME2: "time",
-    Wire.BIT: "bit",
-    Wire.JSON: "json",
-    Wire.VECTOR: "vector",
-}
+_ALONE = {wire: name for name, known in REGISTRY.items() for wire in known.log.alone}
 _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 
@@ -122,22 +63,6 @@ class Undecodable(Exception):
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column as the log encodes it.
-
-    wire: the real type; ENUM and SET, which the log calls STRING, have their own.
-    size: bytes of the length prefix of strings and blobs; bytes of BIT, ENUM and SET;
-        digits after the second of TIME2, DATETIME2, TIMESTAMP2.
-    collation: the number of a text's; 0 for everything else.
-    """
-
-    wire: Wire
-    size: int
-    column: Column
-    collation: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,8 +108,8 @@ def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
             wire = Wire(code)
         except ValueError:
             raise Undecodable(f"a column has the type code {code}", "exclude the table in the YAML") from None
-        first = meta.uint(1) if wire in ONE_BYTE or wire in _TWO_BYTES else 0
-        second = meta.uint(1) if wire in _TWO_BYTES else 0
+        first = meta.uint(1) if wire in ONE_BYTE or wire in TWO_BYTES else 0
+        second = meta.uint(1) if wire in TWO_BYTES else 0
         wires.append(_real(wire, first, second))
     optional: dict[int, bytes] = {}
     while cursor.left:
@@ -274,14 +199,7 @@ class _ColumnMetadata:
         collation = next(self._texts) if wire in self._collated else 0
         if wire in NUMERIC:
             column = dataclasses.replace(column, unsigned=sign)
-        if wire is Wire.NEWDECIMAL:
-            column = dataclasses.replace(column, precision=first, scale=second)
-        elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
-            column = dataclasses.replace(column, fraction=first)
-        elif wire is Wire.BIT:
-            column = dataclasses.replace(column, length=first + 8 * second)
-            size = second + (first > 0)
-        elif wire is Wire.VECTOR:
+        if wire is Wire.VECTOR:
             column = dataclasses.replace(column, length=next(self._dimensions, None))
         elif wire is Wire.GEOMETRY:
             kind = next(self._geometries, 0)
@@ -293,9 +211,11 @@ class _ColumnMetadata:
             charset = _charset(collation, column.name)
             raw = next(self._enums) if wire is Wire.ENUM else next(self._sets)
             values = tuple(_decode(value, charset, column.name) for value in raw)
-            column = dataclasses.replace(column, type=wire.name.lower(), charset=charset, values=values)
-        elif wire in _CHARACTER:
+            column = dataclasses.replace(column, charset=charset, values=values)
+        elif wire in CHARACTER:
             column, size = _character(column, wire, first, _charset(collation, column.name))
+        else:
+            column, size = REGISTRY[column.type].log.described(column, first, second)
         return Field(wire, size, column, collation)
 
 
@@ -315,7 +235,7 @@ def _assemble(
     visible = _bits(shown, len(wires), low_first=False) if shown is not None else [True] * len(wires)
     fields: list[Field] = []
     for place, (wire, first, second) in enumerate(wires):
-        column = Column(names[place], _PLAIN.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
+        column = Column(names[place], _ALONE.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
         fields.append(metadata.field(column, wire, first, second))
     return TableMap(name, tuple(fields), _key(optional, names))
 

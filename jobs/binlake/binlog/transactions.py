@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from binlake.binlog import events, scan
 from binlake.binlog.columns import Decoded
-from binlake.binlog.events import Malformed
+from binlake.errors import Malformed
 from binlake.gtid import GtidPosition, GtidSet, Interval
 from binlake.kernels import layouts
 from binlake.kernels.arrays import numbers, texts

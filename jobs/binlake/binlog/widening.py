@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog.events import Malformed
+from binlake.errors import Malformed
 from binlake.kernels.native import copy, fill, kernel, load8, store8
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from binlake.binlog.tablemap import COLLATED, ONE_BYTE, SIGNED_OR_NOT, Field, Meta, Wire
+from binlake.binlog.tablemap import Meta
 from binlake.binlog_writer.packed_numbers import packed_bytes, packed_integer
 from binlake.errors import UnsupportedColumn
 from binlake.position import Flavour
@@ -15,26 +15,9 @@ from binlake.schema import charsets
 from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import Column, TableName
 from binlake.schema.types.byte_types import GEOMETRY_NUMBERS
+from binlake.schema.types.log_form import COLLATED, SIGNED_OR_NOT, Field, Wire
 
 _BINARY = "binary"
-_PLAIN = {
-    "tinyint": (Wire.TINY, 1),
-    "smallint": (Wire.SHORT, 2),
-    "mediumint": (Wire.INT24, 3),
-    "int": (Wire.LONG, 4),
-    "bigint": (Wire.LONGLONG, 8),
-    "float": (Wire.FLOAT, 4),
-    "double": (Wire.DOUBLE, 8),
-    "decimal": (Wire.NEWDECIMAL, 0),
-    "year": (Wire.YEAR, 1),
-    "date": (Wire.DATE, 3),
-    "timestamp": (Wire.TIMESTAMP2, 0),
-    "datetime": (Wire.DATETIME2, 0),
-    "time": (Wire.TIME2, 0),
-    "json": (Wire.JSON, 4),
-    "vector": (Wire.VECTOR, 4),
-}
-_BLOBS = {f"{size}{kind}": at for at, size in enumerate(("tiny", "", "medium", "long"), 1) for kind in ("blob", "text")}
 _NAMES_LISTED = (Wire.ENUM, Wire.SET)
 
 
@@ -44,35 +27,12 @@ def fields_of(columns: Sequence[Column]) -> tuple[Field, ...]:
 
 
 def _field(column: Column) -> Field:
-    kind = column.type
-    if kind in _PLAIN:
-        return Field(*_PLAIN[kind], column)
-    if kind in _BLOBS:
-        return Field(Wire.BLOB, _BLOBS[kind], column)
-    if kind in GEOMETRY_NUMBERS:
-        return Field(Wire.GEOMETRY, 4, column)
-    if kind == "bit":
-        return Field(Wire.BIT, ((column.length or 1) + 7) // 8, column)
-    if kind == "enum":
-        return Field(Wire.ENUM, 1 if len(column.values) < 256 else 2, column)
-    if kind == "set":
-        size = (len(column.values) + 7) // 8
-        return Field(Wire.SET, 8 if size > 4 else max(size, 1), column)
-    if kind in ("char", "binary", "varchar", "varbinary"):
-        wire = Wire.VARCHAR if kind.startswith("var") else Wire.STRING
-        return Field(wire, 1 if _most_bytes(column) < 256 else 2, column)
-    if (entry := REGISTRY.get(kind)) and entry.stored:
-        return Field(Wire.STRING, 1, column)
-    raise UnsupportedColumn(
-        f"column {column.name!r} has the type {kind.upper()}, which isn't written into a binlog",
-        remedy="exclude the table from the feed",
-    )
-
-
-def _most_bytes(column: Column) -> int:
-    if (stored := REGISTRY[column.type].stored) is not None:
-        return stored.size(column)
-    return (column.length or 0) * charsets.bytes_per_character(column.charset or _BINARY)
+    if (known := REGISTRY.get(column.type)) is None:
+        raise UnsupportedColumn(
+            f"column {column.name!r} has the type {column.type.upper()}, which isn't written into a binlog",
+            remedy="exclude the table from the feed",
+        )
+    return Field(known.log.wire, known.log.size(column), column)
 
 
 def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> bytes:
@@ -93,23 +53,8 @@ def _types(fields: Sequence[Field]) -> tuple[bytes, bytes]:
     """Return the type codes, and the metadata of each type."""
     types, metadata = bytearray(), bytearray()
     for field in fields:
-        wire, column = field.wire, field.column
-        types.append(Wire.STRING if wire in _NAMES_LISTED else wire)
-        if wire in _NAMES_LISTED:
-            metadata += bytes([wire, field.size])
-        elif wire is Wire.STRING:
-            size = _most_bytes(column)
-            metadata += bytes([Wire.STRING ^ (size & 0x300) >> 4, size & 0xFF])
-        elif wire is Wire.VARCHAR:
-            metadata += _most_bytes(column).to_bytes(2, "little")
-        elif wire is Wire.NEWDECIMAL:
-            metadata += bytes([column.precision or 10, column.scale or 0])
-        elif wire is Wire.BIT:
-            metadata += bytes([(column.length or 1) % 8, (column.length or 1) // 8])
-        elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
-            metadata.append(column.fraction)
-        elif wire in ONE_BYTE:
-            metadata.append(field.size)
+        types.append(Wire.STRING if field.wire in _NAMES_LISTED else field.wire)
+        metadata += REGISTRY[field.column.type].log.metadata(field)
     return bytes(types), bytes(metadata)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from binlake.binlog.border import DELETE, INSERT
-from binlake.binlog.values import fraction_text
 from binlake.feeds.contract import FeedChanges
 from binlake.schema.datatypes import delta_type
 from binlake.schema.doubles import double_text
 from binlake.schema.lake_columns import side_names
 from binlake.schema.table import Column, TableName
+from binlake.schema.types.packed_values import fraction_text
 
 
 @dataclass(frozen=True)

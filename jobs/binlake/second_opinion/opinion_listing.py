@@ -17,11 +17,11 @@ from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 from binlake.binlog.border import Item, Mutations, Statement, Stopped, Wanted
 from binlake.binlog.listing import Event
 from binlake.binlog.staged_schema import staged_schema
-from binlake.binlog.tablemap import Wire
 from binlake.errors import UnsupportedEvent, UsageError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import BYTES, Column, TableName
+from binlake.schema.types.log_form import Wire
 from binlake.second_opinion import PACKAGE
 from binlake.second_opinion.border_values import plain
 from binlake.second_opinion.misread import WITHOUT_ROWS

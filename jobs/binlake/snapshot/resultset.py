@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pymysql.constants import COMMAND
 
-from binlake.binlog.strings import Bytes
 from binlake.kernels.native import copy, kernel
 from binlake.kernels.row_kernels import Numbers
+from binlake.schema.strings import Bytes
 
 ROWS = 1 << 16
 """The most rows of a batch."""

@@ -23,12 +23,12 @@ from mutate import Event, assemble, events
 from binlake.binlog import row_events
 from binlake.binlog.border import Mutations, RolledBack, Stopped
 from binlake.binlog.columns import TableDecoder
-from binlake.binlog.events import HEADER, EventType, Malformed, tagged_transaction
+from binlake.binlog.events import HEADER, EventType, tagged_transaction
 from binlake.binlog.query_event import Query
 from binlake.binlog.query_texts import savepoint_name
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
-from binlake.errors import CorruptEvent
+from binlake.errors import CorruptEvent, Malformed
 from binlake.position import Slice
 from binlake.schema.invalid import KEEP_DATES
 from binlake.source import driver

@@ -6,15 +6,9 @@ import struct
 
 import pytest
 
-from binlake.binlog.events import (
-    ARTIFICIAL,
-    EventType,
-    FormatDescription,
-    Malformed,
-    is_in_no_file,
-    mariadb_transaction,
-)
+from binlake.binlog.events import ARTIFICIAL, EventType, FormatDescription, is_in_no_file, mariadb_transaction
 from binlake.binlog.query_event import Query
+from binlake.errors import Malformed
 
 FLAG = 1 << 24
 

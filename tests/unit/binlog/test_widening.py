@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binlake.binlog.events import Malformed
 from binlake.binlog.widening import widened
+from binlake.errors import Malformed
 from binlake.kernels import layouts
 
 PROGRAM = layouts.many(10, layouts.PROGRAM)

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import plain_forms
-from binlake.binlog import strings
 from binlake.kernels import jsontext, layouts, native, numbertext, row_kernels, scalars
-from binlake.schema import charsets
+from binlake.schema import charsets, strings
 
 settings.register_profile("kernels", deadline=None, max_examples=200)
 settings.load_profile("kernels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,6 +16,20 @@ from binlake.schema.types.datatype import (
     one_unless_written,
     server_sha,
 )
+from binlake.schema.types.log_form import (
+    Field,
+    Gathered,
+    LogForm,
+    Wire,
+    behind_length,
+    binary,
+    finished,
+    its_size,
+    length_size,
+    most_bytes,
+    prefixed,
+    string_metadata,
+)
 
 GEOMETRIES_BY_NUMBER = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
@@ -24,9 +39,36 @@ GEOMETRY_NUMBERS = {name: number for number, name in enumerate(GEOMETRIES_BY_NUM
 GEOMETRIES = frozenset(GEOMETRY_NUMBERS)
 
 
-def _bytes_type(expression: str = "{}") -> DataType:
+def _log(wire: Wire, length_bytes: int) -> LogForm:
+    """Return the form of bytes behind their length."""
+    return LogForm(
+        wire,
+        lambda column: length_bytes,
+        behind_length,
+        finished(binary),
+        lambda field: lambda array: prefixed(array.to_pylist(), field.size),
+        metadata=its_size,
+    )
+
+
+def _with_length(wire: Wire, gathered: Callable[[Field], Gathered]) -> LogForm:
+    """Return the form of bytes whose column has a length. wire: STRING or VARCHAR."""
+    return replace(
+        _log(wire, 0),
+        size=lambda column: 1 if most_bytes(column) < 256 else 2,
+        gathered=gathered,
+        metadata=lambda field: string_metadata(wire, most_bytes(field.column)),
+    )
+
+
+def _padded(field: Field) -> Gathered:
+    return Gathered("PADDED", length_size(field), first=field.column.length or 0)
+
+
+def _bytes_type(log: LogForm, expression: str = "{}") -> DataType:
     """Return the entry of a type whose values are bytes. expression: the server's SQL for them, over the name."""
     return DataType(
+        log=log,
         arrow=lambda column: pa.binary(),
         delta=lambda column: "BINARY",
         select=lambda column: expression.format(on_server(column)),
@@ -36,13 +78,22 @@ def _bytes_type(expression: str = "{}") -> DataType:
 
 
 _BOUND = KeyBound(lambda column: f"HEX({on_server(column)})", lambda column, collation, digits: f"_binary X'{digits}'")
-_BYTES = replace(_bytes_type(), implicit_default=lambda column: "")
+_BYTES = replace(_bytes_type(_log(Wire.BLOB, 2)), implicit_default=lambda column: "")
 # A part, which is all of it: drivers interpret geometry columns, the bytes are wanted as stored. By HEX and back, or by
 # a cast, they would be NULL on MariaDB where they, or their digits, are more than max_allowed_packet.
-_GEOMETRY = replace(_bytes_type("SUBSTRING({}, 1)"), has_default=False)
+_GEOMETRY = replace(_bytes_type(_log(Wire.GEOMETRY, 4), "SUBSTRING({}, 1)"), has_default=False)
 TYPES = {
-    "binary": replace(_BYTES, length=one_unless_written, implicit_default=lambda column: "0x", bound=_BOUND),
-    "varbinary": replace(_BYTES, length=as_written, bound=_BOUND),
-    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), replace(_BYTES, has_default=False)),
+    "binary": replace(
+        _BYTES,
+        log=_with_length(Wire.STRING, _padded),
+        length=one_unless_written,
+        implicit_default=lambda column: "0x",
+        bound=_BOUND,
+    ),
+    "varbinary": replace(_BYTES, log=_with_length(Wire.VARCHAR, behind_length), length=as_written, bound=_BOUND),
+    **{
+        name: replace(_BYTES, log=_log(Wire.BLOB, length_bytes), has_default=False)
+        for length_bytes, name in enumerate(("tinyblob", "blob", "mediumblob", "longblob"), 1)
+    },
     **dict.fromkeys(GEOMETRIES, _GEOMETRY),
 }

@@ -9,7 +9,8 @@
 | implicit_default, canonical | the values of old rows in an added column |
 | bound | the snapshot, which cuts a table into chunks by its key |
 | keeps, longest_text | ALTER TABLE that changes a column's type |
-| stored | the log's decoder and writer, merge, feeds |
+| log | the log's decoder and writer |
+| stored | merge, feeds |
 | functions | Spark's sessions |
 """
 
@@ -21,9 +22,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from binlake.errors import Malformed
 from binlake.names import mysql_quote, spark_quote
 from binlake.position import Flavour
 from binlake.schema.table import Column
+from binlake.schema.types.log_form import (
+    FilledBuffers,
+    LogForm,
+    Wire,
+    behind_length,
+    binary,
+    finished,
+    its_size,
+    prefixed,
+)
 
 SqlExpression = Callable[[Column], str]
 ArrowFunction = Callable[[pa.Array], pa.Array]
@@ -74,6 +86,25 @@ class StoredBytes:
     made_late: bool = False
 
 
+def stored_log(stored: StoredBytes, wire: Wire, length_bytes: int) -> LogForm:
+    """Return how the log has values as the server stores them, behind their length."""
+
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
+        try:
+            return stored.values(binary(pa.binary(), rows, validity, nulls, column, used))
+        except ValueError as error:
+            raise Malformed(str(error), 0) from None
+
+    return LogForm(
+        wire,
+        lambda column: length_bytes,
+        behind_length,
+        finished(finish),
+        lambda field: lambda array: prefixed(stored.bytes_of(array), field.size),
+        metadata=its_size,
+    )
+
+
 @dataclass(frozen=True)
 class KeyBound:
     """How a key's values bound chunks: the server's SQL that selects one, and the literal that compares as the column.
@@ -107,6 +138,7 @@ class DataType:
         ValueError.
     bound: None for a type whose values can't bound chunks.
     longest_text: the most characters of a value's text, where each value has one text.
+    log: how the log has values of the type.
     stored: None for a type that the decoder makes by kernels.
     functions: Spark's functions that the expressions call, with what they return.
     """
@@ -116,6 +148,7 @@ class DataType:
     select: SqlExpression
     server_text: SqlExpression
     lake_text: SqlExpression
+    log: LogForm
     restore_sql: SqlExpression | None = None
     restore_arrow: ArrowFunction | None = None
     may_be_invalid_date: bool = False

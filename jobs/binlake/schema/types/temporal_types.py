@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.schema.table import Column
+from binlake.schema.types import packed_values
 from binlake.schema.types.datatype import (
     NUMBERED,
     DataType,
@@ -23,6 +27,213 @@ from binlake.schema.types.datatype import (
     server_char,
     shown_bound,
 )
+from binlake.schema.types.log_form import (
+    ColumnBytes,
+    EncodeColumn,
+    Field,
+    Gathered,
+    InvalidDates,
+    LogForm,
+    Wire,
+    finished,
+    fixed,
+    int64s,
+    pieces,
+)
+
+_DAY_US = 86_400_000_000
+_SCALE = (1_000_000, 10_000, 100, 1)
+"""Microseconds of a fraction's unit, by the fraction's size in bytes."""
+_DATETIME_SIGN = 0x8000000000
+"""What the servers add to a packed DATETIME, so that it sorts as bytes."""
+
+
+# the log --------------------------------------------------------------------------------------------------------------
+def _calendar(days: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return year, month and day for days since 1970."""
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    count = months.astype(np.int64)
+    return count // 12 + 1970, count % 12 + 1, (dates - months).astype(np.int64) + 1
+
+
+def _big_endian(packed: npt.NDArray[np.int64], size: int, array: pa.Array) -> ColumnBytes:
+    wide = packed.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
+    return pieces(wide.tobytes(), size, size, array)
+
+
+def _with_fraction(
+    whole: npt.NDArray[np.int64], fraction: npt.NDArray[np.int64], bytes_of_whole: int, digits: int, array: pa.Array
+) -> ColumnBytes:
+    size = (digits + 1) // 2
+    return _big_endian(whole << 8 * size | fraction // _SCALE[size], bytes_of_whole + size, array)
+
+
+def _year_bytes(array: pa.Array) -> ColumnBytes:
+    years = int64s(array)
+    return pieces(np.where(years == 0, 0, years - 1900).astype(np.uint8).tobytes(), 1, 1, array)
+
+
+def _date_bytes(array: pa.Array) -> ColumnBytes:
+    year, month, day = _calendar(int64s(array))
+    return pieces((day | month << 5 | year << 9).astype("<i4").tobytes(), 3, 4, array)
+
+
+def _datetime_bytes(field: Field) -> EncodeColumn:
+    def encode(array: pa.Array) -> ColumnBytes:
+        moment = int64s(array)
+        year, month, day = _calendar(moment // _DAY_US)
+        clock = moment % _DAY_US
+        seconds, fraction = clock // 1_000_000, clock % 1_000_000
+        hms = seconds // 3600 << 12 | seconds // 60 % 60 << 6 | seconds % 60
+        packed = ((year * 13 + month) << 5 | day) << 17 | hms
+        return _with_fraction(packed + _DATETIME_SIGN, fraction, 5, field.column.fraction, array)
+
+    return encode
+
+
+def _timestamp_bytes(field: Field) -> EncodeColumn:
+    def encode(array: pa.Array) -> ColumnBytes:
+        moment = int64s(array)
+        return _with_fraction(moment // 1_000_000, moment % 1_000_000, 4, field.column.fraction, array)
+
+    return encode
+
+
+def _time_bytes(field: Field) -> EncodeColumn:
+    def encode(array: pa.Array) -> ColumnBytes:
+        moment = int64s(array)
+        size = (field.column.fraction + 1) // 2
+        seconds, fraction = np.abs(moment) // 1_000_000, np.abs(moment) % 1_000_000
+        hms = seconds // 3600 << 12 | seconds // 60 % 60 << 6 | seconds % 60
+        packed = np.sign(moment) * (hms << 8 * size | fraction // _SCALE[size]) + (0x800000 << 8 * size)
+        return _big_endian(packed, 3 + size, array)
+
+    return encode
+
+
+def _invalid_date_text(field: Field, data: bytes) -> str:
+    raw = int.from_bytes(data[:3], "little")
+    return packed_values.date_text(raw >> 9, raw >> 5 & 15, raw & 31)
+
+
+def _invalid_timestamp_text(field: Field, data: bytes) -> str:
+    return f"0000-00-00 00:00:00{packed_values.fraction_text(0, field.column.fraction)}"
+
+
+def _invalid_datetime_text(field: Field, data: bytes) -> str:
+    digits = field.column.fraction
+    raw = int.from_bytes(data[:5], "big") - _DATETIME_SIGN
+    day, clock = raw >> 17, raw & 0x1FFFF
+    shown = packed_values.date_text((day >> 5) // 13, (day >> 5) % 13, day & 31)
+    fraction = packed_values.fraction_text(packed_values.fraction_us(data, 5, digits), digits)
+    return f"{shown} {packed_values.clock_text(clock)}{fraction}"
+
+
+def _split_date(text: str) -> tuple[int, int, int]:
+    year, month, day = (int(part) for part in text.split("-"))
+    return year, month, day
+
+
+def _split_clock(text: str, digits: int) -> tuple[str, bytes]:
+    """Return hours, minutes and seconds as text, and the bytes of the fraction."""
+    whole, _, fraction = text.partition(".")
+    size = (digits + 1) // 2
+    return whole, (int(fraction.ljust(6, "0")) // _SCALE[size]).to_bytes(size, "big") if size else b""
+
+
+def _invalid_date_bytes(field: Field, text: str) -> bytes:
+    year, month, day = _split_date(text.partition(" ")[0])
+    return (day | month << 5 | year << 9).to_bytes(3, "little")
+
+
+def _invalid_timestamp_bytes(field: Field, text: str) -> bytes:
+    return bytes(4) + _split_clock(text.partition(" ")[2], field.column.fraction)[1]  # 0000-00-00 00:00:00 alone
+
+
+def _invalid_datetime_bytes(field: Field, text: str) -> bytes:
+    date_part, _, clock = text.partition(" ")
+    year, month, day = _split_date(date_part)
+    whole, fraction = _split_clock(clock, field.column.fraction)
+    hour, minute, second = (int(part) for part in whole.split(":"))
+    packed = ((year * 13 + month) << 5 | day) << 17 | hour << 12 | minute << 6 | second
+    return (packed + _DATETIME_SIGN).to_bytes(5, "big") + fraction
+
+
+def _log(
+    wire: Wire,
+    older: Wire,
+    kernel: str,
+    size: int,
+    encode: Callable[[Field], EncodeColumn],
+    invalid: InvalidDates | None = None,
+) -> LogForm:
+    """Return the form of a type with digits after the second. older: its code before MySQL 5.6. size: bytes before the
+    fraction."""
+
+    def gathered(field: Field) -> Gathered:
+        digits = field.column.fraction
+        return Gathered(kernel, size=size + packed_values.fraction_size(digits), first=digits)
+
+    return LogForm(
+        wire,
+        lambda column: 0,
+        gathered,
+        finished(fixed),
+        encode,
+        alone=(wire, older),
+        described=lambda column, first, second: (replace(column, fraction=first), first),
+        metadata=lambda field: bytes([field.column.fraction]),
+        invalid=invalid,
+    )
+
+
+def _whole_log(
+    wire: Wire,
+    alone: tuple[Wire, ...],
+    kernel: str,
+    size: int,
+    encode: EncodeColumn,
+    invalid: InvalidDates | None = None,
+) -> LogForm:
+    return LogForm(
+        wire,
+        lambda column: size,
+        lambda field: Gathered(kernel, size=size),
+        finished(fixed),
+        lambda field: encode,
+        alone=alone,
+        invalid=invalid,
+    )
+
+
+_DATE_LOG = _whole_log(
+    Wire.DATE,
+    (Wire.DATE, Wire.NEWDATE),
+    "DATE",
+    3,
+    _date_bytes,
+    InvalidDates(_invalid_date_text, _invalid_date_bytes),
+)
+_DATETIME_LOG = _log(
+    Wire.DATETIME2,
+    Wire.DATETIME,
+    "DATETIME",
+    5,
+    _datetime_bytes,
+    InvalidDates(_invalid_datetime_text, _invalid_datetime_bytes),
+)
+_TIMESTAMP_LOG = _log(
+    Wire.TIMESTAMP2,
+    Wire.TIMESTAMP,
+    "TIMESTAMP",
+    4,
+    _timestamp_bytes,
+    InvalidDates(_invalid_timestamp_text, _invalid_timestamp_bytes),
+)
+
+
+# expressions ----------------------------------------------------------------------------------------------------------
 
 
 def _date_restore(column: Column, delta: str) -> str:
@@ -58,13 +269,14 @@ _DAYS = _dated("DATE", date.fromisoformat)
 _MOMENTS = _dated("TIMESTAMP", datetime.fromisoformat)
 
 
-def _date_like(arrow: pa.DataType, delta: str, pattern: str, keeps: Keeps = changes) -> DataType:
+def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm, keeps: Keeps = changes) -> DataType:
     """Return the entry of DATE, DATETIME or TIMESTAMP: selected as text, so that invalid dates arrive unchanged.
 
     Canonical text has six digits of fraction whatever is declared, so that a fraction that shouldn't be in the lake is
     noticed.
     """
     return DataType(
+        log=log,
         arrow=lambda column: arrow,
         delta=lambda column: delta,
         select=server_char,
@@ -88,6 +300,7 @@ def _time_microseconds(column: Column) -> str:
 
 
 _TIME = DataType(
+    log=_log(Wire.TIME2, Wire.TIME, "TIME", 3, _time_bytes),
     arrow=lambda column: pa.int64(),
     delta=lambda column: "BIGINT",
     select=_time_microseconds,
@@ -110,6 +323,7 @@ def _server_year(column: Column) -> str:
 
 
 _YEAR = DataType(
+    log=_whole_log(Wire.YEAR, (Wire.YEAR,), "YEAR", 1, _year_bytes),
     arrow=lambda column: pa.int32(),
     delta=lambda column: "INT",
     select=_server_year,
@@ -123,9 +337,9 @@ _YEAR = DataType(
 
 
 TYPES = {
-    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", always),
-    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss.SSSSSS"),
-    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS"),
+    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", _DATE_LOG, always),
+    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss.SSSSSS", _DATETIME_LOG),
+    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS", _TIMESTAMP_LOG),
     "time": _TIME,
     "year": _YEAR,
 }

@@ -9,6 +9,7 @@ import ipaddress
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,7 +22,9 @@ from binlake.schema.types.datatype import (
     server_char,
     server_sha,
     shown_bound,
+    stored_log,
 )
+from binlake.schema.types.log_form import Wire, string_metadata
 
 
 def _uuid_text(stored: bytes) -> str:
@@ -105,7 +108,10 @@ def _rendered(
 ) -> DataType:
     """Return the entry of a type. sizes: the bytes of a value, and the most characters of its text."""
     size, longest = sizes
+    stored = StoredBytes(_rendering(render), _bytes_of(pack), lambda column: size, "binary", made_late=True)
+    log = replace(stored_log(stored, Wire.STRING, 1), metadata=lambda field: string_metadata(Wire.STRING, size))
     return DataType(
+        log=log,
         arrow=lambda column: pa.string(),
         delta=lambda column: "STRING",
         select=server_char,
@@ -117,7 +123,7 @@ def _rendered(
         canonical=canonical,
         bound=shown_bound(lambda text: f"CAST('{text}' AS {name.upper()})"),
         longest_text=longest,
-        stored=StoredBytes(_rendering(render), _bytes_of(pack), lambda column: size, "binary", made_late=True),
+        stored=stored,
     )
 
 

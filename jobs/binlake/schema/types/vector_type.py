@@ -6,12 +6,14 @@ Sources: MySQL manual 13.3.5 The VECTOR Type; MariaDB's manual on VECTOR. Every 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from binlake.schema.table import Column
-from binlake.schema.types.datatype import DataType, StoredBytes, in_lake, on_server
+from binlake.schema.types.datatype import DataType, StoredBytes, in_lake, on_server, stored_log
+from binlake.schema.types.log_form import Wire
 
 _FLOATS = pa.list_(pa.float32())
 _DEFAULT_LENGTH = 2048
@@ -56,7 +58,9 @@ def _keeps(before: Column, after: Column) -> bool:
     return (after.length or 0) >= (before.length or 0)
 
 
+_STORED = StoredBytes(_values, _bytes_of, lambda column: 4 * (column.length or 0), "varbinary")
 VECTOR = DataType(
+    log=replace(stored_log(_STORED, Wire.VECTOR, 4), alone=(Wire.VECTOR,)),
     arrow=lambda column: _FLOATS,
     delta=lambda column: "ARRAY<FLOAT>",
     select=lambda column: f"UNHEX(HEX({on_server(column)}))",
@@ -67,6 +71,6 @@ VECTOR = DataType(
     length=lambda written, unsigned: written or _DEFAULT_LENGTH,
     has_default=False,
     keeps=_keeps,
-    stored=StoredBytes(_values, _bytes_of, lambda column: 4 * (column.length or 0), "varbinary"),
+    stored=_STORED,
     functions={"binlake_vector": (_values, "array<float>"), "binlake_vector_hex": (_hex, "string")},
 )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog.events import Malformed
 from binlake.caches import remembered
+from binlake.errors import Malformed
 from binlake.kernels import jsontext, numbertext
 from binlake.kernels.layouts import SLACK
 from binlake.kernels.native import kernel, load8, store8

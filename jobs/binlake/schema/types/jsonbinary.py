@@ -11,8 +11,8 @@ import json
 import struct
 from typing import Any
 
-from binlake.binlog_writer.packed_numbers import packed_decimal
 from binlake.schema.doubles import double_text
+from binlake.schema.types.packed_values import packed_decimal
 
 _SMALL_OBJECT, _SMALL_ARRAY = 0, 2
 _LITERAL, _INT16, _INT32, _UINT32, _INT64, _UINT64 = 4, 5, 7, 8, 9, 0xA
