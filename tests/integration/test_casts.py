@@ -15,7 +15,7 @@ from binlake.ddl.changes import CreateTable
 from binlake.ddl.defaults import NotConstant, old_row_default
 from binlake.errors import LeftToSpark
 from binlake.merge import casts
-from binlake.merge.reshape import constant, default_expression
+from binlake.merge.reshape import constant
 from binlake.schema import datatypes
 from binlake.schema.invalid import FAIL
 from binlake.schema.lake_columns import LakeColumn, columns_of
@@ -72,7 +72,7 @@ def test_constants_of_every_type_are_those_of_spark(spark: SparkSession) -> None
     here = [(column, text, value) for column, text, value in made if value is not None]
     left = [(str(column.source), text) for column, text, value in made if value is None]
     expressions = [
-        f"CAST({default_expression(column.source, text)} AS {column.delta}) AS c{number}"
+        f"CAST({datatypes.entry(column.source).lake_constant(column.source, text)} AS {column.delta}) AS c{number}"
         for number, (column, text, _) in enumerate(here)
     ]
     row = spark.range(1).selectExpr(*expressions).toArrow()

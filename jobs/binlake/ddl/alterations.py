@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlake.ddl.defaults import Literal
 from binlake.ddl.definition import ColumnDefinition, IndexDefinition
+from binlake.schema.types.constants import Literal
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def _long(cursor: Cursor) -> str:
 def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
     """Read what belongs to the type: arguments, signedness, character set. Returns the definition with it."""
     type_ = definition.type
-    if type_ in ("enum", "set"):
+    if REGISTRY[type_].has_members:
         definition = replace(definition, values=_values(cursor))
     elif cursor.at("("):
         definition = replace(definition, arguments=_type_arguments(cursor))

@@ -66,7 +66,7 @@ def _column_clause(column: Column, flavour: Flavour, *, exact: bool, keyed: bool
 
 
 def _type(column: Column) -> str:
-    if column.type in ("enum", "set"):
+    if REGISTRY[column.type].has_members:
         members = column.values or ("",)  # none are recorded of a column that is always NULL
         return f"{column.type}({','.join(map(_quoted, members))})"
     if not column.zerofill:
@@ -88,7 +88,7 @@ def _exact_collation(charset: str, flavour: Flavour) -> str:
 def _literal(column: Column) -> str:
     """Return a column's default as a literal. The recorded text of bits and bytes is a literal already."""
     text = column.default or ""
-    if column.type in ("bit", "binary", "varbinary") and text[:2].lower() in ("b'", "0x") and text.lower() != "0x":
+    if REGISTRY[column.type].default_is_literal and text[:2].lower() in ("b'", "0x") and text.lower() != "0x":
         return text
     return _quoted(text)
 

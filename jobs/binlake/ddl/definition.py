@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from binlake.ddl import defaults
-from binlake.ddl.defaults import Literal, NotConstant
+from binlake.ddl.defaults import NotConstant
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
 from binlake.schema import charsets
@@ -21,6 +21,8 @@ from binlake.schema.charsets import bytes_per_character
 from binlake.schema.datatypes import REGISTRY
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import BYTES, Column, KeyKind, RowTime, Virtual
+from binlake.schema.types.constants import Literal
+from binlake.schema.types.text_sizes import sized, text_bytes
 
 TEXT_TO_BYTES = {
     "char": "binary",
@@ -30,15 +32,6 @@ TEXT_TO_BYTES = {
     "mediumtext": "mediumblob",
     "longtext": "longblob",
 }
-_BLOB_SIZES = (
-    (255, "tinytext", "tinyblob"),
-    (65_535, "text", "blob"),
-    (16_777_215, "mediumtext", "mediumblob"),
-    (4_294_967_295, "longtext", "longblob"),
-)
-ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20, "float": 12, "double": 22}
-
-
 ZERO_DATE = Literal("string", "0000-00-00 00:00:00")
 
 
@@ -52,19 +45,6 @@ def canonical_charset(charset: str) -> str:
     """Return the name of a character set as information_schema spells it."""
     charset = charset.lower()
     return "utf8mb3" if charset == "utf8" else charset
-
-
-def text_bytes(type_: str) -> int:
-    """Return the greatest number of bytes in a TEXT or BLOB of this kind."""
-    return next(size for size, *names in _BLOB_SIZES if type_ in names)
-
-
-def sized(size: int, *, text: bool) -> str:
-    """Return the smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
-    for limit, text_type, blob_type in _BLOB_SIZES:
-        if size <= limit:
-            return text_type if text else blob_type
-    raise UnfollowedStatement("a column is too long for every type")
 
 
 @dataclass(frozen=True)
@@ -189,13 +169,13 @@ class ColumnDefinition:
         """Return the column without its default."""
         charset = self.charset or canonical_charset(table_charset)
         type_ = self._resolved_type(charset)
-        if type_ in ("enum", "set"):
+        known = REGISTRY[type_]
+        if known.has_members:
             # MySQL's information_schema shows no character set for bytes, MariaDB's does.
             shown_charset = None if charset == "binary" and self.flavour == "mysql" else charset
         else:
             shown_charset = charset if type_ in TEXT_TO_BYTES else None
-        precision, scale = self._digits(type_)
-        known = REGISTRY[type_]
+        precision, scale = known.digits(self.arguments)
         expression = Virtual(self.expression, self.flavour) if self.generated and not self.row_time else None
         return Column(
             name=self.name,
@@ -213,7 +193,7 @@ class ColumnDefinition:
             generated=self.generated,
             invisible=self.invisible,
             auto_increment=self.auto_increment,
-            zerofill=self._zerofill_width(type_),
+            zerofill=known.zerofill(self.arguments) if self.zerofill else 0,
             virtual=None if self.stored else expression,
             stored=expression if self.stored else None,
             row_time=self.row_time,
@@ -237,23 +217,6 @@ class ColumnDefinition:
         if not known or (own == "utf8mb3" and max(max(text, default="") for text in texts) > "\uffff"):
             raise UnfollowedStatement(f"a member of column {self.name!r} isn't valid {charset}")
         return tuple(text.rstrip(" ") for text in texts)
-
-    def _digits(self, type_: str) -> tuple[int | None, int | None]:
-        """Return precision and scale."""
-        digits, scale, *_ = (*self.arguments, None, None)
-        if type_ == "decimal":
-            return digits or 10, scale or 0
-        limited = type_ in ("float", "double") and scale is not None and digits  # FLOAT(0,0) is FLOAT
-        return (digits, scale) if limited else (None, None)
-
-    def _zerofill_width(self, type_: str) -> int:
-        if not self.zerofill:
-            return 0
-        precision, scale = self._digits(type_)
-        if type_ == "decimal":
-            assert precision is not None
-            return precision + (1 if scale else 0)
-        return self.arguments[0] if self.arguments else ZEROFILL_WIDTH.get(type_, 0)
 
     def _resolved_type(self, charset: str) -> str:
         type_ = self.type
@@ -296,7 +259,7 @@ def converted(column: Column, charset: str, flavour: Flavour) -> Column:
     old = column.charset
     if old is None or (old == charset and column.type in TEXT_TO_BYTES):
         return column
-    if column.type in ("enum", "set"):
+    if REGISTRY[column.type].has_members:
         shown = None if charset == "binary" and flavour == "mysql" else charset
         return column if old == "binary" else replace(column, charset=shown)
     type_ = _grown(column.type, column, charset)
@@ -336,7 +299,7 @@ def converted_definition(
 
 def _grown(type_: str, old: Column, charset: str) -> str:
     """Return the TEXT type that holds all characters of the old column; other types stay."""
-    if type_ not in ("tinytext", "text", "mediumtext") or old.type in ("enum", "set"):
+    if type_ not in ("tinytext", "text", "mediumtext") or REGISTRY[old.type].has_members:
         return type_
     characters = (
         old.length if old.length is not None else text_bytes(old.type) // bytes_per_character(old.charset or "")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Literal as OneOf
 
-from binlake.ddl.defaults import NATIONAL, Literal
 from binlake.ddl.definition import canonical_charset
 from binlake.errors import UnfollowedStatement
 from binlake.schema import charsets, lexer
 from binlake.schema.lexer import Cursor, Dialect, Token
+from binlake.schema.types.constants import NATIONAL, Literal
 
 _TEMPORAL = ("DATE", "TIME", "TIMESTAMP")
 _CHARACTERS = {"column": 1024, "table": 2048}

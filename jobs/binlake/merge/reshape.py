@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -87,7 +84,7 @@ def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | N
     """Return a fill as Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
     if text is None or is_impossible_date(column, text):
         return None
-    value = default_expression(column, text)
+    value = datatypes.entry(column).lake_constant(column, text)
     return f"IF({spark_quote(side.name)} IS NULL, {value}, NULL)" if side else value
 
 
@@ -105,9 +102,6 @@ def _reshaped(column: LakeColumn, old: LakeColumn | None, suffix: str = "", valu
     return ReshapedColumn(column.name, column.delta, name, kind, column.arrow, suffix, value, arrow_before=arrow)
 
 
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
-_FLOATING = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?", re.ASCII)
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 """The digits before the point of a DECIMAL into which Delta widens an integer."""
@@ -156,89 +150,15 @@ def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedCol
 
 
 def constant(column: LakeColumn, text: str) -> pa.Scalar | None:
-    """Return a server's constant, of a TIMESTAMP in UTC, as the lake has it: what ``default_expression`` is by Spark.
+    """Return a server's constant, of a TIMESTAMP in UTC, as the lake has it: what ``lake_constant`` is by Spark.
 
     None for lists, and for texts that aren't as the server writes them.
     """
     try:
-        value = _value_of(column.source, column.arrow, text)
+        value = datatypes.entry(column.source).constant(column.source, column.arrow, text)
         return None if value is None else pa.scalar(value, column.arrow)
     except (ValueError, ArithmeticError):  # it doesn't fit, whatever the server made of it
         return None
-
-
-def _value_of(column: Column, arrow: pa.DataType, text: str) -> Any:
-    """Return the constant as a value that Arrow takes. Raises ValueError, ArithmeticError."""
-    if column.type == "bit":
-        number = _bits(text)
-        return bool(number) if pa.types.is_boolean(arrow) else number.to_bytes(_bytes_of_bits(column))
-    if column.type == "time":
-        return _microseconds(text)
-    if pa.types.is_string(arrow):
-        return text
-    if pa.types.is_binary(arrow):
-        return _stored_bytes(column, text)
-    if pa.types.is_temporal(arrow):
-        return _moment(arrow, text)
-    if pa.types.is_floating(arrow):
-        # Arrow rounds once to either size; Python would round a FLOAT twice.
-        value = pa.scalar(text).cast(arrow).as_py() if _FLOATING.fullmatch(text) else None
-        return value if value is not None and isfinite(value) else None
-    if _NUMBER.fullmatch(text) is None or pa.types.is_nested(arrow):
-        return None
-    decimal = Decimal(text)
-    if pa.types.is_decimal(arrow):
-        return decimal
-    return int(decimal) if decimal == int(decimal) else None
-
-
-def _moment(arrow: pa.DataType, text: str) -> date | datetime | None:
-    is_date = pa.types.is_date(arrow)
-    match = _MOMENT.fullmatch(text)
-    if match is None or is_date != (match[1] is None):
-        return None
-    if is_date:
-        return date.fromisoformat(text)
-    return datetime.fromisoformat(text).replace(tzinfo=UTC if arrow.tz else None)
-
-
-def _bits(text: str) -> int:
-    return int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
-
-
-def _bytes_of_bits(column: Column) -> int:
-    return ((column.length or 1) + 7) // 8
-
-
-def _stored_bytes(column: Column, text: str) -> bytes:
-    data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
-    return data.ljust(column.length or 0, bytes(1)) if column.type == "binary" else data
-
-
-def default_expression(column: Column, text: str) -> str:
-    """Return a server's constant, of a TIMESTAMP in UTC, as a Spark SQL expression of the column's Delta type."""
-    kind = datatypes.delta_type(column)
-    if column.type == "timestamp":
-        return f"CAST({spark_string(text + '+00:00')} AS {kind})"
-    if column.type == "bit":
-        number = _bits(text)
-        if kind == "BOOLEAN":
-            return "true" if number else "false"
-        return f"X'{number:0{2 * _bytes_of_bits(column)}X}'"
-    if column.type == "time":
-        return f"{_microseconds(text)}L"
-    if kind == "BINARY":
-        return f"X'{_stored_bytes(column, text).hex()}'"
-    return f"CAST({spark_string(text)} AS {kind})"
-
-
-def _microseconds(text: str) -> int:
-    """Return ``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-    hours, minutes, seconds = digits.split(":")
-    whole, _, fraction = seconds.partition(".")
-    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
-    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))
 
 
 @dataclass(frozen=True)

@@ -247,13 +247,18 @@ def _has_decimal(term: Term) -> bool:
             return _has_decimal(left) or _has_decimal(right)
 
 
+def integer_range(column: Column) -> tuple[int, int]:
+    """Return the least and the greatest value of a column of whole numbers."""
+    bits = INTEGER_BITS[column.type]
+    return (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
 def _bounds(column: Column) -> tuple[int, int]:
     """Return the least and the greatest unscaled value that a column holds."""
     if column.type == "decimal":
         most = 10 ** (column.precision or 0) - 1
         return (0 if column.unsigned else -most), most
-    bits = INTEGER_BITS[column.type]
-    return (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return integer_range(column)
 
 
 def computed(term: Stored, image: pa.StructArray, arrow: pa.DataType) -> pa.Array:

@@ -22,14 +22,21 @@ import pyarrow as pa
 
 from binlake.errors import UnsupportedColumn
 from binlake.schema.table import Column
-from binlake.schema.types import byte_types, number_types, temporal_types, text_types, uuid_inet_types
+from binlake.schema.types import byte_types, member_types, number_types, temporal_types, text_types, uuid_inet_types
+from binlake.schema.types.bit_type import BIT
 from binlake.schema.types.datatype import DataType, StoredBytes
+from binlake.schema.types.decimal_type import DECIMAL
+from binlake.schema.types.json_type import JSON
 from binlake.schema.types.vector_type import VECTOR
 
 REGISTRY: dict[str, DataType] = {
     **number_types.TYPES,
+    "decimal": DECIMAL,
+    "bit": BIT,
     **temporal_types.TYPES,
     **text_types.TYPES,
+    **member_types.TYPES,
+    "json": JSON,
     **byte_types.TYPES,
     **uuid_inet_types.TYPES,
     "vector": VECTOR,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlake.config import SYSTEM_DATABASES
-from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
+from binlake.ddl.definition import canonical_charset, charset_of_collation
 from binlake.ddl.keys import key_index, with_key
 from binlake.errors import (
     OF_CODE,
@@ -294,7 +294,7 @@ def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
     if not generated and default is not None:
         is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
     unsigned, written, known = _is_unsigned(type_, declared), re.match(r"\w+\((\d+)", declared), REGISTRY.get(type_)
-    has_scale = type_ in ("decimal", "float", "double") and row["scale"] is not None
+    has_scale = known is not None and known.has_scale and row["scale"] is not None
     return Column(
         name=row["name"],
         type=type_,
@@ -304,7 +304,7 @@ def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
         scale=int(row["scale"]) if has_scale else None,
         fraction=int(row["fraction"] or 0) if known and known.has_fraction else 0,
         charset=_charset(row["charset"]) if known and known.is_text else None,
-        values=tuple(_strings_in(declared)) if type_ in ("enum", "set") else (),
+        values=tuple(_strings_in(declared)) if known and known.has_members else (),
         nullable=row["nullable"] == "YES",
         default=None if generated else default,
         default_is_expression=is_expression,
@@ -339,11 +339,8 @@ def _latin1(letter: str) -> bytes:
 
 def _zerofill(type_: str, declared: str) -> int:
     """Return to how many characters ZEROFILL fills; for ``decimal(5,2) unsigned zerofill`` that includes the point."""
-    digits = re.fullmatch(r"[a-z]+(?:\((\d+)(?:,(\d+))?\))? unsigned zerofill", declared)
-    if not digits:
-        return 0
-    point = 1 if type_ == "decimal" and int(digits[2] or 0) else 0
-    return int(digits[1] or ZEROFILL_WIDTH[type_]) + point
+    written = re.fullmatch(r"[a-z]+(?:\((\d+)(?:,(\d+))?\))? unsigned zerofill", declared)
+    return REGISTRY[type_].zerofill(tuple(int(part) for part in written.groups() if part)) if written else 0
 
 
 def _as_text(value: str | bytes) -> str:
@@ -356,7 +353,8 @@ def _charset(charset: str | None) -> str | None:
 
 
 def _is_unsigned(type_: str, declared: str) -> bool:
-    return type_ not in ("enum", "set") and ("unsigned" in declared or "zerofill" in declared)
+    has_members = type_ in REGISTRY and REGISTRY[type_].has_members  # which may be called so
+    return not has_members and ("unsigned" in declared or "zerofill" in declared)
 
 
 _STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)

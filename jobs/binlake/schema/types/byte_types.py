@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from binlake.position import Flavour
+from binlake.schema.table import Column
+from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
     DataType,
     KeyBound,
@@ -26,10 +29,10 @@ from binlake.schema.types.log_form import (
     finished,
     its_size,
     length_size,
-    most_bytes,
     prefixed,
     string_metadata,
 )
+from binlake.schema.types.text_sizes import BLOBS, most_bytes
 
 GEOMETRIES_BY_NUMBER = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
@@ -74,23 +77,60 @@ def _bytes_type(log: LogForm, expression: str = "{}") -> DataType:
         select=lambda column: expression.format(on_server(column)),
         server_text=lambda column: server_sha(expression.format(on_server(column))),
         lake_text=lake_sha,
+        constant=lambda column, arrow, text: _stored(column, text),
+        spark_constant=lambda column, text: f"X'{_stored(column, text).hex()}'",
     )
 
 
+def _converts(before: Column, after: Column, strict: bool) -> bool:
+    if after.type == "binary":
+        return before.type == "binary" and before.length == after.length
+    return (after.type == "varbinary" or after.type in BLOBS) and most_bytes(before) <= most_bytes(after)
+
+
+def _default_text(column: Column, literal: Literal, flavour: Flavour) -> str:
+    # Beyond ASCII the bytes depend on the session's character set.
+    raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else characters(literal, "ascii").encode("ascii")
+    shown = raw.partition(b"\0")[0] if flavour == "mysql" else raw.rstrip(b"\0")
+    return "" if not raw and column.type != "binary" else "0x" + shown.hex().upper()
+
+
+def _stored(column: Column, text: str) -> bytes:
+    """Return the bytes of a server's constant."""
+    data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
+    return data.ljust(column.length or 0, bytes(1)) if column.type == "binary" else data
+
+
 _BOUND = KeyBound(lambda column: f"HEX({on_server(column)})", lambda column, collation, digits: f"_binary X'{digits}'")
-_BYTES = replace(_bytes_type(_log(Wire.BLOB, 2)), implicit_default=lambda column: "")
+_BYTES = replace(
+    _bytes_type(_log(Wire.BLOB, 2)),
+    converts=_converts,
+    default_text=_default_text,
+    implicit_default=lambda column: "",
+)
 # A part, which is all of it: drivers interpret geometry columns, the bytes are wanted as stored. By HEX and back, or by
 # a cast, they would be NULL on MariaDB where they, or their digits, are more than max_allowed_packet.
-_GEOMETRY = replace(_bytes_type(_log(Wire.GEOMETRY, 4), "SUBSTRING({}, 1)"), has_default=False)
+_GEOMETRY = replace(
+    _bytes_type(_log(Wire.GEOMETRY, 4), "SUBSTRING({}, 1)"),
+    has_default=False,
+    converts=lambda before, after, strict: after.type in (before.type, "geometry"),
+)
 TYPES = {
     "binary": replace(
         _BYTES,
         log=_with_length(Wire.STRING, _padded),
+        default_is_literal=True,
         length=one_unless_written,
         implicit_default=lambda column: "0x",
         bound=_BOUND,
     ),
-    "varbinary": replace(_BYTES, log=_with_length(Wire.VARCHAR, behind_length), length=as_written, bound=_BOUND),
+    "varbinary": replace(
+        _BYTES,
+        log=_with_length(Wire.VARCHAR, behind_length),
+        default_is_literal=True,
+        length=as_written,
+        bound=_BOUND,
+    ),
     **{
         name: replace(_BYTES, log=_log(Wire.BLOB, length_bytes), has_default=False)
         for length_bytes, name in enumerate(("tinyblob", "blob", "mediumblob", "longblob"), 1)

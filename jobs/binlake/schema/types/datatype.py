@@ -6,9 +6,11 @@
 | select, restore | the snapshot |
 | server_text, lake_text | verify by hash |
 | only, length, has_default | statements that declare a column, and the catalog |
-| implicit_default, canonical | the values of old rows in an added column |
+| has_members, has_scale, digits, zerofill | the same |
+| default_text, takes_temporal, implicit_default | defaults, and the values of old rows in an added column |
+| constant, spark_constant | the same values in the lake |
 | bound | the snapshot, which cuts a table into chunks by its key |
-| keeps, longest_text | ALTER TABLE that changes a column's type |
+| converts, date_suffix, longest_text | ALTER TABLE that changes a column's type |
 | log | the log's decoder and writer |
 | stored | merge, feeds |
 | functions | Spark's sessions |
@@ -23,9 +25,10 @@ from typing import Any
 import pyarrow as pa
 
 from binlake.errors import Malformed
-from binlake.names import mysql_quote, spark_quote
+from binlake.names import mysql_quote, spark_quote, spark_string
 from binlake.position import Flavour
 from binlake.schema.table import Column
+from binlake.schema.types.constants import Literal
 from binlake.schema.types.log_form import (
     FilledBuffers,
     LogForm,
@@ -40,7 +43,9 @@ from binlake.schema.types.log_form import (
 SqlExpression = Callable[[Column], str]
 ArrowFunction = Callable[[pa.Array], pa.Array]
 Length = Callable[[int | None, bool], int | None]
-Keeps = Callable[[Column, Column], bool]
+Converts = Callable[[Column, Column, bool], bool]
+Digits = tuple[int | None, int | None]
+DefaultText = Callable[[Column, Literal, Flavour], str | None]
 
 
 def no_length(written: int | None, unsigned: bool) -> None:
@@ -58,14 +63,34 @@ def one_unless_written(written: int | None, unsigned: bool) -> int | None:
     return 1 if written is None else written
 
 
-def changes(before: Column, after: Column) -> bool:
-    """Return False: ALTER TABLE may change values of the type."""
-    return False
+def no_digits(written: tuple[int, ...]) -> Digits:
+    """Return no precision and no scale: columns of the type have none."""
+    return None, None
 
 
-def always(before: Column, after: Column) -> bool:
-    """Return True: a column of the type keeps its values as long as it keeps the type."""
-    return True
+def written_width(written: tuple[int, ...]) -> int:
+    """Return the first number of a declaration; 0 without one."""
+    return written[0] if written else 0
+
+
+def same_type(before: Column, after: Column, strict: bool) -> bool:
+    """Return whether the type stays: a column of it then keeps its values."""
+    return before.type == after.type
+
+
+def no_default_text(column: Column, literal: Literal, flavour: Flavour) -> None:
+    """Return None: what the server makes of a constant isn't known."""
+    return None
+
+
+def text_constant(column: Column, arrow: pa.DataType, text: str) -> Any:
+    """Return a server's text as it is."""
+    return text
+
+
+def cast_constant(delta: str, text: str) -> str:
+    """Return Spark SQL that casts a server's text to a Delta type."""
+    return f"CAST({spark_string(text)} AS {delta})"
 
 
 @dataclass(frozen=True)
@@ -129,13 +154,23 @@ class DataType:
     is_text: whether values are texts in a character set. has_fraction: of seconds, with declared digits.
     only: the flavour that alone has the type.
     length: Column.length of a declaration, from the first number in its parentheses and whether it is unsigned.
-    has_default: whether a column may have a constant default on MySQL.
-    keeps: whether ALTER TABLE keeps all values of a column that has the type before and after.
+    has_default: whether a column may have a constant default on MySQL. default_is_literal: whether the server's text of
+        one is SQL by itself (``b'101'``, ``0x61``).
+    has_members: whether columns list their values. has_scale: whether they may have a precision and a scale.
+    digits: precision and scale of a declaration, from the numbers in its parentheses.
+    zerofill: to how many characters ZEROFILL fills, from the same numbers.
+    converts: whether ALTER TABLE provably turned all values of a column, which has the type before, into what a cast to
+        the Delta type of the column after gives; the third argument is whether the session was strict.
+    date_suffix: for dates, in the place of ``converts``: what the server's text of a value got behind it; None where
+        the conversion isn't provable.
     restore_sql, restore_arrow: turn the selected value into the lake's; None for a cast to its type.
     implicit_default: the server's text of what old rows get in an added column that is NOT NULL without a default; None
         where that isn't known.
-    canonical: the server's text of a value that is written as text, or None where that isn't known. It raises
-        ValueError.
+    default_text: the server's text of a constant default, or None where that isn't known. It raises ValueError and
+        ArithmeticError. takes_temporal: whether it knows DATE'…', TIME'…', TIMESTAMP'…'.
+    constant: the value that Arrow takes, of the column, its type in Arrow, and the server's text of a constant (of a
+        TIMESTAMP in UTC); None where it isn't known. It raises ValueError and ArithmeticError.
+    spark_constant: the same in Spark SQL, of the column and the text; None for a cast to its type.
     bound: None for a type whose values can't bound chunks.
     longest_text: the most characters of a value's text, where each value has one text.
     log: how the log has values of the type.
@@ -157,9 +192,18 @@ class DataType:
     only: Flavour | None = None
     length: Length = no_length
     has_default: bool = True
-    keeps: Keeps = changes
+    default_is_literal: bool = False
+    has_members: bool = False
+    has_scale: bool = False
+    digits: Callable[[tuple[int, ...]], Digits] = no_digits
+    zerofill: Callable[[tuple[int, ...]], int] = written_width
+    converts: Converts = same_type
+    date_suffix: Callable[[Column, Column], str | None] | None = None
+    default_text: DefaultText = no_default_text
+    takes_temporal: bool = False
     implicit_default: Callable[[Column], str] | None = None
-    canonical: Callable[[str], str | None] | None = None
+    constant: Callable[[Column, pa.DataType, str], Any] = text_constant
+    spark_constant: Callable[[Column, str], str] | None = None
     bound: KeyBound | None = None
     longest_text: int | None = None
     stored: StoredBytes | None = None
@@ -170,6 +214,12 @@ class DataType:
         if self.restore_sql is not None:
             return self.restore_sql(column)
         return f"CAST({in_lake(column)} AS {self.delta(column)})"
+
+    def lake_constant(self, column: Column, text: str) -> str:
+        """Return Spark SQL for a server's constant, of a TIMESTAMP in UTC, of the column's Delta type."""
+        if self.spark_constant is not None:
+            return self.spark_constant(column, text)
+        return cast_constant(self.delta(column), text)
 
 
 def on_server(column: Column) -> str:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from binlake.errors import Malformed
 from binlake.position import Flavour
-from binlake.schema import charsets
 from binlake.schema.table import Column
 
 
@@ -196,11 +195,6 @@ def length_size(field: Field) -> int:
     if not 1 <= field.size <= 4:
         raise Malformed(f"a length of {field.size} bytes")
     return field.size
-
-
-def most_bytes(column: Column) -> int:
-    """Return the most bytes of a value of a CHAR, VARCHAR, BINARY or VARBINARY column."""
-    return (column.length or 0) * charsets.bytes_per_character(column.charset or "binary")
 
 
 def string_metadata(wire: Wire, size: int) -> bytes:

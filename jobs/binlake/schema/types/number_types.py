@@ -1,19 +1,22 @@
-"""Whole numbers, of which unsigned ones take the next wider signed type; DECIMAL, FLOAT and DOUBLE, exactly; BIT."""
+"""Whole numbers, of which unsigned ones take the next wider signed type; FLOAT and DOUBLE, exactly."""
 
 from __future__ import annotations
 
+import re
+import struct
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from math import isfinite
 
-import numpy as np
 import pyarrow as pa
 
-from binlake.errors import Malformed
-from binlake.schema.table import Column
+from binlake.position import Flavour
+from binlake.schema.arithmetic import integer_range
+from binlake.schema.table import INTEGERS, TEXTS, Column
+from binlake.schema.types.constants import EXACT, Literal, exact_value, number, rounded
 from binlake.schema.types.datatype import (
-    NUMBERED,
     DataType,
+    Digits,
     KeyBound,
     Length,
     in_lake,
@@ -21,12 +24,10 @@ from binlake.schema.types.datatype import (
     no_length,
     on_server,
 )
+from binlake.schema.types.decimal_type import becomes_decimal
 from binlake.schema.types.log_form import (
     ColumnBytes,
     EncodeColumn,
-    Field,
-    FilledBuffers,
-    Finish,
     Gathered,
     LogForm,
     Wire,
@@ -36,10 +37,9 @@ from binlake.schema.types.log_form import (
     its_size,
     pieces,
 )
-from binlake.schema.types.packed_values import decimal_size, packed_decimal
+from binlake.schema.types.text_sizes import least_characters
 
-_MOST_SCALE = 38
-"""The greatest scale of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
+_FLOATING = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def _boolean(written: int | None, unsigned: bool) -> int | None:
@@ -60,6 +60,23 @@ def _integers(size: int, *, unsigned: bool) -> EncodeColumn:
     return encode
 
 
+def _converts_integer(before: Column, after: Column, strict: bool) -> bool:
+    low, high = integer_range(before)
+    if after.type in INTEGERS:
+        new_low, new_high = integer_range(after)
+        return strict or (new_low <= low and high <= new_high)
+    if after.type == "decimal":
+        return becomes_decimal(after, len(str(high)), 0, negative=low < 0, strict=strict)
+    if after.type in ("float", "double"):
+        exact = 2 ** (24 if after.type == "float" else 53)
+        signs = strict or low == 0 or not after.unsigned
+        return signs and after.scale is None and -exact <= low and high <= exact
+    if after.type in TEXTS:
+        longest = max(len(str(low)), len(str(high)))
+        return not before.zerofill and (strict or longest <= least_characters(after))
+    return after.type == "bit" and after.length == 1 and strict
+
+
 def _integer_log(wire: Wire, size: int, signed: str, unsigned: str) -> LogForm:
     return LogForm(
         wire,
@@ -77,9 +94,10 @@ def _integer(
     wide_arrow: pa.DataType,
     wide_delta: str,
     log: LogForm,
+    width: int,
     length: Length = no_length,
 ) -> DataType:
-    """Return the entry of an integer type."""
+    """Return the entry of an integer type. width: to how many characters ZEROFILL fills without a number."""
     return DataType(
         log=log,
         arrow=lambda column: wide_arrow if column.unsigned else arrow,
@@ -89,78 +107,13 @@ def _integer(
         server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
         lake_text=lake_string,
         length=length,
+        zerofill=lambda written: written[0] if written else width,
+        converts=_converts_integer,
+        default_text=lambda column, literal, flavour: str(rounded(literal, 0)),
+        constant=lambda column, arrow, text: exact_value(arrow, text),
         implicit_default=lambda column: "0",
         bound=KeyBound(on_server, lambda column, collation, value: str(int(value))),
     )
-
-
-def _decimal_is_text(column: Column) -> bool:
-    return (column.precision or 10) > 38
-
-
-def _decimal_arrow(column: Column) -> pa.DataType:
-    return pa.string() if _decimal_is_text(column) else pa.decimal128(column.precision or 10, column.scale or 0)
-
-
-def _decimal_delta(column: Column) -> str:
-    return "STRING" if _decimal_is_text(column) else f"DECIMAL({column.precision or 10},{column.scale or 0})"
-
-
-def _decimal_gathered(field: Field) -> Gathered:
-    precision, scale = field.column.precision or 0, field.column.scale or 0
-    if not 0 < precision <= 65 or scale > min(precision, _MOST_SCALE):
-        raise Malformed(f"DECIMAL({precision},{scale})")
-    size = decimal_size(precision, scale)
-    if _decimal_is_text(field.column):
-        return Gathered("BYTES", size=size)
-    return Gathered("DECIMAL", size=size, first=precision, second=scale)
-
-
-def _decimal_finish(field: Field) -> Finish:
-    from binlake.schema import strings  # it compiles kernels
-
-    precision, scale = field.column.precision or 0, field.column.scale or 0
-    size = decimal_size(precision, scale)
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
-        bits = column.validity if nulls else None
-        offsets, data = strings.decimals(column.data, rows, (precision, scale, size), bits)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-    return finish if _decimal_is_text(field.column) else fixed
-
-
-def _decimal_encode(field: Field) -> EncodeColumn:
-    precision, scale = field.column.precision or 10, field.column.scale or 0
-
-    def packed(value: Decimal | str | None) -> bytes | None:
-        if value is None:
-            return None
-        return packed_decimal(value if isinstance(value, str) else f"{value:f}", precision, scale)
-
-    return lambda array: [packed(value) for value in array.to_pylist()]
-
-
-_DECIMAL = DataType(
-    log=LogForm(
-        Wire.NEWDECIMAL,
-        lambda column: 0,
-        _decimal_gathered,
-        _decimal_finish,
-        _decimal_encode,
-        alone=(Wire.NEWDECIMAL,),
-        described=lambda column, first, second: (replace(column, precision=first, scale=second), first),
-        metadata=lambda field: bytes([field.column.precision or 10, field.column.scale or 0]),
-    ),
-    arrow=_decimal_arrow,
-    delta=_decimal_delta,
-    # As text, because drivers round above 38 digits; + 0 drops the zeros of ZEROFILL.
-    select=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
-    server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
-    lake_text=lake_string,
-    implicit_default=lambda column: f"{Decimal(0):.{column.scale or 0}f}",
-    bound=KeyBound(on_server, lambda column, collation, value: format(value, "f")),
-)
 
 
 def _server_double(column: Column) -> str:
@@ -173,6 +126,45 @@ def _server_double(column: Column) -> str:
 def _float_literal(column: Column, collation: str | None, shown: str) -> str:
     number = shown.strip("[]")
     return number if "e" in number.lower() else f"{number}e0"
+
+
+def _digits(written: tuple[int, ...]) -> Digits:
+    digits, scale, *_ = (*written, None, None)
+    return (digits, scale) if scale is not None and digits else (None, None)  # FLOAT(0,0) is FLOAT
+
+
+def _converts_float(before: Column, after: Column, strict: bool) -> bool:
+    if after.type not in ("float", "double") or (before.type == "double" and after.type == "float"):
+        return False
+    declared = [(column.type, column.precision, column.scale) for column in (before, after)]
+    is_rounded = after.scale is not None and declared[0] != declared[1]
+    return not is_rounded and (strict or before.unsigned or not after.unsigned)
+
+
+def _float_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
+    """Return the text of a number that is printed as written: few digits, no exponent. None for others."""
+    exact, scale = number(literal), column.scale
+    if scale is not None and (
+        rounded(literal, scale) != exact or abs(exact) >= Decimal(10) ** ((column.precision or 0) - scale)
+    ):
+        return None  # halves are rounded to even, and MariaDB cuts what is too large
+    digits = len(exact.normalize(EXACT).as_tuple().digits)
+    if digits > (6 if column.type == "float" else 15) or (exact.is_signed() and (column.unsigned or exact.is_zero())):
+        return None
+    if exact and not Decimal("0.0001") <= abs(exact) < Decimal("1e14"):
+        return None
+    if column.type == "float":
+        struct.pack("<f", float(exact))  # raises OverflowError, an ArithmeticError, beyond FLOAT
+    if scale is not None:
+        return f"{exact:.{scale}f}"
+    text = f"{exact:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _float_constant(column: Column, arrow: pa.DataType, text: str) -> float | None:
+    # Arrow rounds once to either size; Python would round a FLOAT twice.
+    value = pa.scalar(text).cast(arrow).as_py() if _FLOATING.fullmatch(text) else None
+    return value if value is not None and isfinite(value) else None
 
 
 _OF_FLOATS = KeyBound(_server_double, _float_literal)
@@ -201,6 +193,12 @@ _FLOAT = DataType(
     delta=lambda column: "FLOAT",
     # The server's text of a FLOAT is rounded to 6 digits; widened to DOUBLE it is exact.
     select=lambda column: f"CAST({on_server(column)} AS DOUBLE)",
+    has_scale=True,
+    digits=_digits,
+    zerofill=lambda written: written[0] if written else 12,
+    converts=_converts_float,
+    default_text=_float_default,
+    constant=_float_constant,
     server_text=_server_double,
     implicit_default=lambda column: "0",
     bound=_OF_FLOATS,
@@ -211,92 +209,23 @@ _FLOAT = DataType(
 _DOUBLE = replace(
     _FLOAT,
     log=_float_log(Wire.DOUBLE, 8, "COPY8"),
+    zerofill=lambda written: written[0] if written else 22,
     arrow=lambda column: pa.float64(),
     delta=lambda column: "DOUBLE",
     lake_text=lambda column: f"CONCAT('[', binlake_double_text({in_lake(column)}), ']')",
 )
 
 
-def _bit_hex(column: Column) -> str:
-    return f"LPAD(HEX({on_server(column)} + 0), {2 * _bit_bytes(column)}, '0')"
-
-
-def is_one_bit(column: Column) -> bool:
-    """Return whether a BIT column is a boolean in the lake; others are bytes."""
-    return (column.length or 1) == 1
-
-
-def _bit_bytes(column: Column) -> int:
-    return (column.length or 1) + 7 >> 3
-
-
-def _bit_described(column: Column, first: int, second: int) -> tuple[Column, int]:
-    return replace(column, length=first + 8 * second), second + (first > 0)
-
-
-def _bit_gathered(field: Field) -> Gathered:
-    if field.size not in range(1, 9):
-        raise Malformed(f"BIT of {field.size} bytes")
-    return Gathered("BIT1" if field.column.length == 1 else "BYTES", size=field.size)
-
-
-def _booleans(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
-    bits = np.packbits(column.data[:rows], bitorder="little")
-    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(bits)], nulls)
-
-
-def _bit_finish(field: Field) -> Finish:
-    size = field.size
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
-        offsets = np.arange(0, (rows + 1) * size, size, dtype=np.int32)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(column.data)], nulls)
-
-    return _booleans if field.column.length == 1 else finish
-
-
-def _bit_encode(field: Field) -> EncodeColumn:
-    def encoded(value: bool | bytes | None) -> bytes | None:
-        return value if value is None or isinstance(value, bytes) else value.to_bytes(field.size, "big")
-
-    return lambda array: [encoded(value) for value in array.to_pylist()]
-
-
-_BIT = DataType(
-    log=LogForm(
-        Wire.BIT,
-        _bit_bytes,
-        _bit_gathered,
-        _bit_finish,
-        _bit_encode,
-        alone=(Wire.BIT,),
-        described=_bit_described,
-        metadata=lambda field: bytes([(field.column.length or 1) % 8, (field.column.length or 1) // 8]),
-    ),
-    arrow=lambda column: pa.bool_() if is_one_bit(column) else pa.binary(),
-    delta=lambda column: "BOOLEAN" if is_one_bit(column) else "BINARY",
-    select=lambda column: f"{on_server(column)} + 0" if is_one_bit(column) else f"UNHEX({_bit_hex(column)})",
-    server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)" if is_one_bit(column) else _bit_hex(column),
-    lake_text=lambda column: (
-        f"CAST(CAST({in_lake(column)} AS INT) AS STRING)" if is_one_bit(column) else f"HEX({in_lake(column)})"
-    ),
-    implicit_default=lambda column: "b'0'",
-    bound=NUMBERED,
-    length=lambda written, unsigned: written or 1,
-)
-
 TYPES = {
     "tinyint": _integer(
-        pa.int8(), "TINYINT", pa.int16(), "SMALLINT", _integer_log(Wire.TINY, 1, "COPY1", "U8"), _boolean
+        pa.int8(), "TINYINT", pa.int16(), "SMALLINT", _integer_log(Wire.TINY, 1, "COPY1", "U8"), 3, _boolean
     ),
-    "smallint": _integer(pa.int16(), "SMALLINT", pa.int32(), "INT", _integer_log(Wire.SHORT, 2, "COPY2", "U16")),
-    "mediumint": _integer(pa.int32(), "INT", pa.int32(), "INT", _integer_log(Wire.INT24, 3, "I24", "U24")),
-    "int": _integer(pa.int32(), "INT", pa.int64(), "BIGINT", _integer_log(Wire.LONG, 4, "COPY4", "U32")),
+    "smallint": _integer(pa.int16(), "SMALLINT", pa.int32(), "INT", _integer_log(Wire.SHORT, 2, "COPY2", "U16"), 5),
+    "mediumint": _integer(pa.int32(), "INT", pa.int32(), "INT", _integer_log(Wire.INT24, 3, "I24", "U24"), 8),
+    "int": _integer(pa.int32(), "INT", pa.int64(), "BIGINT", _integer_log(Wire.LONG, 4, "COPY4", "U32"), 10),
     "bigint": _integer(
-        pa.int64(), "BIGINT", pa.decimal128(20, 0), "DECIMAL(20,0)", _integer_log(Wire.LONGLONG, 8, "COPY8", "U64")
+        pa.int64(), "BIGINT", pa.decimal128(20, 0), "DECIMAL(20,0)", _integer_log(Wire.LONGLONG, 8, "COPY8", "U64"), 20
     ),
-    "decimal": _DECIMAL,
     "float": _FLOAT,
     "double": _DOUBLE,
-    "bit": _BIT,
 }

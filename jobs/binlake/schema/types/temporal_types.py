@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.schema.table import Column
+from binlake.position import Flavour
+from binlake.schema.arithmetic import INTEGER_BITS
+from binlake.schema.table import INTEGERS, Column
 from binlake.schema.types import packed_values
+from binlake.schema.types.constants import Literal, exact_value, number, plain
 from binlake.schema.types.datatype import (
     NUMBERED,
     DataType,
-    Keeps,
     KeyBound,
-    always,
-    changes,
+    cast_constant,
     in_lake,
     lake_string,
     on_server,
@@ -233,6 +235,114 @@ _TIMESTAMP_LOG = _log(
 )
 
 
+# statements -----------------------------------------------------------------------------------------------------------
+_TIME_TEXT = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?", re.A)
+_TIME_DIGITS = re.compile(r"(-?)(\d{0,3}?)(\d{0,2}?)(\d{1,2})", re.A)
+_DATE_TEXT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?", re.A)
+_DATE_DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?()", re.A)
+_SHOWN_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?", re.A)
+
+
+def _date_suffix(before: Column, after: Column) -> str | None:
+    if before.type == "date":
+        if after.type == "date":
+            return ""
+        # A TIMESTAMP counts from the session's midnight.
+        if after.type != "datetime":
+            return None
+        return " 00:00:00" + ("." + "0" * after.fraction if after.fraction else "")
+    if after.type != before.type or after.fraction < before.fraction:
+        return None
+    dot = "." if after.fraction and not before.fraction else ""
+    return dot + "0" * (after.fraction - before.fraction)
+
+
+def year_text(literal: Literal) -> str | None:
+    """Return a constant's four digits in a YEAR column; None if it isn't known."""
+    year = int(plain(literal))
+    if literal.kind == "number" and year == 0:
+        return "0000"
+    if 0 <= year <= 99 and len(literal.text) <= 2:
+        return str(year + (2000 if year < 70 else 1900))
+    if literal.text == "0000":
+        return "0000"
+    return str(year) if 1901 <= year <= 2155 else None
+
+
+def _year_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
+    year = year_text(literal)
+    return year[2:] if year and column.length == 2 else year
+
+
+def _fraction_text(written: str | None, digits: int) -> str:
+    """Return a fraction of a second with its point, as ``.250`` for three digits; empty for none.
+
+    Raises ValueError if digits other than zeros would be cut or rounded away, in which the servers differ.
+    """
+    written = (written or "").rstrip("0")
+    if len(written) > digits:
+        raise ValueError
+    return "." + written.ljust(digits, "0") if digits else ""
+
+
+def _time_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
+    text = plain(literal)
+    match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
+    if not match:
+        return None
+    sign, *parts = match.groups(default="0")
+    hours, minutes, seconds = (int(part or "0") for part in parts[:3])
+    if hours > 838 or minutes > 59 or seconds > 59 or (sign and not hours + minutes + seconds):
+        return None
+    rest = _fraction_text(parts[3] if len(parts) > 3 else "", column.fraction)
+    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{rest}"
+
+
+def _date_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
+    is_zero = literal.kind == "number" and not number(literal)
+    return moment_text(column, "0000-00-00" if is_zero else plain(literal))
+
+
+def moment_text(column: Column, text: str) -> str | None:
+    """Return the server's text of a constant in a DATE, DATETIME or TIMESTAMP column, also of one that no calendar has;
+    None if it isn't known."""
+    match = _DATE_TEXT.fullmatch(text) or _DATE_DIGITS.fullmatch(text)
+    if not match:
+        return None
+    year, month, day, hour, minute, second = (int(part or "0") for part in match.groups()[:6])
+    rest = _fraction_text(match[7], column.fraction)
+    if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
+        return None
+    if column.type != "date":
+        return f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{rest}"
+    return None if hour or minute or second else f"{year:04}-{month:02}-{day:02}"
+
+
+def _microseconds(text: str) -> int:
+    """Return ``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    hours, minutes, seconds = digits.split(":")
+    whole, _, fraction = seconds.partition(".")
+    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
+    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))
+
+
+def _moment(column: Column, arrow: pa.DataType, text: str) -> date | datetime | None:
+    is_date = pa.types.is_date(arrow)
+    match = _SHOWN_MOMENT.fullmatch(text)
+    if match is None or is_date != (match[1] is None):
+        return None
+    if is_date:
+        return date.fromisoformat(text)
+    return datetime.fromisoformat(text).replace(tzinfo=UTC if arrow.tz else None)
+
+
+def _converts_year(before: Column, after: Column, strict: bool) -> bool:
+    if after.type in INTEGERS:
+        return INTEGER_BITS[after.type] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
+    return after.type == "year"
+
+
 # expressions ----------------------------------------------------------------------------------------------------------
 
 
@@ -269,7 +379,7 @@ _DAYS = _dated("DATE", date.fromisoformat)
 _MOMENTS = _dated("TIMESTAMP", datetime.fromisoformat)
 
 
-def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm, keeps: Keeps = changes) -> DataType:
+def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm) -> DataType:
     """Return the entry of DATE, DATETIME or TIMESTAMP: selected as text, so that invalid dates arrive unchanged.
 
     Canonical text has six digits of fraction whatever is declared, so that a fraction that shouldn't be in the lake is
@@ -286,7 +396,10 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm, keeps
         may_be_invalid_date=True,
         bound=_DAYS if delta == "DATE" else _MOMENTS,
         has_fraction=delta != "DATE",
-        keeps=keeps,
+        date_suffix=_date_suffix,
+        default_text=_date_default,
+        takes_temporal=True,
+        constant=_moment,
     )
 
 
@@ -309,7 +422,11 @@ _TIME = DataType(
     has_fraction=True,
     implicit_default=lambda column: "00:00:00" + ("." + "0" * column.fraction if column.fraction else ""),
     bound=shown_bound(lambda text: f"TIME'{text}'"),
-    keeps=lambda before, after: after.fraction >= before.fraction,
+    converts=lambda before, after, strict: after.type == "time" and after.fraction >= before.fraction,
+    default_text=_time_default,
+    takes_temporal=True,
+    constant=lambda column, arrow, text: _microseconds(text),
+    spark_constant=lambda column, text: f"{_microseconds(text)}L",
 )
 
 
@@ -332,14 +449,19 @@ _YEAR = DataType(
     implicit_default=lambda column: "0000",
     bound=NUMBERED,
     length=lambda written, unsigned: 2 if written == 2 else None,
-    keeps=always,
+    converts=_converts_year,
+    default_text=_year_default,
+    constant=lambda column, arrow, text: exact_value(arrow, text),
 )
 
 
 TYPES = {
-    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", _DATE_LOG, always),
+    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", _DATE_LOG),
     "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss.SSSSSS", _DATETIME_LOG),
-    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS", _TIMESTAMP_LOG),
+    "timestamp": replace(
+        _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS", _TIMESTAMP_LOG),
+        spark_constant=lambda column, text: cast_constant("TIMESTAMP", f"{text}+00:00"),
+    ),
     "time": _TIME,
     "year": _YEAR,
 }

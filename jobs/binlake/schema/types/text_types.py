@@ -1,33 +1,26 @@
-"""Text in a character set, ENUM, SET and JSON."""
+"""Text in a character set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.errors import Malformed
-from binlake.kernels.arrays import texts
+from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.table import TEXTS, Column
+from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
-    NUMBERED,
     DataType,
     KeyBound,
-    always,
     as_written,
     in_lake,
     lake_sha,
     on_server,
     one_unless_written,
-    server_char,
     server_sha,
 )
-from binlake.schema.types.jsonbinary import binary_json
 from binlake.schema.types.log_form import (
     ColumnBytes,
     EncodeColumn,
@@ -37,16 +30,20 @@ from binlake.schema.types.log_form import (
     Gathered,
     LogForm,
     Wire,
-    behind_length,
     binary,
-    finished,
-    fixed,
     its_size,
     length_size,
     mapped,
-    most_bytes,
     prefixed,
     string_metadata,
+)
+from binlake.schema.types.text_sizes import (
+    BLOBS,
+    keeps_characters,
+    least_characters,
+    most_bytes,
+    most_characters,
+    text_bytes,
 )
 
 _TWO_OR_FOUR_BYTES = frozenset({"ucs2", "utf32"})
@@ -162,116 +159,43 @@ def _blob_log(length_bytes: int) -> LogForm:
     )
 
 
-def _members_gathered(kernel: str, sizes: tuple[int, ...]) -> Callable[[Field], Gathered]:
-    """Return a hook that gathers numbers of members. sizes: the bytes that values can have."""
-
-    def gathered(field: Field) -> Gathered:
-        if field.size not in sizes:
-            raise Malformed(f"{field.wire.name} of {field.size} bytes")
-        return Gathered(kernel, size=field.size, first=len(field.column.values))
-
-    return gathered
-
-
-def _enum_finish(field: Field) -> Finish:
-    dictionary = texts(("", *field.column.values))
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
-        return dictionary.take(fixed(pa.int32(), rows, validity, nulls, column, used))
-
-    return finish
+# statements -----------------------------------------------------------------------------------------------------------
+def _converts(before: Column, after: Column, strict: bool) -> bool:
+    if after.type in TEXTS:
+        if after.type == "char" and before.type != "char":
+            return False  # trailing spaces go
+        # A CHAR has no trailing spaces that could be cut off unseen.
+        fits = _holds(before, after) or (before.type == "char" and strict)
+        return fits and keeps_characters(before.charset or "", after.charset or "", strict)
+    if after.type == "varbinary" or after.type in BLOBS:
+        # The cast gives the bytes of UTF-8. A column in ascii may hold other bytes (MariaDB takes x'FF').
+        return before.charset in ("utf8mb4", "utf8mb3") and most_bytes(before) <= most_bytes(after)
+    return False
 
 
-def _enum_encode(field: Field) -> EncodeColumn:
-    codes = {name: place for place, name in enumerate(("", *field.column.values))}
-    return lambda array: mapped(array, lambda text: codes[text].to_bytes(field.size, "little"))
-
-
-def _set_finish(field: Field) -> Finish:
-    names = field.column.values
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int) -> pa.Array:
-        masks, codes = _distinct(column.data[: 8 * rows].view(np.uint64), len(names))
-        combined = [",".join(name for place, name in enumerate(names) if mask >> place & 1) for mask in masks.tolist()]
-        places = pa.Array.from_buffers(
-            pa.int32(), rows, [validity, pa.py_buffer(codes.reshape(-1).astype(np.int32))], nulls
-        )
-        return texts(combined).take(places)
-
-    return finish
-
-
-def _distinct(masks: npt.NDArray[np.uint64], names: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the distinct masks, and for each row the index of its mask among them."""
-    if names > 16:
-        return np.unique(masks, return_inverse=True)
-    small = masks.astype(np.intp)
-    distinct = np.flatnonzero(np.bincount(small, minlength=1))
-    places = np.zeros(1 << names, np.int32)
-    places[distinct] = np.arange(len(distinct))
-    return distinct, places[small]
-
-
-def _set_size(column: Column) -> int:
-    size = (len(column.values) + 7) // 8
-    return 8 if size > 4 else max(size, 1)
-
-
-def _set_encode(field: Field) -> EncodeColumn:
-    bits = {name: 1 << place for place, name in enumerate(field.column.values)}
-    return lambda array: mapped(
-        array, lambda text: sum(bits[item] for item in text.split(",") if text).to_bytes(field.size, "little")
+def _holds(before: Column, after: Column) -> bool:
+    """Return whether every text of the old column fits, including its trailing spaces."""
+    same_bytes = before.charset == after.charset or (before.charset, after.charset) in (
+        ("utf8mb3", "utf8mb4"),
+        ("ascii", "utf8mb3"),
+        ("ascii", "utf8mb4"),
+        ("ascii", "latin1"),
     )
+    if after.type == "longtext":
+        return True  # a value has at most max_allowed_packet, 1 GiB
+    if same_bytes and before.type.endswith("text") and after.type.endswith("text"):
+        return text_bytes(before.type) <= text_bytes(after.type)
+    return most_characters(before) <= least_characters(after)
 
 
-def _members_metadata(field: Field) -> bytes:
-    return bytes([field.wire, field.size])
-
-
-_ENUM_LOG = LogForm(
-    Wire.ENUM,
-    lambda column: 1 if len(column.values) < 256 else 2,
-    _members_gathered("CODE", (1, 2)),
-    _enum_finish,
-    _enum_encode,
-    alone=(Wire.ENUM,),
-    metadata=_members_metadata,
-)
-_SET_LOG = LogForm(
-    Wire.SET,
-    _set_size,
-    _members_gathered("MASK", (1, 2, 3, 4, 8)),
-    _set_finish,
-    _set_encode,
-    alone=(Wire.SET,),
-    metadata=_members_metadata,
-)
-
-
-def _json_values(
-    wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: FilledBuffers, used: int
-) -> pa.Array:
-    from binlake.schema import strings
-
-    assert column.offsets is not None
-    offsets, data = strings.json(column.offsets[: rows + 1], column.data, column.validity if nulls else None)
-    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-
-_JSON_LOG = LogForm(
-    Wire.JSON,
-    lambda column: 4,
-    behind_length,
-    finished(_json_values),
-    lambda field: lambda array: prefixed(mapped(array, binary_json), field.size),
-    alone=(Wire.JSON,),
-    metadata=its_size,
-)
+def _default_text(column: Column, literal: Literal, flavour: Flavour) -> str:
+    text = characters(literal, column.charset)
+    return text.rstrip(" ") if column.type == "char" else text
 
 
 # entries --------------------------------------------------------------------------------------------------------------
 _BOUND = KeyBound(lambda column: f"HEX({on_server(column)})", _literal)
-_TEXT = DataType(
+TEXT = DataType(
     log=_blob_log(2),
     arrow=lambda column: pa.string(),
     delta=lambda column: "STRING",
@@ -279,28 +203,15 @@ _TEXT = DataType(
     server_text=lambda column: server_sha(_utf8(column)),
     lake_text=lake_sha,
     is_text=True,
+    converts=_converts,
+    default_text=_default_text,
     implicit_default=lambda column: "",
 )
-# The text that the server shows.
-_JSON = DataType(
-    log=_JSON_LOG,
-    arrow=lambda column: pa.string(),
-    delta=lambda column: "STRING",
-    select=server_char,
-    server_text=lambda column: server_sha(server_char(column)),
-    lake_text=lake_sha,
-    has_default=False,
-    implicit_default=lambda column: "null",
-    keeps=always,
-)
 TYPES = {
-    "char": replace(_TEXT, log=_with_length(Wire.STRING), length=one_unless_written, bound=_BOUND),
-    "varchar": replace(_TEXT, log=_with_length(Wire.VARCHAR), length=as_written, bound=_BOUND),
+    "char": replace(TEXT, log=_with_length(Wire.STRING), length=one_unless_written, bound=_BOUND),
+    "varchar": replace(TEXT, log=_with_length(Wire.VARCHAR), length=as_written, bound=_BOUND),
     **{
-        name: replace(_TEXT, log=_blob_log(length_bytes), has_default=False)
+        name: replace(TEXT, log=_blob_log(length_bytes), has_default=False)
         for length_bytes, name in enumerate(("tinytext", "text", "mediumtext", "longtext"), 1)
     },
-    "enum": replace(_TEXT, log=_ENUM_LOG, implicit_default=lambda column: column.values[0], bound=NUMBERED),
-    "set": replace(_TEXT, log=_SET_LOG),
-    "json": _JSON,
 }

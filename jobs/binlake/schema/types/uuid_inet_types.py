@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from binlake.schema.table import TEXTS, Column
+from binlake.schema.types.constants import plain
 from binlake.schema.types.datatype import (
     ArrowFunction,
     DataType,
     StoredBytes,
-    always,
     lake_sha,
     server_char,
     server_sha,
@@ -99,6 +100,11 @@ def _bytes_of(pack: Callable[[str], bytes]) -> Callable[[pa.Array], Sequence[byt
     return packed
 
 
+def _fits(longest: int, after: Column) -> bool:
+    """Return whether a column holds texts of so many characters."""
+    return after.type in TEXTS and after.type != "tinytext" and (after.length or 255) >= longest
+
+
 def _rendered(
     name: str,
     sizes: tuple[int, int],
@@ -118,9 +124,9 @@ def _rendered(
         server_text=lambda column: server_sha(server_char(column)),
         lake_text=lake_sha,
         only="mariadb",
-        keeps=always,
+        converts=lambda before, after, strict: after.type == before.type or _fits(longest, after),
+        default_text=lambda column, literal, flavour: canonical(plain(literal)),
         implicit_default=lambda column: render(b""),
-        canonical=canonical,
         bound=shown_bound(lambda text: f"CAST('{text}' AS {name.upper()})"),
         longest_text=longest,
         stored=stored,

@@ -54,8 +54,8 @@ def _hex(vectors: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _keeps(before: Column, after: Column) -> bool:
-    return (after.length or 0) >= (before.length or 0)
+def _converts(before: Column, after: Column, strict: bool) -> bool:
+    return after.type == "vector" and (after.length or 0) >= (before.length or 0)
 
 
 _STORED = StoredBytes(_values, _bytes_of, lambda column: 4 * (column.length or 0), "varbinary")
@@ -70,7 +70,8 @@ VECTOR = DataType(
     restore_arrow=_values,
     length=lambda written, unsigned: written or _DEFAULT_LENGTH,
     has_default=False,
-    keeps=_keeps,
+    converts=_converts,
+    constant=lambda column, arrow, text: None,
     stored=_STORED,
     functions={"binlake_vector": (_values, "array<float>"), "binlake_vector_hex": (_hex, "string")},
 )
