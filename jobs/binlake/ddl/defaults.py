@@ -16,7 +16,8 @@ from binlake.schema.datatypes import REGISTRY
 from binlake.schema.statement_session import Session
 from binlake.schema.table import INTEGERS, Column
 from binlake.schema.types.constants import NATIONAL, Literal
-from binlake.schema.types.temporal_types import moment_text, year_text
+from binlake.schema.types.temporal_types import moment_text
+from binlake.schema.types.time_types import year_text
 
 
 class NotConstant(UnfollowedStatement):

@@ -22,7 +22,15 @@ import pyarrow as pa
 
 from binlake.errors import UnsupportedColumn
 from binlake.schema.table import Column
-from binlake.schema.types import byte_types, member_types, number_types, temporal_types, text_types, uuid_inet_types
+from binlake.schema.types import (
+    byte_types,
+    member_types,
+    number_types,
+    temporal_types,
+    text_types,
+    time_types,
+    uuid_inet_types,
+)
 from binlake.schema.types.bit_type import BIT
 from binlake.schema.types.datatype import DataType, StoredBytes
 from binlake.schema.types.decimal_type import DECIMAL
@@ -34,6 +42,7 @@ REGISTRY: dict[str, DataType] = {
     "decimal": DECIMAL,
     "bit": BIT,
     **temporal_types.TYPES,
+    **time_types.TYPES,
     **text_types.TYPES,
     **member_types.TYPES,
     "json": JSON,

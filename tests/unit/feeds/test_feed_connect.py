@@ -21,9 +21,9 @@ from binlake.feeds.formats import connect_json
 from binlake.feeds.formats.connect import type_of
 from binlake.feeds.formats.connect_json import JsonWriter, encoded
 from binlake.feeds.formats.debezium import Debezium
-from binlake.feeds.formats.decimals import unscaled
 from binlake.feeds.formats.joining import quoted
 from binlake.position import Flavour
+from binlake.schema.decimals import unscaled
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 

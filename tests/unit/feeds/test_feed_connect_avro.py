@@ -19,7 +19,7 @@ from binlake.feeds.contract import FeedTable
 from binlake.feeds.formats import avro, debezium_schemas as schemas
 from binlake.feeds.formats.connect import Schema, type_of
 from binlake.feeds.formats.connect_avro import AvroWriter, avro_schema
-from binlake.feeds.formats.decimals import unscaled
+from binlake.schema.decimals import unscaled
 from binlake.schema.table import Column, TableName
 
 PLAIN = DebeziumFormat(type="debezium")

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.feeds.formats.decimals import OCTETS, are_small, numbers_of, unscaled
 from binlake.feeds.formats.joining import joined
+from binlake.schema.decimals import OCTETS, are_small, numbers_of, unscaled
 
 _LIMITS = np.array([1 << 7 * length for length in range(1, 10)], np.uint64)
 """The smallest numbers that take two, three … bytes."""

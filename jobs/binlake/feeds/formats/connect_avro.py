@@ -33,8 +33,9 @@ from binlake.config.feed_config import Subjects
 from binlake.errors import FeedError
 from binlake.feeds.contract import Register
 from binlake.feeds.formats import avro
-from binlake.feeds.formats.connect import DECIMAL, Schema, with_epochs
+from binlake.feeds.formats.connect import Schema, with_epochs
 from binlake.feeds.formats.joining import Part, joined
+from binlake.schema.types.connect_form import DECIMAL
 
 _PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
 """Avro's names of primitive types, where they differ from Connect's."""

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds.formats.connect import Schema, with_epochs
-from binlake.feeds.formats.decimals import OCTETS, are_small, numbers_of, unscaled
 from binlake.feeds.formats.joining import Part, joined, quoted
+from binlake.schema.decimals import OCTETS, are_small, numbers_of, unscaled
 
 _LETTERS = np.frombuffer((string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode(), np.uint8)
 _QUOTE, _PADDING = ord('"'), ord("=")

@@ -10,18 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from binlake.feeds.contract import FeedTable, SchemaChange
-from binlake.feeds.formats.connect import ConnectType
+from binlake.schema.datatypes import REGISTRY
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.types.connect_form import UNKNOWN, ConnectForm, ConnectType
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]")
-_JDBC = {
-    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8,
-    "bit": -7, "date": 91, "datetime": 93, "timestamp": 2014, "time": 92, "year": 4, "char": 1, "varchar": 12,
-    "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "enum": 1, "set": 1, "binary": -2, "varbinary": -3,
-    "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "json": 1111,
-}  # fmt: skip
-"""Constants of java.sql.Types; other types are OTHER."""
-_OTHER = 1111
 
 
 def valid_name(name: str) -> str:
@@ -186,16 +179,20 @@ def _structure(schema: TableSchema) -> dict[str, Any]:
     }
 
 
+def _connect_form(column: Column) -> ConnectForm:
+    return REGISTRY[column.type].connect if column.type in REGISTRY else UNKNOWN
+
+
 def _column(column: Column, position: int) -> dict[str, Any]:
-    name = column.type.upper() + (" UNSIGNED" if column.unsigned else "")
+    name, known = column.type.upper() + (" UNSIGNED" if column.unsigned else ""), _connect_form(column)
     return {
         "name": column.name,
-        "jdbcType": _JDBC.get(column.type, _OTHER),
+        "jdbcType": known.jdbc,
         "nativeType": None,
         "typeName": name,
         "typeExpression": name,
         "charsetName": column.charset,
-        "length": _length(column),
+        "length": known.length(column),
         "scale": column.scale,
         "position": position,
         "optional": column.nullable,
@@ -205,12 +202,3 @@ def _column(column: Column, position: int) -> dict[str, Any]:
         "defaultValueExpression": column.default,
         "enumValues": [f"'{value}'" for value in column.values] or None,
     }
-
-
-def _length(column: Column) -> int | None:
-    """Return Debezium's length of a column: digits of numbers, fraction digits of times; 2n-1 for a SET of n values."""
-    if column.type in ("enum", "set"):
-        return 1 if column.type == "enum" else max(2 * len(column.values) - 1, 1)
-    if column.type in ("time", "datetime", "timestamp"):
-        return column.fraction or None
-    return column.precision if column.precision is not None else column.length

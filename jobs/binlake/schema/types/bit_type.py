@@ -11,6 +11,7 @@ import pyarrow as pa
 from binlake.errors import Malformed
 from binlake.position import Flavour
 from binlake.schema.table import INTEGERS, Column
+from binlake.schema.types.connect_form import ConnectForm, ConnectSettings, ConnectType, as_staged, each
 from binlake.schema.types.constants import Literal, rounded
 from binlake.schema.types.datatype import NUMBERED, DataType, in_lake, on_server
 from binlake.schema.types.log_form import EncodeColumn, Field, FilledBuffers, Finish, Gathered, LogForm, Wire
@@ -92,6 +93,13 @@ def _spark_constant(column: Column, text: str) -> str:
     return f"X'{number:0{2 * _bytes(column)}X}'"
 
 
+def _connect(column: Column, settings: ConnectSettings) -> ConnectType:
+    if is_one_bit(column):
+        return ConnectType("boolean", as_staged)
+    return ConnectType("bytes", _LITTLE_ENDIAN, "io.debezium.data.Bits", {"length": str(column.length)})
+
+
+_LITTLE_ENDIAN = each(lambda value: value[::-1], pa.binary())
 BIT = DataType(
     log=LogForm(
         Wire.BIT,
@@ -115,6 +123,7 @@ BIT = DataType(
     constant=_constant,
     spark_constant=_spark_constant,
     default_is_literal=True,
+    connect=ConnectForm(_connect, jdbc=-7),
     implicit_default=lambda column: "b'0'",
     bound=NUMBERED,
     length=lambda written, unsigned: written or 1,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from binlake.position import Flavour
 from binlake.schema.table import Column
+from binlake.schema.types.connect_form import ConnectForm, ConnectType, always, as_staged, each
 from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
     DataType,
@@ -101,10 +105,55 @@ def _stored(column: Column, text: str) -> bytes:
     return data.ljust(column.length or 0, bytes(1)) if column.type == "binary" else data
 
 
+_IN_CONNECT = {
+    "bytes": ConnectType("bytes", as_staged),
+    "base64": ConnectType("string", each(lambda value: base64.b64encode(value).decode(), pa.string())),
+    "hex": ConnectType("string", each(bytes.hex, pa.string())),
+}
+
+
+def _connect(jdbc: int) -> ConnectForm:
+    return ConnectForm(lambda column, settings: _IN_CONNECT[settings.binary], jdbc)
+
+
+def _geometry(stored: bytes) -> dict[str, Any]:
+    """Split four bytes of SRID from the WKB; SRID 0 becomes null, as in Debezium's connector."""
+    return {"wkb": stored[4:], "srid": int.from_bytes(stored[:4], "little") or None}
+
+
+def _point(stored: bytes) -> dict[str, Any]:
+    x, y = struct.unpack("<dd" if stored[4] == 1 else ">dd", stored[9:25])
+    return {"x": x, "y": y, **_geometry(stored)}
+
+
+_ARROW_GEOMETRY = [pa.field("wkb", pa.binary()), pa.field("srid", pa.int32())]
+_ARROW_POINT = [pa.field("x", pa.float64()), pa.field("y", pa.float64()), *_ARROW_GEOMETRY]
+_GEOMETRY_FIELDS = [
+    {"type": "bytes", "optional": False, "field": "wkb"},
+    {"type": "int32", "optional": True, "field": "srid"},
+]
+_POINT_FIELDS = [
+    *({"type": "double", "optional": False, "field": axis} for axis in "xy"),
+    {"type": "bytes", "optional": True, "field": "wkb"},
+    {"type": "int32", "optional": True, "field": "srid"},
+]
+_GEOMETRY_IN_CONNECT = ConnectType(
+    "struct",
+    each(_geometry, pa.struct(_ARROW_GEOMETRY)),
+    "io.debezium.data.geometry.Geometry",
+    more={"fields": _GEOMETRY_FIELDS, "doc": "Geometry"},
+)
+_POINT_IN_CONNECT = ConnectType(
+    "struct",
+    each(_point, pa.struct(_ARROW_POINT)),
+    "io.debezium.data.geometry.Point",
+    more={"fields": _POINT_FIELDS, "doc": "Geometry (POINT)"},
+)
 _BOUND = KeyBound(lambda column: f"HEX({on_server(column)})", lambda column, collation, digits: f"_binary X'{digits}'")
 _BYTES = replace(
     _bytes_type(_log(Wire.BLOB, 2)),
     converts=_converts,
+    connect=_connect(2004),
     default_text=_default_text,
     implicit_default=lambda column: "",
 )
@@ -113,12 +162,14 @@ _BYTES = replace(
 _GEOMETRY = replace(
     _bytes_type(_log(Wire.GEOMETRY, 4), "SUBSTRING({}, 1)"),
     has_default=False,
+    connect=always(_GEOMETRY_IN_CONNECT),
     converts=lambda before, after, strict: after.type in (before.type, "geometry"),
 )
 TYPES = {
     "binary": replace(
         _BYTES,
         log=_with_length(Wire.STRING, _padded),
+        connect=_connect(-2),
         default_is_literal=True,
         length=one_unless_written,
         implicit_default=lambda column: "0x",
@@ -127,6 +178,7 @@ TYPES = {
     "varbinary": replace(
         _BYTES,
         log=_with_length(Wire.VARCHAR, behind_length),
+        connect=_connect(-3),
         default_is_literal=True,
         length=as_written,
         bound=_BOUND,
@@ -136,4 +188,5 @@ TYPES = {
         for length_bytes, name in enumerate(("tinyblob", "blob", "mediumblob", "longblob"), 1)
     },
     **dict.fromkeys(GEOMETRIES, _GEOMETRY),
+    "point": replace(_GEOMETRY, connect=always(_POINT_IN_CONNECT)),
 }

@@ -12,6 +12,7 @@
 | bound | the snapshot, which cuts a table into chunks by its key |
 | converts, date_suffix, longest_text | ALTER TABLE that changes a column's type |
 | log | the log's decoder and writer |
+| connect | feeds of Debezium's messages |
 | stored | merge, feeds |
 | functions | Spark's sessions |
 """
@@ -28,6 +29,7 @@ from binlake.errors import Malformed
 from binlake.names import mysql_quote, spark_quote, spark_string
 from binlake.position import Flavour
 from binlake.schema.table import Column
+from binlake.schema.types.connect_form import UNKNOWN, ConnectForm
 from binlake.schema.types.constants import Literal
 from binlake.schema.types.log_form import (
     FilledBuffers,
@@ -174,6 +176,7 @@ class DataType:
     bound: None for a type whose values can't bound chunks.
     longest_text: the most characters of a value's text, where each value has one text.
     log: how the log has values of the type.
+    connect: what the type is to Kafka Connect.
     stored: None for a type that the decoder makes by kernels.
     functions: Spark's functions that the expressions call, with what they return.
     """
@@ -206,6 +209,7 @@ class DataType:
     spark_constant: Callable[[Column, str], str] | None = None
     bound: KeyBound | None = None
     longest_text: int | None = None
+    connect: ConnectForm = UNKNOWN
     stored: StoredBytes | None = None
     functions: Mapping[str, tuple[ArrowFunction, str]] = field(default_factory=dict)
 

@@ -12,6 +12,15 @@ from binlake.errors import Malformed
 from binlake.position import Flavour
 from binlake.schema.arithmetic import integer_range
 from binlake.schema.table import INTEGERS, TEXTS, Column
+from binlake.schema.types.connect_form import (
+    ConnectForm,
+    ConnectSettings,
+    ConnectType,
+    ConvertArray,
+    as_texts,
+    each,
+    precise,
+)
 from binlake.schema.types.constants import Literal, exact_value, rounded
 from binlake.schema.types.datatype import DataType, Digits, KeyBound, lake_string, on_server
 from binlake.schema.types.log_form import EncodeColumn, Field, FilledBuffers, Finish, Gathered, LogForm, Wire, fixed
@@ -123,6 +132,31 @@ def _constant(column: Column, arrow: pa.DataType, text: str) -> Any:
     return text if pa.types.is_string(arrow) else exact_value(arrow, text)
 
 
+def _decimal_texts(values: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(values.type) and values.type.scale > _PLAIN_SCALE:
+        return each(lambda value: f"{value:f}", pa.string())(values)
+    return as_texts(values)
+
+
+def _decimals(precision: int, scale: int) -> ConvertArray:
+    """Return a converter to decimals; beyond 38 digits, staged values are texts."""
+    exact = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    return lambda values: values if pa.types.is_decimal(values.type) else each(Decimal, exact)(values)
+
+
+def precise_number(precision: int, scale: int) -> ConnectType:
+    """Return Connect's Decimal of staged numbers."""
+    return precise(precision, scale, _decimals(precision, scale))
+
+
+def _connect(column: Column, settings: ConnectSettings) -> ConnectType:
+    if settings.decimals == "string":
+        return ConnectType("string", _decimal_texts)
+    if settings.decimals == "double":
+        return ConnectType("double", each(float, pa.float64()))
+    return precise_number(column.precision or 10, column.scale or 0)
+
+
 DECIMAL = DataType(
     log=LogForm(
         Wire.NEWDECIMAL,
@@ -141,6 +175,7 @@ DECIMAL = DataType(
     server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
     lake_text=lake_string,
     has_scale=True,
+    connect=ConnectForm(_connect, jdbc=3),
     digits=_digits,
     zerofill=_zerofill,
     converts=_converts,

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from binlake.schema.table import Column
+from binlake.schema.types.connect_form import ConnectType, always, as_texts
 from binlake.schema.types.datatype import DataType, lake_sha, server_char, server_sha
 from binlake.schema.types.jsonbinary import binary_json
 from binlake.schema.types.log_form import (
@@ -55,6 +56,7 @@ JSON = DataType(
     server_text=lambda column: server_sha(server_char(column)),
     lake_text=lake_sha,
     has_default=False,
+    connect=always(ConnectType("string", as_texts, "io.debezium.data.Json")),
     implicit_default=lambda column: "null",
     converts=_converts,
 )

@@ -15,6 +15,7 @@ from binlake.kernels.arrays import texts
 from binlake.position import Flavour
 from binlake.schema.table import TEXTS, Column
 from binlake.schema.types import text_types
+from binlake.schema.types.connect_form import ConnectForm, ConnectSettings, ConnectType, as_texts
 from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import NUMBERED
 from binlake.schema.types.log_form import (
@@ -158,15 +159,27 @@ def _member(values: tuple[str, ...], text: str) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
+def _connect(name: str) -> Callable[[Column, ConnectSettings], ConnectType]:
+    return lambda column, settings: ConnectType("string", as_texts, name, {"allowed": ",".join(column.values)})
+
+
 # entries --------------------------------------------------------------------------------------------------------------
 _MEMBERS = replace(text_types.TEXT, has_members=True, converts=_converts)
 TYPES = {
     "enum": replace(
         _MEMBERS,
         log=_ENUM_LOG,
+        connect=ConnectForm(_connect("io.debezium.data.Enum"), jdbc=1, length=lambda column: 1),
         default_text=_enum_default,
         implicit_default=lambda column: column.values[0],
         bound=NUMBERED,
     ),
-    "set": replace(_MEMBERS, log=_SET_LOG, default_text=_set_default),
+    "set": replace(
+        _MEMBERS,
+        log=_SET_LOG,
+        connect=ConnectForm(
+            _connect("io.debezium.data.EnumSet"), jdbc=1, length=lambda column: max(2 * len(column.values) - 1, 1)
+        ),
+        default_text=_set_default,
+    ),
 }

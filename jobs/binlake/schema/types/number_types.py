@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from binlake.position import Flavour
 from binlake.schema.arithmetic import integer_range
+from binlake.schema.decimals import numbers_of
 from binlake.schema.table import INTEGERS, TEXTS, Column
+from binlake.schema.types.connect_form import ConnectForm, ConnectSettings, ConnectType, always, as_numbers, as_staged
 from binlake.schema.types.constants import EXACT, Literal, exact_value, number, rounded
 from binlake.schema.types.datatype import (
     DataType,
@@ -24,7 +26,7 @@ from binlake.schema.types.datatype import (
     no_length,
     on_server,
 )
-from binlake.schema.types.decimal_type import becomes_decimal
+from binlake.schema.types.decimal_type import becomes_decimal, precise_number
 from binlake.schema.types.log_form import (
     ColumnBytes,
     EncodeColumn,
@@ -88,25 +90,46 @@ def _integer_log(wire: Wire, size: int, signed: str, unsigned: str) -> LogForm:
     )
 
 
-def _integer(
-    arrow: pa.DataType,
-    delta: str,
-    wide_arrow: pa.DataType,
-    wide_delta: str,
-    log: LogForm,
-    width: int,
-    length: Length = no_length,
-) -> DataType:
-    """Return the entry of an integer type. width: to how many characters ZEROFILL fills without a number."""
+def _same_bits(values: pa.Array) -> pa.Array:
+    return pa.array(numbers_of(values), pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What an integer type's columns are in Arrow, in Delta, and in Kafka Connect."""
+
+    arrow: pa.DataType
+    delta: str
+    connect: str
+
+    def in_connect(self, settings: ConnectSettings) -> ConnectType:
+        if not pa.types.is_decimal(self.arrow):
+            return ConnectType(self.connect, as_numbers)
+        return precise_number(20, 0) if settings.bigint_unsigned == "precise" else ConnectType("int64", _same_bits)
+
+
+_INT8, _INT16 = _Whole(pa.int8(), "TINYINT", "int16"), _Whole(pa.int16(), "SMALLINT", "int16")
+_INT32, _INT64 = _Whole(pa.int32(), "INT", "int32"), _Whole(pa.int64(), "BIGINT", "int64")
+_UINT64 = _Whole(pa.decimal128(20, 0), "DECIMAL(20,0)", "int64")
+
+
+def _integer(log: LogForm, narrow: _Whole, wide: _Whole, width: int, jdbc: int, length: Length = no_length) -> DataType:
+    """Return the entry of an integer type. wide: of unsigned columns. width: to how many characters ZEROFILL fills
+    without a number."""
+
+    def of(column: Column) -> _Whole:
+        return wide if column.unsigned else narrow
+
     return DataType(
         log=log,
-        arrow=lambda column: wide_arrow if column.unsigned else arrow,
-        delta=lambda column: wide_delta if column.unsigned else delta,
+        arrow=lambda column: of(column).arrow,
+        delta=lambda column: of(column).delta,
         # + 0 drops ZEROFILL and the boolean that drivers see in TINYINT(1)
         select=lambda column: f"{on_server(column)} + 0",
         server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
         lake_text=lake_string,
         length=length,
+        connect=ConnectForm(lambda column, settings: of(column).in_connect(settings), jdbc),
         zerofill=lambda written: written[0] if written else width,
         converts=_converts_integer,
         default_text=lambda column, literal, flavour: str(rounded(literal, 0)),
@@ -167,6 +190,12 @@ def _float_constant(column: Column, arrow: pa.DataType, text: str) -> float | No
     return value if value is not None and isfinite(value) else None
 
 
+def _float_in_connect(column: Column, settings: ConnectSettings) -> ConnectType:
+    if column.scale is not None:
+        return ConnectType("double", lambda values: values.cast(pa.float64()))
+    return ConnectType("float", as_staged)
+
+
 _OF_FLOATS = KeyBound(_server_double, _float_literal)
 
 
@@ -195,6 +224,7 @@ _FLOAT = DataType(
     select=lambda column: f"CAST({on_server(column)} AS DOUBLE)",
     has_scale=True,
     digits=_digits,
+    connect=ConnectForm(_float_in_connect, jdbc=6),
     zerofill=lambda written: written[0] if written else 12,
     converts=_converts_float,
     default_text=_float_default,
@@ -209,6 +239,7 @@ _FLOAT = DataType(
 _DOUBLE = replace(
     _FLOAT,
     log=_float_log(Wire.DOUBLE, 8, "COPY8"),
+    connect=always(ConnectType("double", as_staged), jdbc=8),
     zerofill=lambda written: written[0] if written else 22,
     arrow=lambda column: pa.float64(),
     delta=lambda column: "DOUBLE",
@@ -217,15 +248,11 @@ _DOUBLE = replace(
 
 
 TYPES = {
-    "tinyint": _integer(
-        pa.int8(), "TINYINT", pa.int16(), "SMALLINT", _integer_log(Wire.TINY, 1, "COPY1", "U8"), 3, _boolean
-    ),
-    "smallint": _integer(pa.int16(), "SMALLINT", pa.int32(), "INT", _integer_log(Wire.SHORT, 2, "COPY2", "U16"), 5),
-    "mediumint": _integer(pa.int32(), "INT", pa.int32(), "INT", _integer_log(Wire.INT24, 3, "I24", "U24"), 8),
-    "int": _integer(pa.int32(), "INT", pa.int64(), "BIGINT", _integer_log(Wire.LONG, 4, "COPY4", "U32"), 10),
-    "bigint": _integer(
-        pa.int64(), "BIGINT", pa.decimal128(20, 0), "DECIMAL(20,0)", _integer_log(Wire.LONGLONG, 8, "COPY8", "U64"), 20
-    ),
+    "tinyint": _integer(_integer_log(Wire.TINY, 1, "COPY1", "U8"), _INT8, _INT16, 3, 5, _boolean),
+    "smallint": _integer(_integer_log(Wire.SHORT, 2, "COPY2", "U16"), _INT16, _INT32, 5, 5),
+    "mediumint": _integer(_integer_log(Wire.INT24, 3, "I24", "U24"), _INT32, _INT32, 8, 4),
+    "int": _integer(_integer_log(Wire.LONG, 4, "COPY4", "U32"), _INT32, _INT64, 10, 4),
+    "bigint": _integer(_integer_log(Wire.LONGLONG, 8, "COPY8", "U64"), _INT64, _UINT64, 20, -5),
     "float": _FLOAT,
     "double": _DOUBLE,
 }

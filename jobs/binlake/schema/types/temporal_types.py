@@ -1,4 +1,4 @@
-"""DATE, DATETIME, TIMESTAMP, TIME and YEAR. Sessions are in UTC on both sides."""
+"""DATE, DATETIME and TIMESTAMP. Sessions are in UTC on both sides."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.position import Flavour
-from binlake.schema.arithmetic import INTEGER_BITS
-from binlake.schema.table import INTEGERS, Column
+from binlake.schema.table import Column
 from binlake.schema.types import packed_values
-from binlake.schema.types.constants import Literal, exact_value, number, plain
+from binlake.schema.types.connect_form import (
+    ConnectForm,
+    ConnectSettings,
+    ConnectType,
+    ConvertArray,
+    always,
+    as_numbers,
+)
+from binlake.schema.types.constants import Literal, number, plain
 from binlake.schema.types.datatype import (
-    NUMBERED,
     DataType,
     KeyBound,
     cast_constant,
     in_lake,
-    lake_string,
-    on_server,
     server_char,
     shown_bound,
 )
@@ -44,7 +48,7 @@ from binlake.schema.types.log_form import (
 )
 
 _DAY_US = 86_400_000_000
-_SCALE = (1_000_000, 10_000, 100, 1)
+SCALE = (1_000_000, 10_000, 100, 1)
 """Microseconds of a fraction's unit, by the fraction's size in bytes."""
 _DATETIME_SIGN = 0x8000000000
 """What the servers add to a packed DATETIME, so that it sorts as bytes."""
@@ -59,7 +63,8 @@ def _calendar(days: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
     return count // 12 + 1970, count % 12 + 1, (dates - months).astype(np.int64) + 1
 
 
-def _big_endian(packed: npt.NDArray[np.int64], size: int, array: pa.Array) -> ColumnBytes:
+def big_endian(packed: npt.NDArray[np.int64], size: int, array: pa.Array) -> ColumnBytes:
+    """Return the last ``size`` bytes of each number; None where the array is NULL."""
     wide = packed.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
     return pieces(wide.tobytes(), size, size, array)
 
@@ -68,12 +73,7 @@ def _with_fraction(
     whole: npt.NDArray[np.int64], fraction: npt.NDArray[np.int64], bytes_of_whole: int, digits: int, array: pa.Array
 ) -> ColumnBytes:
     size = (digits + 1) // 2
-    return _big_endian(whole << 8 * size | fraction // _SCALE[size], bytes_of_whole + size, array)
-
-
-def _year_bytes(array: pa.Array) -> ColumnBytes:
-    years = int64s(array)
-    return pieces(np.where(years == 0, 0, years - 1900).astype(np.uint8).tobytes(), 1, 1, array)
+    return big_endian(whole << 8 * size | fraction // SCALE[size], bytes_of_whole + size, array)
 
 
 def _date_bytes(array: pa.Array) -> ColumnBytes:
@@ -98,18 +98,6 @@ def _timestamp_bytes(field: Field) -> EncodeColumn:
     def encode(array: pa.Array) -> ColumnBytes:
         moment = int64s(array)
         return _with_fraction(moment // 1_000_000, moment % 1_000_000, 4, field.column.fraction, array)
-
-    return encode
-
-
-def _time_bytes(field: Field) -> EncodeColumn:
-    def encode(array: pa.Array) -> ColumnBytes:
-        moment = int64s(array)
-        size = (field.column.fraction + 1) // 2
-        seconds, fraction = np.abs(moment) // 1_000_000, np.abs(moment) % 1_000_000
-        hms = seconds // 3600 << 12 | seconds // 60 % 60 << 6 | seconds % 60
-        packed = np.sign(moment) * (hms << 8 * size | fraction // _SCALE[size]) + (0x800000 << 8 * size)
-        return _big_endian(packed, 3 + size, array)
 
     return encode
 
@@ -141,7 +129,7 @@ def _split_clock(text: str, digits: int) -> tuple[str, bytes]:
     """Return hours, minutes and seconds as text, and the bytes of the fraction."""
     whole, _, fraction = text.partition(".")
     size = (digits + 1) // 2
-    return whole, (int(fraction.ljust(6, "0")) // _SCALE[size]).to_bytes(size, "big") if size else b""
+    return whole, (int(fraction.ljust(6, "0")) // SCALE[size]).to_bytes(size, "big") if size else b""
 
 
 def _invalid_date_bytes(field: Field, text: str) -> bytes:
@@ -162,7 +150,7 @@ def _invalid_datetime_bytes(field: Field, text: str) -> bytes:
     return (packed + _DATETIME_SIGN).to_bytes(5, "big") + fraction
 
 
-def _log(
+def fraction_log(
     wire: Wire,
     older: Wire,
     kernel: str,
@@ -190,7 +178,7 @@ def _log(
     )
 
 
-def _whole_log(
+def whole_log(
     wire: Wire,
     alone: tuple[Wire, ...],
     kernel: str,
@@ -198,6 +186,7 @@ def _whole_log(
     encode: EncodeColumn,
     invalid: InvalidDates | None = None,
 ) -> LogForm:
+    """Return the form of a type without digits after the second. size: bytes of a value."""
     return LogForm(
         wire,
         lambda column: size,
@@ -209,7 +198,7 @@ def _whole_log(
     )
 
 
-_DATE_LOG = _whole_log(
+_DATE_LOG = whole_log(
     Wire.DATE,
     (Wire.DATE, Wire.NEWDATE),
     "DATE",
@@ -217,7 +206,7 @@ _DATE_LOG = _whole_log(
     _date_bytes,
     InvalidDates(_invalid_date_text, _invalid_date_bytes),
 )
-_DATETIME_LOG = _log(
+_DATETIME_LOG = fraction_log(
     Wire.DATETIME2,
     Wire.DATETIME,
     "DATETIME",
@@ -225,7 +214,7 @@ _DATETIME_LOG = _log(
     _datetime_bytes,
     InvalidDates(_invalid_datetime_text, _invalid_datetime_bytes),
 )
-_TIMESTAMP_LOG = _log(
+_TIMESTAMP_LOG = fraction_log(
     Wire.TIMESTAMP2,
     Wire.TIMESTAMP,
     "TIMESTAMP",
@@ -236,8 +225,6 @@ _TIMESTAMP_LOG = _log(
 
 
 # statements -----------------------------------------------------------------------------------------------------------
-_TIME_TEXT = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?", re.A)
-_TIME_DIGITS = re.compile(r"(-?)(\d{0,3}?)(\d{0,2}?)(\d{1,2})", re.A)
 _DATE_TEXT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?", re.A)
 _DATE_DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?()", re.A)
 _SHOWN_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?", re.A)
@@ -257,24 +244,7 @@ def _date_suffix(before: Column, after: Column) -> str | None:
     return dot + "0" * (after.fraction - before.fraction)
 
 
-def year_text(literal: Literal) -> str | None:
-    """Return a constant's four digits in a YEAR column; None if it isn't known."""
-    year = int(plain(literal))
-    if literal.kind == "number" and year == 0:
-        return "0000"
-    if 0 <= year <= 99 and len(literal.text) <= 2:
-        return str(year + (2000 if year < 70 else 1900))
-    if literal.text == "0000":
-        return "0000"
-    return str(year) if 1901 <= year <= 2155 else None
-
-
-def _year_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
-    year = year_text(literal)
-    return year[2:] if year and column.length == 2 else year
-
-
-def _fraction_text(written: str | None, digits: int) -> str:
+def fraction_text(written: str | None, digits: int) -> str:
     """Return a fraction of a second with its point, as ``.250`` for three digits; empty for none.
 
     Raises ValueError if digits other than zeros would be cut or rounded away, in which the servers differ.
@@ -283,19 +253,6 @@ def _fraction_text(written: str | None, digits: int) -> str:
     if len(written) > digits:
         raise ValueError
     return "." + written.ljust(digits, "0") if digits else ""
-
-
-def _time_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
-    text = plain(literal)
-    match = _TIME_TEXT.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
-    if not match:
-        return None
-    sign, *parts = match.groups(default="0")
-    hours, minutes, seconds = (int(part or "0") for part in parts[:3])
-    if hours > 838 or minutes > 59 or seconds > 59 or (sign and not hours + minutes + seconds):
-        return None
-    rest = _fraction_text(parts[3] if len(parts) > 3 else "", column.fraction)
-    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{rest}"
 
 
 def _date_default(column: Column, literal: Literal, flavour: Flavour) -> str | None:
@@ -310,21 +267,12 @@ def moment_text(column: Column, text: str) -> str | None:
     if not match:
         return None
     year, month, day, hour, minute, second = (int(part or "0") for part in match.groups()[:6])
-    rest = _fraction_text(match[7], column.fraction)
+    rest = fraction_text(match[7], column.fraction)
     if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None
     if column.type != "date":
         return f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{rest}"
     return None if hour or minute or second else f"{year:04}-{month:02}-{day:02}"
-
-
-def _microseconds(text: str) -> int:
-    """Return ``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-    hours, minutes, seconds = digits.split(":")
-    whole, _, fraction = seconds.partition(".")
-    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
-    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))
 
 
 def _moment(column: Column, arrow: pa.DataType, text: str) -> date | datetime | None:
@@ -337,10 +285,40 @@ def _moment(column: Column, arrow: pa.DataType, text: str) -> date | datetime | 
     return datetime.fromisoformat(text).replace(tzinfo=UTC if arrow.tz else None)
 
 
-def _converts_year(before: Column, after: Column, strict: bool) -> bool:
-    if after.type in INTEGERS:
-        return INTEGER_BITS[after.type] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
-    return after.type == "year"
+# Kafka Connect --------------------------------------------------------------------------------------------------------
+def digits_of_fraction(column: Column) -> int | None:
+    """Return Debezium's length of a column: its digits after the second; None without any."""
+    return column.fraction or None
+
+
+def _milliseconds(values: pa.Array) -> pa.Array:
+    return values.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+
+
+def _zoned(fraction: int) -> ConvertArray:
+    def texts(values: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
+
+        kind = "s" if fraction == 0 else "us"
+        made = pc.strftime(values.cast(pa.timestamp(kind, "UTC"), safe=False), "%Y-%m-%dT%H:%M:%S")
+        return pc.binary_join_element_wise(pc.utf8_slice_codeunits(made, 0, 20 + fraction if fraction else 19), "Z", "")
+
+    return texts
+
+
+def _datetime_in_connect(column: Column, settings: ConnectSettings) -> ConnectType:
+    if column.fraction > 3:
+        return ConnectType("int64", as_numbers, "io.debezium.time.MicroTimestamp")
+    return ConnectType("int64", _milliseconds, "io.debezium.time.Timestamp")
+
+
+def _timestamp_in_connect(column: Column, settings: ConnectSettings) -> ConnectType:
+    return ConnectType("string", _zoned(column.fraction), "io.debezium.time.ZonedTimestamp")
+
+
+_DATE_IN_CONNECT = always(ConnectType("int32", as_numbers, "io.debezium.time.Date"), 91)
+_DATETIME_IN_CONNECT = ConnectForm(_datetime_in_connect, 93, digits_of_fraction)
+_TIMESTAMP_IN_CONNECT = ConnectForm(_timestamp_in_connect, 2014, digits_of_fraction)
 
 
 # expressions ----------------------------------------------------------------------------------------------------------
@@ -379,7 +357,7 @@ _DAYS = _dated("DATE", date.fromisoformat)
 _MOMENTS = _dated("TIMESTAMP", datetime.fromisoformat)
 
 
-def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm) -> DataType:
+def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm, connect: ConnectForm) -> DataType:
     """Return the entry of DATE, DATETIME or TIMESTAMP: selected as text, so that invalid dates arrive unchanged.
 
     Canonical text has six digits of fraction whatever is declared, so that a fraction that shouldn't be in the lake is
@@ -387,6 +365,7 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm) -> Da
     """
     return DataType(
         log=log,
+        connect=connect,
         arrow=lambda column: arrow,
         delta=lambda column: delta,
         select=server_char,
@@ -403,65 +382,18 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm) -> Da
     )
 
 
-def _time_microseconds(column: Column) -> str:
-    name = on_server(column)
-    # From the parts, which have no sign: TIME_TO_SEC loses the sign of what is above -1 s on MySQL, and MariaDB's
-    # keeps the fraction.
-    sign = f"IF(LEFT(CAST({name} AS CHAR), 1) = '-', -1, 1)"
-    seconds = f"(HOUR({name}) * 3600 + MINUTE({name}) * 60 + SECOND({name}))"
-    return f"{sign} * ({seconds} * 1000000 + MICROSECOND({name}))"
-
-
-_TIME = DataType(
-    log=_log(Wire.TIME2, Wire.TIME, "TIME", 3, _time_bytes),
-    arrow=lambda column: pa.int64(),
-    delta=lambda column: "BIGINT",
-    select=_time_microseconds,
-    server_text=lambda column: f"CAST({_time_microseconds(column)} AS CHAR)",
-    lake_text=lake_string,
-    has_fraction=True,
-    implicit_default=lambda column: "00:00:00" + ("." + "0" * column.fraction if column.fraction else ""),
-    bound=shown_bound(lambda text: f"TIME'{text}'"),
-    converts=lambda before, after, strict: after.type == "time" and after.fraction >= before.fraction,
-    default_text=_time_default,
-    takes_temporal=True,
-    constant=lambda column, arrow, text: _microseconds(text),
-    spark_constant=lambda column, text: f"{_microseconds(text)}L",
-)
-
-
-def _server_year(column: Column) -> str:
-    if column.length != 2:
-        return f"{on_server(column)} + 0"
-    # MariaDB's YEAR(2) is a number of two digits, over the full year that YEAR() and the log tell; what isn't a year
-    # is 0 in the log, and 1900, which no year is, to YEAR().
-    year = f"YEAR({on_server(column)})"
-    return f"IF({year} = 1900, 0, {year})"
-
-
-_YEAR = DataType(
-    log=_whole_log(Wire.YEAR, (Wire.YEAR,), "YEAR", 1, _year_bytes),
-    arrow=lambda column: pa.int32(),
-    delta=lambda column: "INT",
-    select=_server_year,
-    server_text=lambda column: f"CAST({_server_year(column)} AS CHAR)",
-    lake_text=lake_string,
-    implicit_default=lambda column: "0000",
-    bound=NUMBERED,
-    length=lambda written, unsigned: 2 if written == 2 else None,
-    converts=_converts_year,
-    default_text=_year_default,
-    constant=lambda column, arrow, text: exact_value(arrow, text),
-)
-
-
+_MICROSECONDS = "yyyy-MM-dd HH:mm:ss.SSSSSS"
 TYPES = {
-    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", _DATE_LOG),
-    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss.SSSSSS", _DATETIME_LOG),
+    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd", _DATE_LOG, _DATE_IN_CONNECT),
+    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", _MICROSECONDS, _DATETIME_LOG, _DATETIME_IN_CONNECT),
     "timestamp": replace(
-        _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS", _TIMESTAMP_LOG),
+        _date_like(
+            pa.timestamp("us", tz="UTC"),
+            "TIMESTAMP",
+            _MICROSECONDS,
+            _TIMESTAMP_LOG,
+            _TIMESTAMP_IN_CONNECT,
+        ),
         spark_constant=lambda column, text: cast_constant("TIMESTAMP", f"{text}+00:00"),
     ),
-    "time": _TIME,
-    "year": _YEAR,
 }

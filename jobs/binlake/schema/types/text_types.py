@@ -10,6 +10,7 @@ import pyarrow as pa
 from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.table import TEXTS, Column
+from binlake.schema.types.connect_form import TEXT as TEXT_IN_CONNECT, always
 from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
     DataType,
@@ -203,12 +204,19 @@ TEXT = DataType(
     server_text=lambda column: server_sha(_utf8(column)),
     lake_text=lake_sha,
     is_text=True,
+    connect=always(TEXT_IN_CONNECT, jdbc=12),
     converts=_converts,
     default_text=_default_text,
     implicit_default=lambda column: "",
 )
 TYPES = {
-    "char": replace(TEXT, log=_with_length(Wire.STRING), length=one_unless_written, bound=_BOUND),
+    "char": replace(
+        TEXT,
+        connect=always(TEXT_IN_CONNECT, jdbc=1),
+        log=_with_length(Wire.STRING),
+        length=one_unless_written,
+        bound=_BOUND,
+    ),
     "varchar": replace(TEXT, log=_with_length(Wire.VARCHAR), length=as_written, bound=_BOUND),
     **{
         name: replace(TEXT, log=_blob_log(length_bytes), has_default=False)

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from binlake.schema.table import TEXTS, Column
+from binlake.schema.types.connect_form import ConnectType, always, as_texts
 from binlake.schema.types.constants import plain
 from binlake.schema.types.datatype import (
     ArrowFunction,
@@ -152,7 +153,10 @@ def _packed_inet6(text: str) -> bytes:
 
 
 TYPES = {
-    "uuid": _rendered("uuid", (16, 36), _uuid_text, _stored_uuid, _canonical_uuid),
+    "uuid": replace(
+        _rendered("uuid", (16, 36), _uuid_text, _stored_uuid, _canonical_uuid),
+        connect=always(ConnectType("string", as_texts, "io.debezium.data.Uuid")),
+    ),
     "inet4": _rendered("inet4", (4, 15), _inet4_text, _packed_inet4, lambda text: str(ipaddress.IPv4Address(text))),
     "inet6": _rendered("inet6", (16, 39), _inet6_text, _packed_inet6, _canonical_inet6),
 }

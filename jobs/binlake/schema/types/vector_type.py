@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlake.schema.table import Column
+from binlake.schema.types.connect_form import ConnectType, always, as_staged
 from binlake.schema.types.datatype import DataType, StoredBytes, in_lake, on_server, stored_log
 from binlake.schema.types.log_form import Wire
 
@@ -70,6 +71,11 @@ VECTOR = DataType(
     restore_arrow=_values,
     length=lambda written, unsigned: written or _DEFAULT_LENGTH,
     has_default=False,
+    connect=always(
+        ConnectType(
+            "array", as_staged, "io.debezium.data.FloatVector", more={"items": {"type": "float", "optional": False}}
+        )
+    ),
     converts=_converts,
     constant=lambda column, arrow, text: None,
     stored=_STORED,
