@@ -21,14 +21,12 @@ from typing import Literal
 from binlake.caches import remembered
 from binlake.errors import UnfollowedStatement
 from binlake.names import mysql_quote
-from binlake.schema.arithmetic import INTEGER_BITS
+from binlake.schema.arithmetic import integer_range
 from binlake.schema.lake_forms import server_shape
 from binlake.schema.lexer import Lexer, Token
-from binlake.schema.table import BYTES, INTEGERS, TEXTS, Column, TableSchema, once_per_shape
+from binlake.schema.table import Column, ComparedAs, TableSchema, once_per_shape
 
 ComparisonSign = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
-ComparedAs = Literal["whole", "decimal", "float", "year", "date", "moment", "text", "member", "bytes", "other"]
-"""What a column's values compare as."""
 
 MOST_LETTERS, _MOST_DEPTH, _MOST_DIGITS, _MOST_EXACT = 10_000, 60, 38, 15
 WAYS = "=, <>, <, <=, >, >=, <=>, IN (…), BETWEEN, IS NULL, AND, OR, NOT, numbers and texts in quotes"
@@ -309,22 +307,9 @@ def conditions_of(schema: TableSchema) -> tuple[str, ...]:
 
 def kind_of(column: Column) -> ComparedAs:
     """Return what a column's values compare as."""
-    kind = column.type
-    if kind in INTEGERS or (kind == "bit" and (column.length or 1) == 1):
-        return "whole"
-    if kind == "decimal" and (column.precision or 10) <= _MOST_DIGITS:
-        return "decimal"
-    if kind in ("float", "double") and column.precision is None:
-        return "float"
-    if kind in ("date", "year"):
-        return "date" if kind == "date" else "year"
-    if kind in ("datetime", "timestamp"):
-        return "moment"
-    if kind in TEXTS:
-        return "text"
-    if kind in BYTES:
-        return "bytes"
-    return "member" if kind == "enum" else "other"
+    from binlake.schema.datatypes import REGISTRY  # it imports pyarrow, which a YAML doesn't need
+
+    return REGISTRY[column.type].compared_as(column) if column.type in REGISTRY else "other"
 
 
 def check(leaf: ConditionLeaf, column: Column) -> None:
@@ -363,9 +348,7 @@ def _check_range(said: str, column: Column, constant: ComparedConstant) -> None:
     """Refuse what no value of a whole number's type is: MySQL compares such numbers in lists by other rules."""
     if kind_of(column) != "whole":
         return
-    bits = 1 if column.type == "bit" else INTEGER_BITS[column.type]
-    unsigned = column.unsigned or column.type == "bit"
-    least, most = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    least, most = (0, 1) if column.type == "bit" else integer_range(column)
     if "." in constant.text or not least <= int(constant.text) <= most:
         raise RefusedCondition(f"{said}: write a whole number that it can hold, not {constant.shown}")
 

@@ -12,7 +12,7 @@ MariaDB 10.11): text by its bytes with character set and collation, ENUM by the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,6 @@ from binlake.schema.table import Column, TableSchema
 from binlake.schema.types.datatype import KeyBound
 from binlake.serialization import dump, load
 from binlake.source.catalog import KeyPart
-
-_MOST_VALUES = 255
-"""The most values an ENUM column may have to carry bounds; each condition lists them."""
 
 
 @dataclass(frozen=True)
@@ -80,51 +77,37 @@ def _side(schema: TableSchema, bound: Bound, *, behind: bool, itself: bool) -> s
     return f"({further} OR ({mysql_quote(column.served_name)} = {edge.literal} AND {within}))"
 
 
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "<": int.__lt__,
-    ">": int.__gt__,
-    ">=": int.__ge__,
-}
-
-
 def _compared(column: Column, literal: str, operator: str) -> str:
-    if column.type != "enum":
-        return f"{mysql_quote(column.served_name)} {operator} {literal}"
-    # 0 is the empty value that a server that isn't strict takes for any other.
-    numbers = [n for n in range(len(column.values) + 1) if _COMPARISONS[operator](n, int(literal))]
-    return f"{mysql_quote(column.served_name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
+    return _bound_of(column).condition(column, literal, operator)
 
 
 def is_usable(part: KeyPart) -> bool:
-    """Return whether bounds can use the column. YEAR(2) can't: it compares by four-digit years that it doesn't show."""
-    column = part.column
-    if column.type == "enum":
-        return len(column.values) <= _MOST_VALUES
-    return datatypes.entry(column).bound is not None and (column.type, column.length) != ("year", 2)
+    """Return whether bounds can use the column."""
+    bound = datatypes.entry(part.column).bound
+    return bound is not None and bound.is_usable(part.column)
 
 
 def is_last(part: KeyPart, edge: Edge) -> bool:
-    """Return whether the column is an ENUM and the edge lies at its last value, in the index's order."""
-    last = 0 if part.descending else len(part.column.values)
-    return part.column.type == "enum" and int(edge.literal) == last
+    """Return whether the edge is known to lie at the column's last value, in the index's order."""
+    return _bound_of(part.column).is_end(part.column, edge.literal, part.descending)
 
 
-def _of(part: KeyPart) -> KeyBound:
-    bound = datatypes.entry(part.column).bound
+def _bound_of(column: Column) -> KeyBound:
+    bound = datatypes.entry(column).bound
     assert bound is not None
     return bound
 
 
 def selected(parts: Sequence[KeyPart]) -> str:
     """Return the select list of the key values that ``of_row`` takes, named ``k0``, ``k1`` …"""
-    return ", ".join(f"{_of(part).value(part.column)} AS k{n}" for n, part in enumerate(parts))
+    return ", ".join(f"{_bound_of(part.column).value(part.column)} AS k{n}" for n, part in enumerate(parts))
 
 
 def of_row(parts: Sequence[KeyPart], row: dict[str, Any]) -> Bound | None:
     """Return the bound at a row; None where one of its values has no literal."""
     edges: list[Edge] = []
     for number, part in enumerate(parts):
-        literal = _of(part).literal(part.column, part.collation, row[f"k{number}"])
+        literal = _bound_of(part.column).literal(part.column, part.collation, row[f"k{number}"])
         if literal is None:
             return None
         edges.append(Edge(part.column.name, literal, part.descending))

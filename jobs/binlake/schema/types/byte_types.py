@@ -18,6 +18,7 @@ from binlake.schema.types.datatype import (
     DataType,
     KeyBound,
     as_written,
+    compare_as,
     lake_sha,
     on_server,
     one_unless_written,
@@ -154,6 +155,7 @@ _BYTES = replace(
     _bytes_type(_log(Wire.BLOB, 2)),
     converts=_converts,
     connect=_connect(2004),
+    compared_as=compare_as("bytes"),
     default_text=_default_text,
     implicit_default=lambda column: "",
 )

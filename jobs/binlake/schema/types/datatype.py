@@ -10,6 +10,7 @@
 | default_text, takes_temporal, implicit_default | defaults, and the values of old rows in an added column |
 | constant, spark_constant | the same values in the lake |
 | bound | the snapshot, which cuts a table into chunks by its key |
+| compared_as | conditions of rows |
 | converts, date_suffix, longest_text | ALTER TABLE that changes a column's type |
 | log | the log's decoder and writer |
 | connect | feeds of Debezium's messages |
@@ -28,7 +29,7 @@ import pyarrow as pa
 from binlake.errors import Malformed
 from binlake.names import mysql_quote, spark_quote, spark_string
 from binlake.position import Flavour
-from binlake.schema.table import Column
+from binlake.schema.table import Column, ComparedAs
 from binlake.schema.types.connect_form import UNKNOWN, ConnectForm
 from binlake.schema.types.constants import Literal
 from binlake.schema.types.log_form import (
@@ -85,6 +86,16 @@ def no_default_text(column: Column, literal: Literal, flavour: Flavour) -> None:
     return None
 
 
+def as_nothing(column: Column) -> ComparedAs:
+    """Return ``other``: conditions can't compare values of the type."""
+    return "other"
+
+
+def compare_as(kind: ComparedAs) -> Callable[[Column], ComparedAs]:
+    """Return the hook of a type whose columns' values all compare as one kind."""
+    return lambda column: kind
+
+
 def text_constant(column: Column, arrow: pa.DataType, text: str) -> Any:
     """Return a server's text as it is."""
     return text
@@ -132,16 +143,38 @@ def stored_log(stored: StoredBytes, wire: Wire, length_bytes: int) -> LogForm:
     )
 
 
+def compared(column: Column, literal: str, operator: str) -> str:
+    """Return the server's SQL that compares a column with a literal."""
+    return f"{on_server(column)} {operator} {literal}"
+
+
+def usable(column: Column) -> bool:
+    """Return True: values of all columns of the type can bound chunks."""
+    return True
+
+
+def not_known(column: Column, literal: str, first: bool) -> bool:
+    """Return False: which values are a column's ends isn't known."""
+    return False
+
+
 @dataclass(frozen=True)
 class KeyBound:
     """How a key's values bound chunks: the server's SQL that selects one, and the literal that compares as the column.
 
     literal: a function of the column, its collation (None for what isn't text) and the selected value. It returns None
     for a value that has no literal.
+    condition: SQL that compares the column with a literal by ``<``, ``<=``, ``>`` or ``>=``.
+    is_usable: whether values of the column can bound chunks.
+    is_end: whether a literal is the column's last value, or its first (the third argument is True for that); False
+        where that isn't known.
     """
 
     value: SqlExpression
     literal: Callable[[Column, str | None, Any], str | None]
+    condition: Callable[[Column, str, str], str] = compared
+    is_usable: Callable[[Column], bool] = usable
+    is_end: Callable[[Column, str, bool], bool] = not_known
 
 
 def shown_bound(literal: Callable[[Any], str | None]) -> KeyBound:
@@ -174,6 +207,7 @@ class DataType:
         TIMESTAMP in UTC); None where it isn't known. It raises ValueError and ArithmeticError.
     spark_constant: the same in Spark SQL, of the column and the text; None for a cast to its type.
     bound: None for a type whose values can't bound chunks.
+    compared_as: what values compare as in a condition of rows.
     longest_text: the most characters of a value's text, where each value has one text.
     log: how the log has values of the type.
     connect: what the type is to Kafka Connect.
@@ -208,6 +242,7 @@ class DataType:
     constant: Callable[[Column, pa.DataType, str], Any] = text_constant
     spark_constant: Callable[[Column, str], str] | None = None
     bound: KeyBound | None = None
+    compared_as: Callable[[Column], ComparedAs] = as_nothing
     longest_text: int | None = None
     connect: ConnectForm = UNKNOWN
     stored: StoredBytes | None = None

@@ -175,6 +175,7 @@ DECIMAL = DataType(
     server_text=lambda column: f"CAST({on_server(column)} + 0 AS CHAR)",
     lake_text=lake_string,
     has_scale=True,
+    compared_as=lambda column: "other" if is_text(column) else "decimal",
     connect=ConnectForm(_connect, jdbc=3),
     digits=_digits,
     zerofill=_zerofill,

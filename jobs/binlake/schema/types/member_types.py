@@ -17,7 +17,7 @@ from binlake.schema.table import TEXTS, Column
 from binlake.schema.types import text_types
 from binlake.schema.types.connect_form import ConnectForm, ConnectSettings, ConnectType, as_texts
 from binlake.schema.types.constants import Literal, characters
-from binlake.schema.types.datatype import NUMBERED
+from binlake.schema.types.datatype import NUMBERED, compare_as, on_server
 from binlake.schema.types.log_form import (
     EncodeColumn,
     Field,
@@ -164,7 +164,27 @@ def _connect(name: str) -> Callable[[Column, ConnectSettings], ConnectType]:
 
 
 # entries --------------------------------------------------------------------------------------------------------------
-_MEMBERS = replace(text_types.TEXT, has_members=True, converts=_converts)
+def _listed(column: Column, literal: str, operator: str) -> str:
+    """Return a comparison as a list of numbers, of which the servers make ranges of an index."""
+    # 0 is the empty value that a server that isn't strict takes for any other.
+    numbers = [n for n in range(len(column.values) + 1) if _COMPARISONS[operator](n, int(literal))]
+    return f"{on_server(column)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<": int.__lt__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
+_MOST_LISTED = 255
+"""The most values an ENUM column may have to carry bounds; each condition lists them."""
+_BOUND = replace(
+    NUMBERED,
+    condition=_listed,
+    is_usable=lambda column: len(column.values) <= _MOST_LISTED,
+    is_end=lambda column, literal, first: int(literal) == (0 if first else len(column.values)),
+)
+_MEMBERS = replace(text_types.TEXT, has_members=True, compared_as=compare_as("other"), converts=_converts)
 TYPES = {
     "enum": replace(
         _MEMBERS,
@@ -172,7 +192,8 @@ TYPES = {
         connect=ConnectForm(_connect("io.debezium.data.Enum"), jdbc=1, length=lambda column: 1),
         default_text=_enum_default,
         implicit_default=lambda column: column.values[0],
-        bound=NUMBERED,
+        bound=_BOUND,
+        compared_as=compare_as("member"),
     ),
     "set": replace(
         _MEMBERS,

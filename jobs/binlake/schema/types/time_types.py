@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.table import INTEGERS, Column
 from binlake.schema.types.connect_form import ConnectType, always, as_numbers
 from binlake.schema.types.constants import Literal, exact_value, plain
-from binlake.schema.types.datatype import NUMBERED, DataType, lake_string, on_server, shown_bound
+from binlake.schema.types.datatype import NUMBERED, DataType, compare_as, lake_string, on_server, shown_bound
 from binlake.schema.types.log_form import ColumnBytes, EncodeColumn, Field, Wire, int64s, pieces
 from binlake.schema.types.temporal_types import (
     SCALE,
@@ -128,6 +129,8 @@ def _server_year(column: Column) -> str:
     return f"IF({year} = 1900, 0, {year})"
 
 
+# YEAR(2) compares by four-digit years that it doesn't show.
+_YEAR_BOUND = replace(NUMBERED, is_usable=lambda column: column.length != 2)
 _YEAR = DataType(
     connect=always(ConnectType("int32", as_numbers, "io.debezium.time.Year"), 4),
     log=whole_log(Wire.YEAR, (Wire.YEAR,), "YEAR", 1, _year_bytes),
@@ -137,8 +140,9 @@ _YEAR = DataType(
     server_text=lambda column: f"CAST({_server_year(column)} AS CHAR)",
     lake_text=lake_string,
     implicit_default=lambda column: "0000",
-    bound=NUMBERED,
+    bound=_YEAR_BOUND,
     length=lambda written, unsigned: 2 if written == 2 else None,
+    compared_as=compare_as("year"),
     converts=_converts_year,
     default_text=_year_default,
     constant=lambda column, arrow, text: exact_value(arrow, text),
