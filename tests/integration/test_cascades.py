@@ -97,7 +97,7 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
 def test_the_status_says_why_a_table_was_refused_until_it_is_mirrored(mirror: Mirror) -> None:
     def told() -> dict[str, tuple[str, str | None, str | None]]:
         tables = read_status(mirror.config).tables
-        return {row["table"].partition(".")[2]: (row["status"], row["reason"], row["remedy"]) for row in tables}
+        return {row.table.partition(".")[2]: (row.status, row.reason, row.remedy) for row in tables}
 
     mirror.execute(*TABLES)
     with pytest.raises(TableError, match="cascades from"):

@@ -36,7 +36,7 @@ def columns(mirror: Mirror, table: str = "t") -> list[str]:
 
 def statuses(mirror: Mirror) -> dict[str, str]:
     tables = status.read_status(mirror.config).tables
-    return {row["table"].partition(".")[2]: row["status"] for row in tables}
+    return {row.table.partition(".")[2]: row.status for row in tables}
 
 
 @pytest.fixture

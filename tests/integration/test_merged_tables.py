@@ -222,7 +222,7 @@ def test_what_cannot_be_composed_stops_alone_until_it_is_mended(shards: Shards, 
     shutil.copytree(tmp_path / "backup", log)
     (stopped,) = shards.mirror.sync().tables
     assert (stopped.table, stopped.status) == (shard, "stopped")
-    assert [row["status"] for row in read_status(shards.mirror.config).tables if row["table"] == shard] == ["stopped"]
+    assert [row.status for row in read_status(shards.mirror.config).tables if row.table == shard] == ["stopped"]
     shards.execute(1, "INSERT INTO orders VALUES (4, 'd')")
     shards.execute(2, "INSERT INTO orders VALUES (4, 'd')")
     sync_alone(shards.mirror)

@@ -14,6 +14,7 @@ from binlake import pipeline
 from binlake.doctor.preflight import preflight
 from binlake.errors import BinlakeError
 from binlake.records import status
+from binlake.records.status import TableStatus
 from binlake.report import Report
 from binlake_airflow.page import tables as page_tables
 from feeding import carried, feed, plain_lines
@@ -47,9 +48,9 @@ def assert_filtered(mirror: Mirror, *tables: str, where: str = WHERE) -> None:
         assert verify(mirror, f"{mirror.database}.{table}").equal, table
 
 
-def state(mirror: Mirror, table: str) -> dict[str, Any]:
+def state(mirror: Mirror, table: str) -> TableStatus:
     tables = status.read_status(mirror.config).tables
-    return next(row for row in tables if row["table"] == f"{mirror.database}.{table}")
+    return next(row for row in tables if row.table == f"{mirror.database}.{table}")
 
 
 def test_rows_come_in_and_leave(alone: Mirror) -> None:
@@ -179,7 +180,7 @@ def test_images_without_the_column_stop_their_table(alone: Mirror) -> None:
     begin_alone(alone)
     alone.execute("SET binlog_row_image = MINIMAL", "UPDATE orders SET note = 'x'")
     sync(alone)
-    assert (state(alone, "orders")["status"], "partial" in state(alone, "orders")["reason"]) == ("stopped", True)
+    assert (state(alone, "orders").status, "partial" in state(alone, "orders").reason) == ("stopped", True)
 
 
 @on_mysql

@@ -16,7 +16,7 @@ from binlake.config.table_modes import BesideMode
 from binlake.errors import TableError
 from binlake.phases.verification import VerifyRequest
 from binlake.records.decisions import Reason
-from binlake.records.status import read_status
+from binlake.records.status import TableStatus, read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.verify.repair.repair import Unrepairable
@@ -46,8 +46,8 @@ def alone(server: Server, database: str, lake: Any) -> Mirror:
     return mirror
 
 
-def status_of(mirror: Mirror, table: str) -> dict[str, Any]:
-    (row,) = [row for row in read_status(mirror.config).tables if row["table"].endswith(f".{table}")]
+def status_of(mirror: Mirror, table: str) -> TableStatus:
+    (row,) = [row for row in read_status(mirror.config).tables if row.table.endswith(f".{table}")]
     return row
 
 
@@ -73,17 +73,17 @@ DAMAGES = [
 
 @pytest.mark.parametrize(("files", "damage"), DAMAGES)
 def test_status_says_what_cannot_be_read(alone: Mirror, files: str, damage: Callable[[Path], None]) -> None:
-    assert status_of(alone, "t")["verified_through"]
+    assert status_of(alone, "t").verified_through
     kept = {file: file.read_bytes() for file in Path(path(alone, "t")).glob(files)}
     for file in kept:
         damage(file)
     by_itself = {table.name.table: table for table in pipeline.verify_lake(alone.config).tables}
     assert (by_itself["t"].is_unreadable, by_itself["whole"].equal) == (True, True)
-    assert status_of(alone, "t")["reason"].startswith("can't be read: ")
+    assert status_of(alone, "t").reason.startswith("can't be read: ")
     for file, content in kept.items():
         file.write_bytes(content)
     assert all(table.equal for table in pipeline.verify_lake(alone.config).tables)
-    assert status_of(alone, "t")["verified_through"]
+    assert status_of(alone, "t").verified_through
     for file in kept:
         damage(file)
 
@@ -93,16 +93,16 @@ def test_status_says_what_cannot_be_read(alone: Mirror, files: str, damage: Call
     assert "binlake repair --config FILE" in compared["t"].remedy
     assert compared["whole"].equal
     for table, through in (("t", False), ("whole", True)):
-        assert bool(status_of(alone, table)["verified_through"]) is through
+        assert bool(status_of(alone, table).verified_through) is through
     status = status_of(alone, "t")
-    assert status["reason"].startswith("can't be read: ")
-    assert status["remedy"].startswith("binlake repair --config FILE")
+    assert status.reason.startswith("can't be read: ")
+    assert status.remedy.startswith("binlake repair --config FILE")
     for file, content in kept.items():
         file.write_bytes(content)
     changed = pipeline.verify(alone.config, alone.origin, no_spark, Report(), VerifyRequest(changed=True))
     assert changed.equal
-    assert status_of(alone, "t")["verified_through"]
-    assert status_of(alone, "t")["reason"] is None
+    assert status_of(alone, "t").verified_through
+    assert status_of(alone, "t").reason is None
 
 
 @pytest.mark.parametrize(("files", "damage"), DAMAGES[:-1])
@@ -117,8 +117,8 @@ def test_a_repair_puts_back_what_damaged_files_held(alone: Mirror, files: str, d
     repair(alone).refuse_unrepaired()
 
     assert verify(alone).equal
-    assert status_of(alone, "t")["verified_through"]
-    assert status_of(alone, "t")["reason"] is None
+    assert status_of(alone, "t").verified_through
+    assert status_of(alone, "t").reason is None
     assert len({file.name for file in Path(path(alone, "t")).glob("part-*.parquet")} - before) == 1
     alone.execute("UPDATE t SET v = 'later'", "INSERT INTO t VALUES (1, 'again')")
     sync(alone)
@@ -135,7 +135,7 @@ def test_a_repair_that_puts_nothing_right_leaves_damaged_files(alone: Mirror) ->
     assert refused.repair
     assert (refused.repair.state, refused.repair.reason) == ("refused", "a reason")
     assert alone.version("t") == version
-    assert status_of(alone, "t")["reason"].startswith("can't be read: ")
+    assert status_of(alone, "t").reason.startswith("can't be read: ")
 
 
 @pytest.mark.parametrize("remedy", ["restored", "moved away"])
@@ -143,14 +143,14 @@ def test_a_log_that_cannot_be_read_stops_its_table_alone(alone: Mirror, remedy: 
     kept = damage_first_commit(path(alone, "t"))
     alone.execute("INSERT INTO whole VALUES (2)")
     sync(alone)
-    assert status_of(alone, "t")["status"] == "following"  # nothing changed it, and it isn't read
+    assert status_of(alone, "t").status == "following"  # nothing changed it, and it isn't read
     for number in (20, 21):
         alone.execute(f"INSERT INTO t VALUES ({number}, 'x')", f"INSERT INTO whole VALUES ({number})")
         sync(alone)
         status = status_of(alone, "t")
-        assert (status["status"], "reading the Delta table" in status["reason"]) == ("stopped", True)
-        assert f"move {path(alone, 't')} away" in status["remedy"]
-        assert status_of(alone, "whole")["status"] == "following"
+        assert (status.status, "reading the Delta table" in status.reason) == ("stopped", True)
+        assert f"move {path(alone, 't')} away" in status.remedy
+        assert status_of(alone, "whole").status == "following"
         alone.assert_equal("whole")
     forget_what_is_in_memory()
     if remedy == "restored":
@@ -163,7 +163,7 @@ def test_a_log_that_cannot_be_read_stops_its_table_alone(alone: Mirror, remedy: 
         pipeline.bootstrap(alone.config, alone.origin, NoSession(), Report(), tables=[f"{alone.database}.t"])  # type: ignore[arg-type]
     alone.execute("DELETE FROM t WHERE id = 20", "INSERT INTO whole VALUES (4)")
     sync(alone)
-    assert status_of(alone, "t")["status"] == "following"
+    assert status_of(alone, "t").status == "following"
     alone.assert_equal("t", "whole")
 
 
@@ -177,8 +177,8 @@ def test_a_snapshot_of_all_tables_leaves_out_one_whose_log_cannot_be_read(alone:
     assert f"move {path(alone, 't')} away" in refused.value.remedy
     assert alone.watermark("whole")["table_id"] != before
     sync(alone)
-    assert status_of(alone, "t")["status"] == "stopped"
-    assert status_of(alone, "whole")["status"] == "following"
+    assert status_of(alone, "t").status == "stopped"
+    assert status_of(alone, "whole").status == "following"
     alone.assert_equal("whole")
 
 

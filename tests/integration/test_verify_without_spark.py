@@ -24,7 +24,7 @@ from binlake.delta import opened_tables, plain_tables
 from binlake.errors import CheckFailed, ConnectionFailed, UsageError
 from binlake.faults import FaultPoint
 from binlake.phases.verification import VerifyRequest
-from binlake.records.status import read_status
+from binlake.records.status import TableStatus, read_status
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.server import Source
@@ -295,7 +295,8 @@ def test_the_lake_is_checked_without_the_server(alone: Mirror, key: str) -> None
     with mock.patch("binlake.verify.reading.key_cells.ROWS_PER_CHUNK", 1):
         assert verify(alone).equal
     (status,) = read_status(alone.config).tables
-    assert status["verified_through"]["batch"] == status["batch"]
+    assert status.verified_through is not None
+    assert status.verified_through.batch == status.batch
     assert lake_alone(alone).equal
     kept = rows(alone, "t").set_column(1, "v", pa.array(["a", "x"]))
     put(alone, "t", kept)
@@ -508,19 +509,19 @@ def test_only_what_may_have_changed_is_compared_again(small_chunks: Mirror) -> N
     assert compared.chunks >= 11, "the last chunk, which grew, is divided"
     assert 3 + (compared.chunks - 8) <= compared.looked <= 4 + (compared.chunks - 8)
     statuses = read_status(small_chunks.config).tables
-    assert {status["verified_through"]["batch"] for status in statuses} == {statuses[0]["batch"]}
+    assert {status.verified_through and status.verified_through.batch for status in statuses} == {statuses[0].batch}
     assert all(table.equal for table in pipeline.verify_lake(small_chunks.config).tables)
     put(small_chunks, "t", rows(small_chunks, "t").slice(1))
     result = verify_changed(small_chunks)["t"]
     assert (result.equal, [row.kind for row in result.rows]) == (False, ["missing"])
-    assert "verified_through" not in {name for name, value in status_of(small_chunks, "t").items() if value is not None}
+    assert status_of(small_chunks, "t").verified_through is None
     repair(small_chunks).refuse_unrepaired()
-    assert status_of(small_chunks, "t")["verified_through"]
+    assert status_of(small_chunks, "t").verified_through
     assert verify_changed(small_chunks)["t"].equal
 
 
-def status_of(mirror: Mirror, table: str) -> dict[str, Any]:
-    (status,) = [row for row in read_status(mirror.config).tables if row["table"].endswith(f".{table}")]
+def status_of(mirror: Mirror, table: str) -> TableStatus:
+    (status,) = [row for row in read_status(mirror.config).tables if row.table.endswith(f".{table}")]
     return status
 
 
@@ -546,7 +547,7 @@ def test_a_verification_goes_on_where_one_ended(small_chunks: Mirror) -> None:
     begun.refuse_unequal()
     (table,) = begun.tables
     assert (table.state, table.looked, begun.to_json()["equal"]) == ("unfinished", 2, None)
-    assert status_of(small_chunks, "t")["verified_through"] is None
+    assert status_of(small_chunks, "t").verified_through is None
     small_chunks.execute("UPDATE t SET v = 'new' WHERE id = 1")
     with (
         mock.patch("binlake.verify.reading.by_read.ByRead._sum_up_lake", _failing_at(3)),

@@ -46,7 +46,7 @@ def alone(begun: Mirror) -> Mirror:
 
 def through(mirror: Mirror) -> Any:
     (status,) = read_status(mirror.config).tables
-    return status["verified_through"]
+    return status.verified_through
 
 
 def test_a_bound_that_is_too_low_is_found_and_put_right(alone: Mirror) -> None:

@@ -199,31 +199,31 @@ def status(status: SourceStatus, ahead: Ahead | str, health: Health, *, all_tabl
         _say(_entry(line))
     if not status.tables:
         return
-    counts = Counter(row["status"] for row in status.tables)
+    counts = Counter(row.status for row in status.tables)
     _say("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
     listed = status.tables
     if not all_tables and len(listed) > _MOST_ROWS:
-        listed = tuple(row for row in listed if row["status"] != "following" or row.get("problem"))
+        listed = tuple(row for row in listed if row.status != "following" or row.problem)
         others = f"--state following lists the {counts['following']:,} others"
         _say(f"only those that don't follow, or have a problem, are listed; {others}")
     rows = [
         (
-            row["table"],
-            row["status"],
-            row["batch"],
-            row["delta_version"],
-            (row.get("verified_through") or {}).get("batch"),
+            row.table,
+            row.status,
+            row.batch,
+            row.delta_version,
+            row.verified_through.batch if row.verified_through else None,
         )
         for row in listed
     ]
     if rows:
         table("", ("table", "status", "batch", "Delta version", "verified through"), rows, _WIDTH)
     for row in listed:
-        if row["reason"]:
-            state = "" if row.get("problem") else f"is {row['status']}: "
-            _say(_entry(f"{row['table']} {state}{row['reason']}"))
-            if row["remedy"]:
-                _say(_entry(f"  → {row['remedy']}"))
+        if row.reason:
+            state = "" if row.problem else f"is {row.status}: "
+            _say(_entry(f"{row.table} {state}{row.reason}"))
+            if row.remedy:
+                _say(_entry(f"  → {row.remedy}"))
 
 
 def _entry(text: str) -> str:
@@ -280,12 +280,12 @@ def _batch_lines(status: SourceStatus) -> list[str]:
     """Return lines on the open batch, what stops it, and snapshots that aren't finished."""
     lines: list[str] = []
     if opened := status.open_batch:
-        stop = Position.parse(opened["stop"]).short
-        lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
+        stop = Position.parse(opened.stop).short
+        lines.append(f"batch {opened.batch} is {opened.state}, up to {stop}: the next run finishes it")
     if status.abandoned:
         lines.append(status.abandoned)
     for event in status.poison:
-        lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
+        lines += [f"stopped by {event.reason}", f"  → {event.remedy}"]
     for change in status.waiting:
         lines += _waiting_lines(change)
     for each in status.catalogs:
@@ -325,8 +325,8 @@ def _run_lines(status: SourceStatus) -> list[str]:
         lines += [f"the last run failed in {failed.phase}, {_time_and_age(failed.ended_us)}:"]
         lines += [f"  {line}" for line in failed.message.splitlines()]
     if status.last_run:
-        merged = counted(status.last_run["mutations"], "mutation")
-        lines.append(f"last run ended {_time_and_age(status.last_run['ended_us'])}, {merged}")
+        merged = counted(status.last_run.mutations, "mutation")
+        lines.append(f"last run ended {_time_and_age(status.last_run.ended_us)}, {merged}")
     return lines
 
 

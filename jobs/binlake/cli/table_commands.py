@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from binlake import caches, config as configuration, names
 from binlake.cli import output_file, printing
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
     from binlake.lake.lake_versions import LakeVersion
     from binlake.position import Position
-    from binlake.records.status import SourceStatus
+    from binlake.records.status import SourceStatus, TableStatus
     from binlake.source.ahead import Ahead
 
 
@@ -102,12 +102,12 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
     health = health_of(evidence)
     rows = [*status.tables, *_new_tables(ahead, status)]
     known = watermarks.names(metadata) | {str(name): name for name in ([] if isinstance(ahead, str) else ahead.tables)}
-    named = [(row, known.get(row["table"]) or TableName.parse(row["table"])) for row in rows]
+    named = [(row, known.get(row.table) or TableName.parse(row.table)) for row in rows]
     chosen = _chosen([name for _, name in named], arguments.tables)
     kept = [
         row
-        for row, name in sorted(named, key=lambda row: row[0]["table"])
-        if name in chosen and (not arguments.state or row["status"] in arguments.state)
+        for row, name in sorted(named, key=lambda row: row[0].table)
+        if name in chosen and (not arguments.state or row.status in arguments.state)
     ]
     status = replace(status, tables=tuple(kept))
     if arguments.json:
@@ -138,12 +138,13 @@ def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
         return error.message
 
 
-def _new_tables(ahead: Ahead | str, status: SourceStatus) -> list[dict[str, Any]]:
+def _new_tables(ahead: Ahead | str, status: SourceStatus) -> list[TableStatus]:
     """Return the server's included tables that have no snapshot, as rows of the status."""
-    known = {row["table"] for row in status.tables}
+    from binlake.records.status import TableStatus
+
+    known = {row.table for row in status.tables}
     new = [] if isinstance(ahead, str) else [str(name) for name in ahead.tables if str(name) not in known]
-    fields = ("batch", "position", "delta_version", "reason", "remedy", "table_id")
-    return [{"table": name, "status": "new", **dict.fromkeys(fields)} for name in new]
+    return [TableStatus(name, "new") for name in new]
 
 
 def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -15,6 +15,7 @@ from binlake.errors import BinlakeError
 from binlake.lake.table_at import TableAt
 from binlake.names import ansi_string
 from binlake.records import ddl_history, verified
+from binlake.records.verified import VerifiedThrough
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
 from binlake.schema.table import Column, KeyKind, TableName, TableSchema
@@ -72,12 +73,10 @@ def dictionary(
     ids = {lives[table.name] for table in chosen if table.name in lives}
     shapes = ddl_history.schemas_now(metadata, ids, up_to=batch)
     through = verified.read(metadata).through
-    return [
-        _described(table, shapes.get(life := lives.get(table.name, "")), through.get(life) or {}) for table in chosen
-    ]
+    return [_described(table, shapes.get(life := lives.get(table.name, "")), through.get(life)) for table in chosen]
 
 
-def _described(table: TableAt, shape: TableSchema | None, through: Mapping[str, object]) -> DictionaryTable:
+def _described(table: TableAt, shape: TableSchema | None, through: VerifiedThrough | None) -> DictionaryTable:
     opened = table.opened()
     known = {column.name: column for column in mirror_columns(shape, shape.invalid or InvalidValues())} if shape else {}
     key = shape.key if shape else ()
@@ -85,15 +84,14 @@ def _described(table: TableAt, shape: TableSchema | None, through: Mapping[str, 
         _column(number, field, known.get(field.name), key, shape)
         for number, field in enumerate(opened.schema().fields, start=1)
     )
-    batch, at_us = through.get("batch"), through.get("at_us")
     return DictionaryTable(
         at=table,
         comment=opened.metadata().description or "",
         columns=columns,
         key=key,
         key_kind=shape.key_kind if shape else "none",
-        verified_batch=batch if isinstance(batch, int) else None,
-        verified=datetime.fromtimestamp(at_us / 1e6, UTC) if isinstance(at_us, int) else None,
+        verified_batch=through.batch if through else None,
+        verified=datetime.fromtimestamp(through.at_us / 1e6, UTC) if through else None,
     )
 
 

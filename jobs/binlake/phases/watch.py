@@ -42,7 +42,7 @@ class Watched:
 def watch(config: PipelineConfig, origin: Origin) -> Watched:
     """Read the state of a source, and note the log's end in metadata. Raises SourceError and ConfigurationError."""
     status = read_status(config)
-    stopped = tuple(row["table"] for row in status.tables if row["status"] == "stopped")
+    stopped = tuple(row.table for row in status.tables if row.status == "stopped")
     if status.position is None:
         return Watched(None, None, None, stopped)
     position = Position.parse(status.position)

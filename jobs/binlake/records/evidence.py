@@ -220,8 +220,8 @@ def comparisons(metadata: Metadata, status: SourceStatus) -> dict[str, Verified]
         began[row.table_id] = min(began.get(row.table_id, known), known, key=_earlier)
     return {
         table: newest[table]
-        for table, life in ((row["table"], row["table_id"]) for row in status.tables)
-        if table in newest and newest[table].at_us >= began.get(life, (False, 0))[1]
+        for table, life in ((row.table, row.table_id) for row in status.tables)
+        if table in newest and newest[table].at_us >= began.get(life or "", (False, 0))[1]
     }
 
 

@@ -123,9 +123,9 @@ def _poisoned(status: SourceStatus) -> list[Advice]:
     return [
         Advice(
             "bad",
-            f"the run is stopped at {event['file']}:{event['offset']} by {event['reason']}",
-            event["remedy"] or "",
-            Remedy("skip-event", file=event["file"], offset=event["offset"]),
+            f"the run is stopped at {event.file}:{event.offset} by {event.reason}",
+            event.remedy or "",
+            Remedy("skip-event", file=event.file, offset=event.offset),
         )
         for event in status.poison
     ]
@@ -142,7 +142,7 @@ def _lost(status: SourceStatus) -> Iterator[Advice]:
 # tables --------------------------------------------------------------------------------------------------------------
 def following(known: Evidence) -> list[str]:
     """Return the names of the tables that follow the log and have a mirror."""
-    tables = [row["table"] for row in known.status.tables if row["status"] == "following"]
+    tables = [row.table for row in known.status.tables if row.status == "following"]
     return [table for table in tables if table not in known.unmirrored]
 
 
@@ -218,7 +218,7 @@ def missed(schedule: str, since_us: int, now_us: int) -> bool:
 
 def _tables(known: Evidence) -> Iterator[Advice]:
     """Yield how many tables don't follow, and which can't be read."""
-    counts = Counter(row["status"] for row in known.status.tables)
+    counts = Counter(row.status for row in known.status.tables)
     look = "the list of tables says what to do about each"
     if asked := known.status.waiting:
         counts["stopped"] -= len(asked)
@@ -227,7 +227,7 @@ def _tables(known: Evidence) -> Iterator[Advice]:
     for level, state, what in _STATES:
         if (count := counts[state]) > 0:
             yield Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=state))
-    if count := sum(bool(row.get("problem")) for row in known.status.tables):
+    if count := sum(bool(row.problem) for row in known.status.tables):
         what = f"{_tables_are(count)} damaged in the lake: files can't be read, or hold other rows than were verified"
         yield Advice("bad", what, look, Remedy("show", state="following"))
     for table, why in known.unreadable.items():
@@ -403,7 +403,7 @@ def _copied(snapshots: Sequence[SnapshotStatus]) -> str:
 def _followed(status: SourceStatus) -> tuple[str, ...]:
     """Return the tables of unfinished snapshots where all of them are followed already: a bootstrap that names none
     copies the others alone."""
-    followed = {row["table"] for row in status.tables if row["status"] in ("following", "paused", "catching up")}
+    followed = {row.table for row in status.tables if row.status in ("following", "paused", "catching up")}
     tables = tuple(copy.table for copy in status.snapshots)
     return tables if followed.issuperset(tables) else ()
 

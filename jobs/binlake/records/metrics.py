@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from binlake.config.units import DAY_US
 from binlake.planner.steps import Status
@@ -16,6 +16,7 @@ from binlake.records.evidence import Evidence
 from binlake.records.health import health_of
 from binlake.records.health_reasons import WORST_FIRST, differing, following
 from binlake.records.runs import MutationCounts
+from binlake.records.status import TableStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the text form."""
@@ -116,7 +117,7 @@ def samples_of(known: Evidence, counts: Mapping[str, MutationCounts], *, by_tabl
     yield from _of_log(known)
     yield from _of_runs(known, counts)
     yield from _of_comparisons(known)
-    numbers = Counter(row["status"] for row in known.status.tables)
+    numbers = Counter(row.status for row in known.status.tables)
     for status in get_args(Status):
         yield TABLES.of(numbers[status], source, status=status)
     if follower := known.status.follower:
@@ -150,14 +151,14 @@ def _of_runs(known: Evidence, counts: Mapping[str, MutationCounts]) -> Iterator[
     for kind in _KINDS:
         yield ROWS.of(sum(getattr(count, kind) for count in counts.values()), source, kind=kind)
     if last:
-        yield RUN_ENDED.of(last["ended_us"] / 1e6, source)
-        for phase, seconds in last["phases"].items():
+        yield RUN_ENDED.of(last.ended_us / 1e6, source)
+        for phase, seconds in last.seconds.items():
             yield PHASE_SECONDS.of(seconds, source, phase=phase)
 
 
 def _of_comparisons(known: Evidence) -> Iterator[MetricSample]:
     source, tables = known.status.source, set(following(known))
-    rows = [row for row in known.status.tables if row["table"] in tables]
+    rows = [row for row in known.status.tables if row.table in tables]
     verified = [at_us for row in rows if (at_us := _verified_us(row)) is not None]
     if verified:
         yield VERIFIED.of(min(verified) / 1e6, source)
@@ -169,9 +170,9 @@ def _of_comparisons(known: Evidence) -> Iterator[MetricSample]:
 
 def _of_tables(known: Evidence, counts: Mapping[str, MutationCounts]) -> Iterator[MetricSample]:
     source, differ = known.status.source, differing(known)
-    lives = sorted(known.status.tables, key=lambda row: bool(row["status"] != "dropped"))
-    for table, row in {row["table"]: row for row in lives}.items():  # of lives with one name, the one that didn't end
-        yield TABLE_STATUS.of(1, source, table=table, status=row["status"])
+    lives = sorted(known.status.tables, key=lambda row: row.status != "dropped")
+    for table, row in {row.table: row for row in lives}.items():  # of lives with one name, the one that didn't end
+        yield TABLE_STATUS.of(1, source, table=table, status=row.status)
         count = counts.get(table, MutationCounts(0, 0, 0, 0))
         for kind in _KINDS:
             yield TABLE_ROWS.of(getattr(count, kind), source, table=table, kind=kind)
@@ -181,10 +182,9 @@ def _of_tables(known: Evidence, counts: Mapping[str, MutationCounts]) -> Iterato
         yield TABLE_DIFFERING_ROWS.of((found and found.differing_rows) or 0, source, table=table)
 
 
-def _verified_us(row: Mapping[str, Any]) -> int | None:
+def _verified_us(row: TableStatus) -> int | None:
     """Return when a table of the status was read and known equal; None where it isn't known equal."""
-    through = row["verified_through"]
-    return through["at_us"] if through else None
+    return row.verified_through.at_us if row.verified_through else None
 
 
 # text ----------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.merged_shapes import MergedStatus, ProblemBeside, merged_shapes, problems_of_merged
 from binlake.records.snapshot_ids import OF_KEYS
-from binlake.records.verified import VerifiedTables
+from binlake.records.verified import VerifiedTables, VerifiedThrough
 from binlake.schema.table import TableName
 from binlake.store.conditions import Newest
 from binlake.store.metadata import Metadata, now_us
@@ -69,6 +69,52 @@ class FailedRun:
 
 
 @dataclass(frozen=True)
+class TableStatus:
+    """A table, up to where it is in the lake, and why it doesn't follow the log, with what to do.
+
+    verified_through: up to where it is known equal to the server. problem: what was wrong with its files in the lake
+    when they were to be compared last.
+    """
+
+    table: str
+    status: str
+    batch: int | None = None
+    position: str | None = None
+    delta_version: int | None = None
+    reason: str | None = None
+    remedy: str | None = None
+    table_id: str | None = None
+    verified_through: VerifiedThrough | None = None
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as plain values for JSON."""
+        through = self.verified_through
+        return {**vars(self), "verified_through": {**vars(through)} if through else None}  # faster than asdict
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """The open batch. planned_us: when it was planned. abandoned: why no run works on it; None where one does."""
+
+    batch: int
+    state: str
+    stop: str
+    planned_us: int | None
+    abandoned: str | None
+
+
+@dataclass(frozen=True)
+class PoisonEvent:
+    """An event that stops the open batch."""
+
+    file: str
+    offset: int
+    reason: str
+    remedy: str | None
+
+
+@dataclass(frozen=True)
 class SourceStatus:
     """The source's position, its open batch, the holder of its lease, and each table's watermark.
 
@@ -79,12 +125,11 @@ class SourceStatus:
     source: str
     batch: int
     position: str | None
-    open_batch: dict[str, Any] | None
+    open_batch: OpenBatch | None
     holder: str | None
-    tables: tuple[dict[str, Any], ...]
-    last_run: dict[str, Any] | None
-    poison: tuple[dict[str, Any], ...] = ()
-    """Events that stop the open batch: file, offset, reason, remedy."""
+    tables: tuple[TableStatus, ...]
+    last_run: RunRow | None
+    poison: tuple[PoisonEvent, ...] = ()
     holder_died: bool = False
     carried_us: int | None = None
     snapshots: tuple[SnapshotStatus, ...] = ()
@@ -110,23 +155,24 @@ class SourceStatus:
     def abandoned(self) -> str:
         """Say which open batch no run works on, and why; empty if there is none."""
         opened = self.open_batch
-        if opened is None or not opened["abandoned"]:
+        if opened is None or not opened.abandoned:
             return ""
-        began = f", begun at {moment_text(opened['planned_us'])}," if opened["planned_us"] else ""
-        return f"batch {opened['batch']}{began} isn't finished: {opened['abandoned']}"
+        began = f", begun at {moment_text(opened.planned_us)}," if opened.planned_us else ""
+        return f"batch {opened.batch}{began} isn't finished: {opened.abandoned}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as plain values for JSON."""
+        last = self.last_run
         return {
             "source": self.source,
             "batch": self.batch,
             "position": self.position,
-            "open_batch": self.open_batch,
+            "open_batch": asdict(self.open_batch) if self.open_batch else None,
             "holder": self.holder,
             "holder_died": self.holder_died,
-            "tables": list(self.tables),
-            "last_run": self.last_run,
-            "poison": list(self.poison),
+            "tables": [table.to_json() for table in self.tables],
+            "last_run": {**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
+            "poison": [asdict(event) for event in self.poison],
             "carried_us": self.carried_us,
             "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
             "feeds": [asdict(feed) for feed in self.feeds],
@@ -142,8 +188,8 @@ class SourceStatus:
 
 
 def _table(
-    config: PipelineConfig, row: WatermarkRow, through: dict[str, Any] | None, problem: str | None
-) -> dict[str, Any]:
+    config: PipelineConfig, row: WatermarkRow, through: VerifiedThrough | None, problem: str | None
+) -> TableStatus:
     """Return a watermark as the YAML decides now: what it leaves out isn't followed, and what it includes again will
     be. problem: what was wrong with its files in the lake when they were to be compared last."""
     name = row.name
@@ -156,13 +202,18 @@ def _table(
         row = replace(row, reason=why, remedy=TAKEN_REMEDY)  # a snapshot would be refused
     if row.status == "following" and problem:
         row = replace(row, reason=problem, remedy=repair_command(name))
-    kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
-    return {
-        "table": str(name),
-        **{key: getattr(row, key) for key in kept},
-        "verified_through": through,
-        "problem": problem,
-    }
+    return TableStatus(
+        table=str(name),
+        status=row.status,
+        batch=row.batch,
+        position=row.position,
+        delta_version=row.delta_version,
+        reason=row.reason,
+        remedy=row.remedy,
+        table_id=row.table_id,
+        verified_through=through,
+        problem=problem,
+    )
 
 
 def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
@@ -183,9 +234,9 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         open_batch=_open_batch(metadata, control, failed),
         holder=control.holder,
         holder_died=control.holder_died,
-        tables=tuple(sorted(tables, key=lambda row: row["table"])),
+        tables=tuple(sorted(tables, key=lambda row: row.table)),
         poison=tuple(
-            {key: getattr(row, key) for key in ("file", "offset", "reason", "remedy")}
+            PoisonEvent(row.file, row.offset, row.reason, row.remedy)
             for row in (decisions.poison(metadata, control.open.batch) if control.open else [])
         ),
         carried_us=_carried(metadata, control.recorded_state, follower) if control.recorded_state else None,
@@ -199,7 +250,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         nothing_new_us=quiet.at_us if quiet else None,
         catalogs=tuple(catalog_problems.read(config, metadata)),
         waiting=tuple(change.to_json() for change in waiting_changes.waiting(metadata, rows)),
-        last_run={**last.values(), "tables": last.noted, "phases": last.seconds} if last else None,
+        last_run=last,
     )
 
 
@@ -232,18 +283,12 @@ def _failed(metadata: Metadata, succeeded_us: int) -> FailedRun | None:
     return FailedRun(row.run, next(iter(row.seconds)), row.batch, row.ended_us, row.message)
 
 
-def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> dict[str, Any] | None:
-    """Return the open batch: batch, state, stop, planned_us, and ``abandoned``, why no run works on it, or None."""
+def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> OpenBatch | None:
     opened = control.open
     if opened is None:
         return None
-    return {
-        "batch": opened.batch,
-        "state": opened.state,
-        "stop": str(opened.range.stop),
-        "planned_us": opened.planned_us or None,
-        "abandoned": _abandoned(metadata, control, opened.batch, failed),
-    }
+    why = _abandoned(metadata, control, opened.batch, failed)
+    return OpenBatch(opened.batch, opened.state, str(opened.range.stop), opened.planned_us or None, why)
 
 
 def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: FailedRun | None) -> str | None:

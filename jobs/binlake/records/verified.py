@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.schema.table import TableName
@@ -15,12 +14,23 @@ from binlake.store.run_rows import VerificationRow, VerifiedRow
 
 
 @dataclass(frozen=True)
-class VerifiedTables:
-    """The results that verifications noted, by table id. through: the batch, position and time up to which every chunk
-    of a table is known equal. problems: what was wrong with the files of a table when they were to be compared last, or
-    why it is stopped. names: of tables with a problem."""
+class VerifiedThrough:
+    """The batch and position up to which every chunk of a table is known equal, and when the first of them was read."""
 
-    through: dict[str, dict[str, Any]]
+    batch: int
+    position: str | None
+    at_us: int
+
+
+@dataclass(frozen=True)
+class VerifiedTables:
+    """The results that verifications noted, by table id.
+
+    through: up to where tables are known equal. problems: what was wrong with the files of a table when they were to be
+    compared last, or why it is stopped. names: of tables with a problem.
+    """
+
+    through: dict[str, VerifiedThrough]
     problems: dict[str, str]
     names: dict[str, TableName]
 
@@ -39,7 +49,7 @@ def read(metadata: Metadata) -> VerifiedTables:
         if known.batch is not None and (row.batch is None or row.batch < known.batch):
             oldest[row.table_id] = row
     through = {
-        table_id: {key: getattr(row, key) for key in ("batch", "position", "at_us")}
+        table_id: VerifiedThrough(row.batch, row.position, row.at_us)
         for table_id, row in oldest.items()
         if row.batch is not None and table_id not in problems
     }
@@ -75,7 +85,7 @@ def batches(config: PipelineConfig, metadata: Metadata) -> dict[str, int | None]
     lives = WatermarkRow.read(metadata, "table_id", "database", "table", where="status = 'following'")
     named = {row.name: row.table_id for row in lives}
     return {
-        str(name): by_life[life]["batch"] if life in by_life else None
+        str(name): by_life[life].batch if life in by_life else None
         for name, life in named.items()
         if config.included(name) and config.is_read(name)
     }

@@ -120,7 +120,7 @@ def _without_tables(status: SourceStatus) -> dict[str, Any]:
     del answer["tables"]
     last = answer["last_run"]
     answer["last_run"] = {key: last[key] for key in last if key != "tables"} if last else None
-    return {**answer, "table_counts": dict(Counter(row["status"] for row in status.tables))}
+    return {**answer, "table_counts": dict(Counter(row.status for row in status.tables))}
 
 
 def newest_runs(config: PipelineConfig, before_us: int | None, count: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +48,20 @@ class ComparedDay:
     found: tuple[DifferingTable, ...] = ()
 
 
+@dataclass(frozen=True)
+class _ComparedTable:
+    """The comparisons of one table on one day. differs: 1 if one found it differing, 0 if all found it equal, None if
+    none could be made."""
+
+    day: int
+    table: str
+    differs: int | None
+    differing_rows: int | None
+    rows: int
+    chunks: int
+    seconds: float
+
+
 def compared_days(metadata: Metadata, now_us: int, count: int, zone: tzinfo = UTC) -> list[ComparedDay]:
     """Return the days on which tables were compared, the oldest first. count: of days before today. zone: whose days
     they are."""
@@ -66,21 +79,28 @@ def compared_days(metadata: Metadata, now_us: int, count: int, zone: tzinfo = UT
         "seconds": rows["seconds"],
         "differing_rows": rows["differing_rows"],
     }
-    sums = [(name, "sum") for name in _SUMMED]
-    by_table = (
-        pa.table(compared).group_by(["day", "table"]).aggregate([("differs", "max"), ("differing_rows", "max"), *sums])
-    )
-    days: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    wanted = [("differs", "max"), ("differing_rows", "max"), *((name, "sum") for name in _SUMMED)]
+    by_table = pa.table(compared).group_by(["day", "table"]).aggregate(wanted)
+    days: dict[int, list[_ComparedTable]] = defaultdict(list)
     for row in by_table.to_pylist():
-        days[row["day"]].append(row)
+        sums = (row[f"{name}_sum"] or 0 for name in _SUMMED)
+        days[row["day"]].append(
+            _ComparedTable(row["day"], row["table"], row["differs_max"], row["differing_rows_max"], *sums)
+        )
     return [_compared_day(f"{begins[day]:%Y-%m-%d}", tables) for day, tables in sorted(days.items())]
 
 
-def _compared_day(day: str, tables: Sequence[dict[str, Any]]) -> ComparedDay:
-    """Return a day's results. tables: of each whether it differed (0 or 1, None where it couldn't be compared), and
-    what was read."""
-    results = Counter(row["differs_max"] for row in tables)
-    rows, chunks, seconds = (sum(row[f"{name}_sum"] or 0 for row in tables) for name in _SUMMED)
-    differing = sorted((row["table"], row["differing_rows_max"]) for row in tables if row["differs_max"] == 1)
-    found = tuple(DifferingTable(*table) for table in differing[:_NAMED])
-    return ComparedDay(day, results[0], results[1], results[None], rows, chunks, float(seconds), found)
+def _compared_day(day: str, tables: Sequence[_ComparedTable]) -> ComparedDay:
+    """Return a day's results."""
+    results = Counter(table.differs for table in tables)
+    differing = sorted((table for table in tables if table.differs == 1), key=lambda table: table.table)
+    return ComparedDay(
+        day,
+        equal=results[0],
+        differing=results[1],
+        not_compared=results[None],
+        rows=sum(table.rows for table in tables),
+        chunks=sum(table.chunks for table in tables),
+        seconds=float(sum(table.seconds for table in tables)),
+        found=tuple(DifferingTable(table.table, table.differing_rows) for table in differing[:_NAMED]),
+    )

@@ -6,7 +6,7 @@ Values, or only those of the key, are read if asked for, but never those of mask
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,6 @@ BATCHES = 24
 """How many batches are searched, the newest first."""
 _MOST_LETTERS = 300
 """The most letters shown of a value."""
-_COLUMNS = ["op", "offset", "row", "committed_us", "gtid", "xid"]
 
 
 @dataclass(frozen=True)
@@ -144,35 +143,52 @@ def _of_batch(folder: str, row: BatchRow, name: TableName, count: int, shown: _S
     return changes
 
 
-def _rows(file: StagedFile, count: int, shown: _Shown) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _StagedMutation:
+    """A row of a staged file. before, after: the values that were read of its images, by column."""
+
+    op: int
+    offset: int
+    row: int
+    committed_us: int
+    gtid: str | None
+    xid: str | None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+_COLUMNS = [field.name for field in fields(_StagedMutation) if field.name not in ("before", "after")]
+
+
+def _rows(file: StagedFile, count: int, shown: _Shown) -> list[_StagedMutation]:
     """Return a file's last rows, the newest first."""
-    newest: list[dict[str, Any]] = []
+    newest: list[_StagedMutation] = []
     for part in parquet_files.staged_groups_backwards(file.path, [*_COLUMNS, *shown.images(file)]):
-        newest += [row for row in _backwards(part) if row["xid"] is None and not _is_void(row, file)]
+        newest += [row for row in _backwards(part) if row.xid is None and not _is_void(row, file)]
         if len(newest) >= count:
             break
     return newest[:count]
 
 
-def _backwards(part: pa.Table) -> Iterator[dict[str, Any]]:
-    yield from reversed(part.slice(max(0, part.num_rows - 1000)).to_pylist())
+def _backwards(part: pa.Table) -> Iterator[_StagedMutation]:
+    for row in reversed(part.slice(max(0, part.num_rows - 1000)).to_pylist()):
+        yield _StagedMutation(**row)
 
 
-def _is_void(row: dict[str, Any], file: StagedFile) -> bool:
+def _is_void(row: _StagedMutation, file: StagedFile) -> bool:
     """Return whether a row was rolled back."""
-    place = row["offset"], row["row"]
+    place = row.offset, row.row
     return any((first, begun) <= place < (last, ended) for first, begun, last, ended in file.void)
 
 
-def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, shown: _Shown) -> NewestChange:
-    before, after = row.get("before"), row.get("after")
-    key = shown.of(before if row["op"] == DELETE else after, file.key, file, whole=shown.key)
+def _change(row: _StagedMutation, file: StagedFile, batch: int, log_file: str, shown: _Shown) -> NewestChange:
+    key = shown.of(row.before if row.op == DELETE else row.after, file.key, file, whole=shown.key)
     images = [
-        shown.of(image, shown.columns(file), file, whole=shown.values and row["op"] != without)
-        for image, without in ((before, INSERT), (after, DELETE))
+        shown.of(image, shown.columns(file), file, whole=shown.values and row.op != without)
+        for image, without in ((row.before, INSERT), (row.after, DELETE))
     ]
-    position = f"{log_file}:{row['offset']}"
-    return NewestChange(batch, OPERATIONS[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
+    position = f"{log_file}:{row.offset}"
+    return NewestChange(batch, OPERATIONS[row.op], row.committed_us, position, row.gtid, key or None, *images)
 
 
 def _text_of(image: Mapping[str, Any], column: Column, sides: Sequence[str]) -> str | None:

@@ -84,7 +84,7 @@ def over_time(config: PipelineConfig, span: Span | None, width: int, zone: tzinf
 def fitting(metadata: Metadata, status: SourceStatus, now: int) -> Span:
     """Return the span to begin with: an hour where all that is known is younger, else the shortest from a day on in
     which something happened."""
-    newest = max(status.last_run["ended_us"] if status.last_run else 0, status.nothing_new_us or 0)
+    newest = max(status.last_run.ended_us if status.last_run else 0, status.nothing_new_us or 0)
     if newest and not RunRow.first(metadata, "ended_us", where=f"ended_us < {now - HOUR_US}", newest=_OLDER):
         return "hour"
     reach: dict[Span, int] = {span: width * (count - 1) for span, (width, count) in SPANS.items() if span != "hour"}

@@ -15,7 +15,7 @@ from binlake.records import ddl_history, filter_estimates, runs
 from binlake.records.ddl_history import Moment
 from binlake.records.evidence import comparisons
 from binlake.records.runs import MutationCounts, Verified
-from binlake.records.status import SnapshotStatus, read_status
+from binlake.records.status import SnapshotStatus, TableStatus, read_status
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of, own_columns
 from binlake.schema.lake_forms import becomes
@@ -55,17 +55,17 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     sizes = _sizes_of(config, metadata, marks, _PATIENCE)
     verified = comparisons(metadata, status)
     copying = {copy.table: _copied(copy) for copy in status.snapshots}
-    first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in status.tables}]
+    first = [TableStatus(table, "bootstrapping") for table in copying.keys() - {row.table for row in status.tables}]
     rows = [
         {
-            **row,
-            "updated_us": marks[row["table"]].updated_us if row["table"] in marks else None,
-            "total": _changed(total.get(row["table"])),
-            "day": _changed(day.get(row["table"])),
-            "hour": _changed(hour.get(row["table"])),
-            "size": _size(sizes.get(row["table"])),
-            "verified": _verified(verified.get(row["table"])),
-            "snapshot": copying.get(row["table"]),
+            **row.to_json(),
+            "updated_us": marks[row.table].updated_us if row.table in marks else None,
+            "total": _changed(total.get(row.table)),
+            "day": _changed(day.get(row.table)),
+            "hour": _changed(hour.get(row.table)),
+            "size": _size(sizes.get(row.table)),
+            "verified": _verified(verified.get(row.table)),
+            "snapshot": copying.get(row.table),
         }
         for row in (*status.tables, *first)
     ]
@@ -74,13 +74,6 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
 
 def _copied(copy: SnapshotStatus) -> dict[str, Any]:
     return {name: value for name, value in asdict(copy).items() if name != "table"}
-
-
-def _bootstrapping(table: str) -> dict[str, Any]:
-    """Return the status row of a table that is being copied for the first time."""
-    return {"table": table, "status": "bootstrapping"} | dict.fromkeys(
-        ("batch", "position", "delta_version", "reason", "remedy", "table_id")
-    )
 
 
 def _marks(metadata: RememberedMetadata) -> dict[str, WatermarkRow]:
@@ -148,17 +141,17 @@ def table(
     metadata = metadata_of(config)
     now = now_us()
     status = read_status(config, metadata)
-    row = next((row for row in status.tables if row["table"] == name), None)
+    row = next((row for row in status.tables if row.table == name), None)
     if row is None:
         return None
-    table_name = _name_of(metadata, row["table_id"], name)
-    schema = ddl_history.schema_now(metadata, row["table_id"])
-    mark = {name: watermark for name, watermark in _marks(metadata).items() if name == row["table"]}
+    table_name = _name_of(metadata, row.table_id, name)
+    schema = ddl_history.schema_now(metadata, row.table_id) if row.table_id else None
+    mark = {name: watermark for name, watermark in _marks(metadata).items() if name == row.table}
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
     since, calendar = (minute(now - days * DAY) for days in (TABLE_DAYS, VERIFIED_DAYS))
     with_values = with_keys and config.page.show_values
     return {
-        **row,
+        **row.to_json(),
         "source": config.source.name,
         "path": config.table_path(table_name),
         "size": _size(_sizes_of(config, metadata, mark, _PATIENCE).get(name)),
@@ -261,7 +254,7 @@ def _shape(config: PipelineConfig, metadata: RememberedMetadata, name: TableName
     }
 
 
-def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableName:
+def _name_of(metadata: RememberedMetadata, table_id: str | None, name: str) -> TableName:
     """Return a table's name in its two parts, either of which may contain a dot."""
     for row in WatermarkRow.read(metadata, "table_id", "database", "table"):
         if row.table_id == table_id:

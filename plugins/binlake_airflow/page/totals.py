@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from binlake.config.units import DAY_US, HOUR_US
 from binlake.records.runs import MutationCounts
@@ -20,6 +20,7 @@ from binlake_airflow.page.remembered import RememberedMetadata
 
 _MINUTES_KEPT, _HOURS_KEPT = 25 * HOUR_US, 32 * DAY_US
 """For how long runs are known by the minute, and by the hour, in microseconds."""
+_KINDS = ("inserted", "updated", "deleted")
 WAITING = "waiting"
 """The name for a run's time outside its phases: in Airflow mostly the start of tasks."""
 
@@ -42,6 +43,15 @@ class Ran:
         self.deleted += other.deleted
         for phase, seconds in other.seconds.items():
             self.seconds[phase] += seconds
+
+
+class _TableCounts(NamedTuple):
+    """The rows of a table that a run inserted, updated and deleted; made for each table of each run."""
+
+    table: str
+    inserted: int
+    updated: int
+    deleted: int
 
 
 class Totals:
@@ -102,12 +112,12 @@ class Totals:
     def _count(self, rows: Sequence[RunRow]) -> None:
         newest = max((row.ended_us for row in rows), default=0)
         for row in rows:
-            tables = row.noted
+            tables = [_TableCounts(table["table"], *(table[kind] for kind in _KINDS)) for table in row.noted]
             day = self._days[row.ended_us // DAY_US]
             for table in tables:
-                numbers = [table["inserted"], table["updated"], table["deleted"]]
+                numbers = [table.inserted, table.updated, table.deleted]
                 if any(numbers):
-                    _add(day[table["table"]], [*numbers, row.ended_us])
+                    _add(day[table.table], [*numbers, row.ended_us])
             if row.ended_us > newest - _HOURS_KEPT:
                 ran = _ran(row, tables)
                 self._hours[row.ended_us // HOUR_US].add(ran)
@@ -119,9 +129,13 @@ class Totals:
                 del known[number]
 
 
-def _ran(row: RunRow, tables: Sequence[dict[str, Any]]) -> Ran:
-    inserted, updated, deleted = (sum(table[kind] for table in tables) for kind in ("inserted", "updated", "deleted"))
-    ran = Ran(1, inserted, updated, deleted)
+def _ran(row: RunRow, tables: Sequence[_TableCounts]) -> Ran:
+    ran = Ran(
+        1,
+        inserted=sum(table.inserted for table in tables),
+        updated=sum(table.updated for table in tables),
+        deleted=sum(table.deleted for table in tables),
+    )
     ran.seconds.update(row.seconds)
     took = (row.ended_us - (row.started_us or row.ended_us)) / 1e6
     ran.seconds[WAITING] = max(0.0, took - sum(ran.seconds.values()))

@@ -128,7 +128,7 @@ def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
     assert status.failed is not None
     assert (status.failed.phase, "topsecret" in status.failed.message) == ("plan", False)
     assert status.last_run is not None
-    assert status.last_run["batch"] == 3, "the last that succeeded"
+    assert status.last_run.batch == 3, "the last that succeeded"
     assert any(line.startswith("the last run failed in plan") for line in printing.status_lines(status, "?"))
     assert [run.kind for run in runs.newest(past.metadata, 2)] == ["failed", "sync"]
     look = {"at_us": now_us(), "head": "b.1:4", "files": 1, "bytes": 4}

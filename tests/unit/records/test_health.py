@@ -16,7 +16,8 @@ from binlake.records.health import Health, health_of
 from binlake.records.health_reasons import Remedy
 from binlake.records.merged_shapes import ProblemBeside
 from binlake.records.runs import Verified
-from binlake.records.status import FailedRun, SnapshotStatus, SourceStatus
+from binlake.records.status import FailedRun, OpenBatch, PoisonEvent, SnapshotStatus, SourceStatus, TableStatus
+from binlake.store.run_rows import RunRow
 
 NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
 
@@ -33,6 +34,10 @@ def us(moment: datetime) -> int:
 
 def before(**ago: float) -> int:
     return us(NOW - timedelta(**ago))
+
+
+def ended(**ago: float) -> RunRow:
+    return RunRow(run="r", kind="sync", outcome="", ended_us=before(**ago))
 
 
 def lines(health: Health) -> list[str]:
@@ -56,13 +61,13 @@ def compared(**changes: Any) -> Verified:
         (standing(), timedelta(0), True, ["warn: nothing carries it forward: its sync is paused"]),
         (standing(position=None), timedelta(9), False, ["new: no table has a snapshot yet"]),
         (
-            standing(tables=({"status": "stopped"}, {"status": "paused"}, {"status": "paused"})),
+            standing(tables=tuple(TableStatus("shop.a", state) for state in ("stopped", "paused", "paused"))),
             timedelta(0),
             False,
             ["bad: 1 table is stopped", "warn: 2 tables are paused"],
         ),
         (
-            standing(poison=({"file": "b.000001", "offset": 4, "reason": "an unknown event", "remedy": "skip it"},)),
+            standing(poison=(PoisonEvent("b.000001", 4, "an unknown event", "skip it"),)),
             timedelta(0),
             False,
             ["bad: the run is stopped at b.000001:4 by an unknown event"],
@@ -95,7 +100,7 @@ def compared(**changes: Any) -> Verified:
             ["bad: feed orders is stopped: no such topic"],
         ),
         (
-            standing(tables=({"table": "shop.a", "status": "following", "problem": "can't be read: no such file"},)),
+            standing(tables=(TableStatus("shop.a", "following", problem="can't be read: no such file"),)),
             timedelta(0),
             False,
             ["bad: 1 table is damaged in the lake: files can't be read, or hold other rows than were verified"],
@@ -125,8 +130,8 @@ def test_a_log_that_may_be_purged_is_warned_of(hours_left: float, said: list[str
     assert lines(health_of(known)) == said
 
 
-TABLES = tuple({"table": f"shop.t{number}", "status": "following"} for number in range(9))
-ALL_EQUAL = {row["table"]: compared() for row in TABLES}
+TABLES = tuple(TableStatus(f"shop.t{number}", "following") for number in range(9))
+ALL_EQUAL = {row.table: compared() for row in TABLES}
 WELL = Evidence(
     standing(tables=TABLES, carried_us=before(seconds=2)),
     us(NOW),
@@ -256,7 +261,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
         ),
         (followed(DEAD), "bad: host pid 7, which followed the log, is dead since 4 min", SYNC),
         (
-            followed(DEAD, last_run={"ended_us": before(minutes=1)}),
+            followed(DEAD, last_run=ended(minutes=1)),
             "warn: host pid 7, which followed the log, is dead since 4 min",
             SYNC,
         ),
@@ -347,7 +352,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
             None,
         ),
         (
-            {"status": replace(WELL.status, open_batch={"batch": 8, "planned_us": None, "abandoned": "its run died"})},
+            {"status": replace(WELL.status, open_batch=OpenBatch(8, "planned", "", None, "its run died"))},
             "warn: batch 8 isn't finished: its run died",
             SYNC,
         ),
@@ -405,7 +410,7 @@ def test_one_failure_is_told_once() -> None:
 
 def test_a_dead_follower_that_was_given_up_is_told_for_a_day() -> None:
     gone = replace(DEAD, at_us=before(hours=30))
-    assert lines(health_of(replace(WELL, **followed(gone, last_run={"ended_us": before(hours=1)})))) == []
+    assert lines(health_of(replace(WELL, **followed(gone, last_run=ended(hours=1))))) == []
 
 
 @pytest.mark.parametrize(

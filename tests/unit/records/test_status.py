@@ -21,7 +21,7 @@ from binlake.position import Position, Range
 from binlake.records.evidence import Evidence, evidence_of
 from binlake.records.health import health_of
 from binlake.records.record import LookKind, note_log
-from binlake.records.status import SnapshotStatus, read_status
+from binlake.records.status import SnapshotStatus, TableStatus, read_status
 from binlake.records.watermarks import unsnapshotted_row
 from binlake.schema.table import TableName
 from binlake.source.ahead import Ahead, LogSeen
@@ -118,13 +118,14 @@ def test_how_far_behind(config: PipelineConfig, ahead: Ahead | str, said: str) -
 
 def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that follow are counted; reasons and remedies are wrapped between words."""
-    stopped = {"status": "stopped", "reason": "it holds what nobody follows, " * 9, "remedy": "fix it and " * 12}
-    plain = {"batch": 7, "delta_version": 3, "position": None, "reason": None, "remedy": None}
-    damaged = {**plain, "status": "following", "reason": "can't be read: no such file", "problem": "can't be read"}
-    rows = [{**plain, "table": f"shop.table_{n:04}", "status": "following"} for n in range(999)]
+    why = "it holds what nobody follows, " * 9
+    plain = TableStatus("shop.plain", "following", batch=7, delta_version=3)
+    stopped = replace(plain, table="shop.odd", status="stopped", reason=why, remedy="fix it and " * 12)
+    damaged = replace(plain, table="shop.damaged", reason="can't be read: no such file", problem="can't be read")
+    rows = [replace(plain, table=f"shop.table_{n:04}") for n in range(999)]
     status = replace(
         read_status(config),
-        tables=(*rows, {**damaged, "table": "shop.damaged"}, {**plain, **stopped, "table": "shop.odd"}),
+        tables=(*rows, damaged, stopped),
         holder="a-host-with-a-long-name.example.org pid 1234567 started 123456789, by an airflow task",
     )
     health = health_of(Evidence(status, now_us()))
@@ -136,7 +137,7 @@ def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest
     assert "tables: 1,000 following, 1 stopped" in said
     assert "--state following lists the 1,000" in " ".join(said.split())
     assert "shop.damaged can't be read: no such file" in said
-    assert " ".join(stopped["reason"].split()) in " ".join(said.split())
+    assert " ".join(why.split()) in " ".join(said.split())
     printing.status(status, "x", health, all_tables=True)
     assert "table_0998" in capsys.readouterr().out
 
