@@ -34,6 +34,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds.formats.joining import Part
+from binlake.schema.datatypes import entry
+from binlake.schema.table import Column
+from binlake.schema.types.connect_form import ConnectSettings, ConnectType
 
 Schema: TypeAlias = Mapping[str, Any]
 """A schema of Connect, as its JSON converter writes it; a field's schema has its name under ``field``."""
@@ -67,6 +70,11 @@ class Writer(Protocol):
     def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
         """Return one whole key or value as bytes, given as for ``constant``. Raises FeedError like ``message``."""
         ...
+
+
+def type_of(column: Column, settings: ConnectSettings) -> ConnectType:
+    """Return a column's type under a feed's settings."""
+    return entry(column).connect.of(column, settings)
 
 
 def with_epochs(schema: Schema, values: pa.Array) -> pa.Array:

@@ -60,10 +60,9 @@ from binlake.feeds.contract import (
     one_each,
 )
 from binlake.feeds.formats import debezium_schemas as schemas
-from binlake.feeds.formats.connect import Schema, Writer
+from binlake.feeds.formats.connect import Schema, Writer, type_of
 from binlake.feeds.formats.joining import Part, listed
 from binlake.feeds.formats.topics import Topics
-from binlake.schema.datatypes import entry
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.types.connect_form import ConnectType
 
@@ -194,7 +193,7 @@ class Debezium(Format):
 
     def _shape(self, table: FeedTable) -> _Shape:
         if table not in self._shapes:
-            types = tuple(entry(column).connect.of(column, self._config) for column in table.columns)
+            types = tuple(type_of(column, self._config) for column in table.columns)
             topic = self._topics.of(table.name)
             if self._subjects:  # schemas that are registered by their names may not meet either
                 self._subjects.of(table.name)
