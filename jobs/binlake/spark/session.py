@@ -117,7 +117,7 @@ def end() -> None:
 def _submitted() -> dict[str, str]:
     """Return the settings that spark-submit was given."""
     SparkContext._ensure_initialized()
-    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+    return dict(SparkConf().getAll())
 
 
 def _on_this_machine(tasks: int | None) -> str:
