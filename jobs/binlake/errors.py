@@ -193,8 +193,8 @@ class UsageError(BinlakeError):
 
 @dataclass(frozen=True)
 class KeyProblem:
-    """What is wrong with a key of a YAML. line: from 1; 0 if it isn't known. key: with dots; empty for the whole file.
-    text: what was found, and what is wanted."""
+    """A key of a YAML, and what is wrong with it. line: from 1; 0 if it isn't known. key: with dots; empty for the
+    whole file. text: what was found, and what is wanted."""
 
     line: int
     key: str

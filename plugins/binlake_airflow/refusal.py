@@ -1,4 +1,4 @@
-"""What binlake's page answers where it can't be loaded: what is missing, and what helps, in the page's place."""
+"""The answer in the place of binlake's page where it can't be loaded: what is missing, and what helps."""
 
 from __future__ import annotations
 

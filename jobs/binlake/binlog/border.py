@@ -56,7 +56,7 @@ left out. Columns of the primary key can't be left out; the table may lack some 
 
 @dataclass(frozen=True)
 class Withheld:
-    """What isn't shown of a table's rows: excluded columns, and masks, both by names in lower case."""
+    """The columns of a table that aren't shown as they are: excluded ones, and masks, both by names in lower case."""
 
     excluded: frozenset[str] = frozenset()
     masks: Mapping[str, Mask] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where transactions begin and end, for the planner. Rows aren't read."""
+"""Begin and end of transactions, for the planner. Rows aren't read."""
 
 from __future__ import annotations
 

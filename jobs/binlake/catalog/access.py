@@ -1,4 +1,4 @@
-"""Which sources and tables a client of the catalog may read.
+"""The sources and tables that a client of the catalog may read.
 
 A scope is a source's name, ``shop``, or a pattern of its tables behind a colon, ``shop:shop.order*``. ``*`` is every
 source.

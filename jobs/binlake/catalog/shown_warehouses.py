@@ -1,4 +1,4 @@
-"""Which batches the catalog's page shows: the newest, the pinned ones, and some older ones."""
+"""The batches that the catalog's page shows: the newest, the pinned ones, and some older ones."""
 
 from __future__ import annotations
 

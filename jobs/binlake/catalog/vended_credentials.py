@@ -20,11 +20,11 @@ from binlake.storage.stores import S3
 
 HEADER = "X-Iceberg-Access-Delegation"
 KIND = "vended-credentials"
-"""What a client sends in HEADER, among other words, if it wants them."""
+"""The word that a client sends in HEADER, among others, if it wants credentials."""
 SECONDS = 3600
 """How long they hold: the most that STS gives where the lake's own account is a role, too."""
 _WILDCARDS = str.maketrans({sign: f"${{{sign}}}" for sign in "*?$"})
-"""What a policy's resource has in the place of characters that mean something there."""
+"""Escapes of the characters that have a meaning in a policy's resource."""
 
 
 @dataclass(frozen=True)

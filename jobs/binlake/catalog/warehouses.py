@@ -44,7 +44,7 @@ _UNPUBLISHED = "its snapshots are kept as binlake help iceberg says"
 
 
 class NotInCatalog(UsageError):
-    """What the catalog doesn't have: a warehouse, a namespace or a table. kind: the word that the protocol has."""
+    """A warehouse, a namespace or a table that the catalog doesn't have. kind: the word that the protocol has."""
 
     def __init__(self, kind: str, message: str, *, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)

@@ -16,7 +16,7 @@ PACKAGES = {
     "numba": "numba",
     "Airflow": "apache-airflow",
 }
-"""Packages that a report of a problem should tell of, by the names that their users know."""
+"""Packages whose versions belong into a report of a problem, by the names that their users know."""
 NOTHING = "not installed"
 
 

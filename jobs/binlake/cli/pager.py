@@ -23,7 +23,7 @@ def command() -> list[str]:
 
 @contextmanager
 def opened(words: list[str]) -> Iterator[IO[bytes]]:
-    """Open a pager, and wait until it is left. Who leaves it before all is written ends the writing."""
+    """Open a pager, and wait until it is left. Writing ends if the user leaves the pager before all is written."""
     process = subprocess.Popen(words, stdin=subprocess.PIPE, env={**_LESS, **os.environ, "LESSSECURE": "1"})
     assert process.stdin is not None
     try:

@@ -1,4 +1,4 @@
-"""What the parsers of several commands share."""
+"""Arguments that the parsers of several commands share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A query that runs in a thread, so that Ctrl-C is heard while the engine works: it doesn't return before it has rows.
 
-The thread can't be stopped. Who is interrupted ends the process, or leaves the query to a process of its own: see
+The thread can't be stopped. An interrupt ends the process, or leaves the query to a process of its own: see
 query_process.py.
 """
 

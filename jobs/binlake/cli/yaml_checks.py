@@ -57,7 +57,7 @@ def files_at(paths: Iterable[Path]) -> list[Path]:
 
 def checks(files: Sequence[Path]) -> list[CheckedFile]:
     """Return what is in each file. Those that give a source the same name are all refused: Airflow would take the
-    oldest, which a checkout doesn't tell."""
+    oldest, and files of a checkout have lost their times."""
     results: dict[Path, PipelineConfig | str | ConfigurationError] = {file: _read(file) for file in files}
     owners: defaultdict[str, list[Path]] = defaultdict(list)
     for file, result in results.items():

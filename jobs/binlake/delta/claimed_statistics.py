@@ -103,7 +103,7 @@ class FileClaims:
         return wrong
 
     def _lies(self, claimed: int, nulls: int, stored_rows: int) -> bool:
-        """Return whether a count of NULLs is wrong. Where rows are hidden it only shows whether there is none, or no
+        """Return whether a count of NULLs is wrong. If rows are hidden, it only shows whether there is none, or no
         other value."""
         if not self.is_marked:
             return nulls != claimed

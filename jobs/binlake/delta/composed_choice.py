@@ -1,6 +1,6 @@
-"""Which version of each part a composed table shows: the newest, the one that was, or what its data files are.
+"""The version of each part that a composed table shows: the newest, the one that was, or what its data files are.
 
-A part that stands still, can't be read, or has types that don't go together with the others' is shown as it was. So are
+A part that doesn't move, can't be read, or has types that don't go together with the others' is shown as it was. So are
 the parts of other sources, but for those that wait and can be shown now: see ``composed_sources``.
 """
 

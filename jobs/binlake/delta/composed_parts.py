@@ -35,8 +35,8 @@ from binlake.storage import storage_errors
 CONVERTED = "_converted"
 """The folder for data files that are written in the composed table's columns."""
 PARTS = "binlake-part:"
-"""What the application ids begin with under which the table records the Delta version of a part that it shows; behind
-it is the part's table id."""
+"""The prefix of the application ids under which the table records the Delta version of a part that it shows; the part's
+table id follows."""
 GONE = -1
 """Is recorded of a part that was shown."""
 

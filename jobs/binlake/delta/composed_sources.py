@@ -1,4 +1,4 @@
-"""What the sources that fill a composed table note in it, so that each can compose its parts without the others.
+"""Notes of the sources that fill a composed table, so that each can compose its parts without the others.
 
 A source opens the tables of its own parts alone. Of the others' parts it takes over the data files that are named, and
 needs to know their columns: the table has those of all. So each source notes in the table's settings the columns of
@@ -25,7 +25,7 @@ from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.serialization import dumps, loads
 
 NOTE = "binlake.source."
-"""What the settings of a composed table begin with that sources note; behind it is the source's name."""
+"""The prefix of a composed table's settings that sources note; the source's name follows."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WaitingPart:
 
 @dataclass(frozen=True)
 class SourceNote:
-    """What a source notes. shapes: of the parts that don't wait, in their order."""
+    """The notes of one source. shapes: of the parts that don't wait, in their order."""
 
     history_hours: float
     shapes: tuple[NotedShape, ...] = ()

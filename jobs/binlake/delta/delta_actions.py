@@ -20,7 +20,7 @@ DeltaAction = dict[str, Any]
 FileKey = tuple[Any, ...]
 """The identity of a data file with its deletion vector."""
 VECTOR_KEY = ("storageType", "pathOrInlineDv", "offset")
-"""The fields of a deletion vector's descriptor that tell it from others."""
+"""The fields of a deletion vector's descriptor that identify it."""
 
 
 @dataclass(frozen=True)

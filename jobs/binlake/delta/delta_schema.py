@@ -23,7 +23,7 @@ OWN_ID = "binlake.fieldId"
 """The key of a field's metadata under which a table without column mapping has the id that new data files give the
 column. Delta's readers leave it out; the day column mapping is turned on, it is the mapping's id."""
 _ELEMENTS = 1_000_000
-"""What the id of a list's elements has more than that of its column: Delta gives elements none."""
+"""The difference between the id of a list's elements and that of its column: Delta gives elements none."""
 WIDENING, WIDENS, TYPE_CHANGES = "typeWidening", "delta.enableTypeWidening", "delta.typeChanges"
 """Delta's type widening: its feature, the setting that turns it on, and the key of a field's metadata that lists the
 types of older data files."""

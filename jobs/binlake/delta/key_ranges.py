@@ -1,4 +1,4 @@
-"""Where in the lake a batch's keys can lie: staged keys compared with the key ranges of the table's data files.
+"""The data files that can have a batch's keys: staged keys compared with the files' key ranges.
 
 Delta keeps the least and greatest value of each column of a data file. A key outside the ranges of all files isn't in
 the lake, whatever the binlog says of it: rows with new, ascending keys are appended without reading the others, and

@@ -79,7 +79,7 @@ class LogFiles:
         return {version: names for (version, whole), names in parts.items() if len(names) == whole}
 
     def operations(self, largest: int, names: Collection[str]) -> dict[int, dict[str, Any]]:
-        """Return what those commits tell of themselves whose operation has one of some names, by their versions.
+        """Return the commitInfo of commits whose operation has one of some names, by their versions.
 
         largest: the most bytes that such a commit has; larger ones aren't read. Raises LakeError.
         """

@@ -24,7 +24,7 @@ from binlake.versions import SPARK
 _AT_ONCE = 1 << 16
 """Rows of a data file that are written at a time."""
 _FIELD_ID = "PARQUET:field_id"
-"""Where pyarrow's writer of Parquet takes a column's id from."""
+"""The field metadata from which pyarrow's writer of Parquet takes a column's id."""
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 """Without it older versions of Spark refuse days before 1582, as they can't know the calendar."""
 

@@ -158,8 +158,8 @@ def marked(
     table: DeltaTable, table_path: str, files_with_marks: Sequence[tuple[DeltaAction, BitMap64]]
 ) -> list[DeltaAction]:
     """Write deletion vectors for data files, each with the numbers of all its rows that are gone; return the actions
-    that add the files again, with them. Where the table has no deletion vectors, write files of the
-    other rows, and return the actions that add these. Raises OSError, ArrowException."""
+    that add the files again, with them. If the table has no deletion vectors, write files of the other rows, and return
+    the actions that add these. Raises OSError, ArrowException."""
     if not files_with_marks:
         return []
     if not has_vectors(table):
@@ -222,7 +222,7 @@ def commit_info(
 
 
 def _own_actions(own: OwnCommit, recorded: Mapping[str, int], read_version: int | None = None) -> list[DeltaAction]:
-    """Return the actions that tell of a commit. recorded: transaction versions by application id. read_version: None
+    """Return the actions that describe a commit. recorded: transaction versions by application id. read_version: None
     for a table's first commit; deltalake reads no history with -1 in it."""
     info = commit_info(own.operation, own.parameters, own.note, own.metrics, read_version)
     at = info["timestamp"]

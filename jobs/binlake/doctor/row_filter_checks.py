@@ -1,4 +1,4 @@
-"""What the conditions of ``rows`` leave of the tables, as far as the server's plans say it."""
+"""The share of the tables' rows that the conditions of ``rows`` leave, as far as the server's plans say it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _TYPES = {
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _PROMOTIONS = {("int", "long"), ("float", "double")}
 _MILLISECOND_US = 999
-"""What an upper bound of times lacks at most, as Delta cuts it to milliseconds."""
+"""The most microseconds that an upper bound of times lacks, as Delta cuts it to milliseconds."""
 _EXACT = Context(prec=100)
 _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = datetime(1970, 1, 1)

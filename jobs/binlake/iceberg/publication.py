@@ -1,6 +1,6 @@
 """Publishing: the newest version of a Delta table becomes a snapshot of its Iceberg table, of the same data files.
 
-The snapshot's id is the version + 1, as some readers take 0 for none. What was published before is compared with the
+The snapshot's id is the version + 1, as some readers take 0 for none. The version published before is compared with the
 version that is there, file by file, whatever was committed in between: batches, DDL, upkeep, RESTORE. A process that
 published the table before looks at the files alone that the commits since have named.
 

@@ -17,7 +17,7 @@ _END = struct.Struct("<ii4s")
 _KIND, _ROW_POSITION = "deletion-vector-v1", 2147483645
 ENDING = ".puffin"
 OFFSET = len(_MAGIC)
-"""Where the vector begins."""
+"""The offset of the vector."""
 
 
 def write(path: str, address: str, framed: bytes, cardinality: int | None) -> int:

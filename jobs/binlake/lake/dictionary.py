@@ -1,4 +1,5 @@
-"""What is known of a lake's tables and columns: the server's types, keys and comments, and how far they are proved."""
+"""Descriptions of a lake's tables and columns: the server's types, keys and comments, and up to where rows are
+verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sources that fill one table leave each other: versions that are pinned, or promised to be readable.
+"""Notes that the sources of one table leave each other: versions that are pinned, or promised to be readable.
 
 Each source has its metadata, and each looks after its own shards. Their files are those of the merged table, of which
 each source's batches show versions of their own. So a source keeps what any of them has pinned, what the newest batch

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MergedOutcome:
-    """What became of the merged tables. stopped: lives of shards whose mirrors lack commits that are shown."""
+    """The outcome for the merged tables. stopped: lives of shards whose mirrors lack commits that are shown."""
 
     tables: list[BesideOutcome]
     stopped: list[Life]

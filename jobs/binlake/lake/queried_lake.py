@@ -1,5 +1,5 @@
-"""What queries of a session ask of the lake beside its tables: other versions, changes between two, and what is known
-of its tables."""
+"""Answers to a session's queries that its tables don't have: other versions, changes between two, and what is known of
+tables."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class LakeQueries:
     def _by_log(
         self, name: TableName, before: LakeVersion, after: LakeVersion, relation: Relation, gone: UsageError
     ) -> str:
-        """Return the query over the table's log. Raises the error of the version that is gone where the log can't tell
-        all."""
+        """Return the query over the table's log. Raises the error of the version that is gone where the log doesn't
+        have all."""
         from binlake.lake.row_changes import LOGGED, LoggedRows, changed_rows
 
         log_name = str(TableName(name.database, beside_table(name.table, "log")))

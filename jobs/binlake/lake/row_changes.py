@@ -1,4 +1,4 @@
-"""What became of each row of a table between two batches, as a query over the table at both.
+"""Changes of a table's rows between two batches, as a query over the table at both.
 
 | column                   | holds |
 |--------------------------|-------|

@@ -71,7 +71,7 @@ class QueryRows:
 
 
 class QueriedLake(Protocol):
-    """What a session asks of the lake beside its tables. All of it raises UsageError, LakeError."""
+    """The lake as a session asks it, beside its tables. All of it raises UsageError, LakeError."""
 
     def table_at(self, written: str, asked: AskedVersion) -> BatchTable:
         """Return a table, by its name as a query writes it, at a version."""

@@ -35,7 +35,7 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True)
 class Machine:
-    """Where process numbers have a meaning. namespace: the inode of the PID namespace."""
+    """The machine and namespace in which a process number has a meaning. namespace: the inode of the PID namespace."""
 
     host: str
     boot: str
@@ -59,7 +59,7 @@ class Holder:
         """Read a holder from metadata.
 
         Returns None for what older versions wrote, ``HOST pid N started N``: it lacks the namespace, and so doesn't
-        identify the process. Older versions, in turn, can't tell from this form whether its process died.
+        identify the process. Older versions, in turn, don't see from this form whether its process died.
         """
         match = _WRITTEN.fullmatch(text)
         if match is None:

@@ -113,7 +113,7 @@ class BesideWork:
         fault("epoch committed")
 
     def _note(self, mode: BesideMode, number: int) -> dict[str, Any]:
-        """Return what the commits tell of themselves in the table's history."""
+        """Return the note of the commits in the table's history."""
         origin = {"source": self.config.source.name, "batch": self.batch, "position": self.position}
         return {"binlake": {**origin, "beside": mode, "of": str(self.table.name), "number": number}}
 

@@ -1,4 +1,4 @@
-"""Where keys are in the rows of a data file.
+"""The places of keys among the rows of a data file.
 
 Larger files are written in the order of a key that is one whole number, and so are those of snapshots and of the
 upkeep. In such a file a few keys are found by halves, where a comparison with each of its rows would cost as much as

@@ -142,7 +142,7 @@ def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
 def inputs_of(
     config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life], answers: Sequence[Answer] = ()
 ) -> BatchInputs:
-    """Return what the YAML, the batch's plan and somebody's answers tell about a batch, for these lives."""
+    """Return what the YAML, the batch's plan and somebody's answers say about a batch, for these lives."""
     return BatchInputs(
         config.source.name,
         Rules.of(config.leaving_out(patterns_left_out(answers))),

@@ -1,4 +1,4 @@
-"""The values of a mirror's own columns, which tell of its rows: see lake_columns.py."""
+"""The values of a mirror's own columns, which describe its rows: see lake_columns.py."""
 
 from __future__ import annotations
 

@@ -327,8 +327,8 @@ def _is_lost(source: Source, position: Position | None) -> bool:
 
 
 def _was_unlogged(metadata: Metadata, source: Source, control: Control) -> bool:
-    """Return whether the server, which has the recorded position, was seen without a log since: no reading of the log
-    can tell what changed then, be it at the very position."""
+    """Return whether the server, which has the recorded position, was seen without a log since: the log doesn't have
+    what changed then, be it at the very position."""
     position = control.position
     if position is None or not source.is_of(position.server):
         return False

@@ -166,7 +166,7 @@ def verify_lake(config: PipelineConfig, *, tables: list[str] | None = None) -> V
 
 
 def self_test(config: PipelineConfig, *, tables: list[str] | None = None) -> SelfTestReport:
-    """Plant faults in copies of some rows of the lake's tables, and tell whether a verification finds each."""
+    """Plant faults in copies of some rows of the lake's tables, and return whether a verification finds each."""
     from binlake.verify.self_test import self_test_lake
 
     return self_test_lake(config, metadata_of(config), tables)

@@ -33,7 +33,7 @@ class HeldChange:
 
 @dataclass(frozen=True)
 class Answer:
-    """What somebody decided about a schema change.
+    """Somebody's decision about a schema change.
 
     table_id, file, offset, created: the table's life, and the statement's place. name: of the table, which a RENAME
     TABLE changes here, too. left_out: columns that the lake goes without from then on. freezes: a no leaves the table

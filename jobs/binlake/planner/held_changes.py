@@ -1,8 +1,8 @@
 """Schema changes that a table doesn't follow by itself, as ``on_schema_change`` in the YAML has it.
 
 The table stops before the statement: nothing of the statement's batch is merged into it. It catches up once the policy,
-or somebody's answer, lets it. What a schema change tool does to its copy of a table is followed; the copy is held back
-where it takes the table's place with other columns.
+or somebody's answer, lets it. Statements of a schema change tool on its copy of a table are followed; the copy is held
+back where it takes the table's place with other columns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _HOLDING = ("following", "stopped", "paused", "catching up")
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the YAML, or somebody's answer, makes of a statement. stops: what was done, and why, where the table doesn't
-    follow it. keeps_dropped: columns that it drops stay in the lake."""
+    """The decision of the YAML, or of somebody's answer, about a statement. stops: what was done, and why, where the
+    table doesn't follow it. keeps_dropped: columns that it drops stay in the lake."""
 
     stops: tuple[str, str] | None = None
     keeps_dropped: bool = False

@@ -95,7 +95,7 @@ class Rules:
         return self.included(name) or self.ghost(name)
 
     def refusal(self, name: TableName, schema: TableSchema) -> str:
-        """Return why a table with columns that the log doesn't tell isn't mirrored; empty if it is."""
+        """Return why a table with columns whose values the log lacks isn't mirrored; empty if it is."""
         refused = schema.untold and self.policy(name).on_untold_column == "stop"
         return f"{'; '.join(generated_columns(schema).left_out.values())} (on_untold_column: stop)" if refused else ""
 

@@ -91,10 +91,10 @@ class AirflowState:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a source at a time. compared: the newest comparison of each table with the server, by
-    ``database.table``. log: None before the first look at it. airflow: None where it isn't asked. unreadable: why the
-    files of a table can't be read, by its name. unmirrored: tables without a mirror to compare. cancelled: who ended
-    runs that failed in Airflow, and why, by ``DAG/RUN``."""
+    """The facts about a source that are known at one time. compared: the newest comparison of each table with the
+    server, by ``database.table``. log: None before the first look at it. airflow: None where it isn't asked.
+    unreadable: why the files of a table can't be read, by its name. unmirrored: tables without a mirror to compare.
+    cancelled: who ended runs that failed in Airflow, and why, by ``DAG/RUN``."""
 
     status: SourceStatus
     now_us: int
@@ -171,7 +171,7 @@ def evidence_of(
     airflow: AirflowState | None = None,
     ahead: Ahead | None = None,
 ) -> Evidence:
-    """Return what metadata tell of a source. ahead: what its log has beyond the lake now, where it was asked."""
+    """Return what metadata have about a source. ahead: what its log has beyond the lake now, where it was asked."""
     return Evidence(
         status=status,
         now_us=now_us,

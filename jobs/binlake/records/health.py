@@ -29,7 +29,7 @@ class ComparedTables:
 
 @dataclass(frozen=True)
 class Health:
-    """What is to be said of a source. advice: what is wrong, the worst first."""
+    """The health of a source: its level, and what is to be done. advice: what is wrong, the worst first."""
 
     level: HealthLevel
     sentence: str

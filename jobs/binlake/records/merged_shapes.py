@@ -1,4 +1,4 @@
-"""Shards of merged tables that stand still, or have another shape than the others: what the status says of them."""
+"""Shards of merged tables that don't move, or have another shape than the others, for the status."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from binlake.store.rows import MergedRow
 
 @dataclass(frozen=True)
 class NotedStandstills:
-    """What is noted of a merged table. own: why it is stopped itself. shards: why they aren't shown as they are, by
+    """The notes about a merged table. own: why it is stopped itself. shards: why they aren't shown as they are, by
     name."""
 
     own: Standstill | None

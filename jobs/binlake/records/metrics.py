@@ -1,4 +1,4 @@
-"""What is known of a source as metrics in Prometheus' text form. Pure.
+"""Metrics of a source in Prometheus' text form. Pure.
 
 Of each table there are families of their own: a sum over a family counts nothing twice.
 """
@@ -46,7 +46,7 @@ class MetricFamily:
 
 @dataclass(frozen=True)
 class MetricSample:
-    """One metric: its value, and the labels that tell it from others of its family."""
+    """One metric: its value, and the labels that distinguish it from others of its family."""
 
     family: MetricFamily
     value: float

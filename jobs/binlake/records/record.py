@@ -317,7 +317,7 @@ def _quarantine_row(batch: int, life: LifeOutcome, why: Standstill) -> Quarantin
 
 
 def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:
-    """Write an event that stops the run, as nobody can tell which tables it concerns."""
+    """Write an event that stops the run, as it isn't known which tables it concerns."""
     row = QuarantineRow(
         batch=plan.batch,
         file=error.file,

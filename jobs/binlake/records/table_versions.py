@@ -309,7 +309,7 @@ def _is_noted(metadata: Metadata, batch: int) -> bool:
 
 @dataclass(frozen=True)
 class _Stamp:
-    """What rows that are written together have in common."""
+    """The values that rows written together have in common."""
 
     batch: int
     kind: RowKind

@@ -24,8 +24,8 @@ from binlake.store.metadata import Metadata, metadata_of
 
 @dataclass(frozen=True)
 class CatalogChanges:
-    """What a catalog lacks, and what it has too much. put, drop: addresses of metadata files by names. twins: names
-    that several tables would have, so that none gets them."""
+    """The tables that a catalog lacks, and those that it has too much. put, drop: addresses of metadata files by names.
+    twins: names that several tables would have, so that none gets them."""
 
     put: Mapping[CatalogName, str]
     drop: Mapping[CatalogName, str]

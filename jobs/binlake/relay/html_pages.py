@@ -37,7 +37,7 @@ def html_page(title: str, heading: str, parts: Iterable[str], *, style: str = ""
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table; numbers stand at the right."""
+    """Return a table; numbers are aligned to the right."""
     names = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><tr>{names}</tr>{body}</table>"

@@ -1,4 +1,4 @@
-"""What servers of HTTP share: connections that are counted, requests that have bounds, and secrets from files."""
+"""Parts that servers of HTTP share: connections that are counted, requests that have bounds, and secrets from files."""
 
 from __future__ import annotations
 

@@ -130,7 +130,8 @@ def relay(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the relay listens. monitor: the port of the monitoring page on this machine; None without one."""
+    """The addresses on which the relay listens. monitor: the port of the monitoring page on this machine; None without
+    one."""
 
     host: str
     clients: int

@@ -2,7 +2,7 @@
 
 A shape has the lake's names everywhere: in columns, keys, indexes, and expressions of generated columns. Each renamed
 column says its name on the server. A column with another type in the lake is declared as on the server, and ``shown``
-is what the lake has. What talks to the server, follows its statements, or reads a condition of rows takes
+is what the lake has. Code that talks to the server, follows its statements, or reads a condition of rows takes
 ``server_shape``; everything behind the reader of the log and of snapshots takes the shape as it is.
 
 | type     | of columns                             | values             |
@@ -34,7 +34,8 @@ TYPE_REMEDY = "take the column off its entry of columns in the YAML (type)"
 
 @dataclass(frozen=True)
 class LakeForm:
-    """What columns of one table are in the lake and not on the server, by their names on the server in lower case."""
+    """Names and types that columns of one table have in the lake and not on the server, by their names on the server in
+    lower case."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which rows of the log meet a condition, worked out in Arrow as the server does.
+"""The rows of the log that meet a condition, worked out in Arrow as the server does.
 
 A part of a condition may be undecided for a row, as where a text's collation knows more than is known here. So each
 part has a set of values that it may have: true, false, NULL. A row is undecided where the whole may be true and may be

@@ -22,7 +22,7 @@ from binlake.serialization import dump
 KeyKind = Literal["primary", "unique", "none"]
 RowTime = Literal["", "start", "end"]
 ComparedAs = Literal["whole", "decimal", "float", "year", "date", "moment", "text", "member", "bytes", "other"]
-"""What a column's values compare as in a condition of rows."""
+"""Kinds of values in a condition of rows."""
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

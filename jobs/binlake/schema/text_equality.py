@@ -1,4 +1,4 @@
-"""Which texts a collation takes for equal to a text of plain ASCII, as far as that is certain.
+"""The texts that a collation takes for equal to a text of plain ASCII, as far as that is certain.
 
 Plain ASCII is the space and what is printed. Within it each collation here has a weight for every character, which is
 that of no other but the letter's other case: both servers were asked for all pairs (tests/integration/

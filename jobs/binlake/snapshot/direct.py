@@ -140,7 +140,8 @@ def wait_until_seen(connection: Any, lock: str) -> None:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Where and how a chunk's rows are written. invalid: the YAML's policies. keys: of hashes, for another process."""
+    """The place and form in which a chunk's rows are written. invalid: the YAML's policies. keys: of hashes, for
+    another process."""
 
     table_path: str
     folder: str
@@ -152,7 +153,8 @@ class DataFiles:
 
 @dataclass(frozen=True)
 class ViewsOpened:
-    """Where and when a wave's read views were opened. position: the chunks' ``low``. at_us: microseconds since 1970."""
+    """The position and time at which a wave's read views were opened. position: the chunks' ``low``. at_us:
+    microseconds since 1970."""
 
     position: Position
     at_us: int
@@ -168,7 +170,7 @@ def copied(
 ) -> Copied:
     """Write rows, as ``resultset.columns`` yields them, to data files. Raises NoText, NoValue, LakeError, OSError.
 
-    opened: waits until it is known where the rows are read, for columns that tell it; without it these have NULL.
+    opened: waits until the position of the rows' view is known, for columns that have it; without it these have NULL.
     """
     restored = Restored(target.schema, target.invalid)
     own = own_columns(target.schema)

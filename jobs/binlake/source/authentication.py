@@ -1,4 +1,4 @@
-"""Authentication plugins that would tell a server the password, for connections in which nothing proves the server.
+"""Authentication plugins that would send a server the password, for connections in which nothing proves the server.
 
 A plugin such as mysql_native_password proves that the client knows the password. Others send the password itself: in
 clear, inside TLS, or encrypted with a key that the server sends. Somebody in the server's place can ask for any of them
@@ -73,4 +73,4 @@ WITHHOLDING: dict[str, Callable[[Any], Any]] = {
     CACHED: _Cached,
     **{name: _withholding(name) for name in ALWAYS_TELLING},
 }
-"""pymysql's handlers, by plugin, of a connection that must not tell its password."""
+"""pymysql's handlers, by plugin, of a connection that must not send its password."""

@@ -76,7 +76,7 @@ class FolderLog:
         return last, end, str(executed_before(transport, last, size).adding(gtids))
 
     def executed_unlogged(self) -> str:
-        """Return an empty set: files don't tell about transactions that were executed and not logged."""
+        """Return an empty set: files don't have transactions that were executed and not logged."""
         return ""
 
     def now(self) -> int:

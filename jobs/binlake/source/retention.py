@@ -8,7 +8,7 @@ from binlake.source.releases import RDS_RETENTION, SERVICE_VARIABLES, service_of
 from binlake.source.server import Source
 
 RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", *SERVICE_VARIABLES)
-"""The variables that set the retention, and those that tell whether a service overrides them."""
+"""The variables that set the retention, and those that show whether a service overrides them."""
 
 
 def retention_hours(variables: dict[str, str]) -> float | None:

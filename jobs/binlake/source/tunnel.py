@@ -35,7 +35,7 @@ _ANSWER = "BINLAKE_SSH_ANSWER"
 _ASKPASS = f"""#!/bin/sh
 printf '%s\\n' "${_ANSWER}"
 """
-"""What ssh asks for a password or a passphrase. ssh takes neither from its arguments or input."""
+"""The program that ssh asks for a password or a passphrase. ssh takes neither from its arguments or input."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class RowFilters:
     def passing(self, items: Items) -> Items:
         """Yield what is read of a slice, without rows that conditions leave out.
 
-        Where it isn't certain what the server would say of a row, its table stops there: a Stopped is yielded for the
+        If it isn't certain what the server would say of a row, its table stops there: a Stopped is yielded for the
         first and the last such event of some rows.
         """
         for item in items:

@@ -1,4 +1,4 @@
-"""What is withheld of the tables in a slice of the log: their masks, and the columns that would show what masks hide.
+"""The masks of the tables in a slice of the log, and the columns that would show what masks hide.
 
 A table map names columns and nothing more, so that the shapes that metadata have decide, and what statements make of
 them: those of the slice, and where columns are masked also those of the slices before it. A table whose columns aren't
@@ -127,7 +127,7 @@ def _names(schema: TableSchema) -> set[str]:
 
 
 class WithheldColumns:
-    """What is withheld in one slice, at the place that its reader has come to (see border.Masking)."""
+    """The masks and withheld columns in one slice, at the place that its reader has come to (see border.Masking)."""
 
     def __init__(self, config: PipelineConfig, tables: MaskedTables) -> None:
         self._config = config

@@ -387,8 +387,8 @@ class QuarantineRow(Row, table="quarantine"):
 
 
 class DecisionRow(Row, table="decisions"):
-    """What a person decided or asked for, about a table, an event or the source. created: of the file's format
-    description event. run: of Airflow, ``DAG/RUN``, that was asked for. result: what came of it at once.
+    """A person's decision or request about a table, an event or the source. created: of the file's format description
+    event. run: of Airflow, ``DAG/RUN``, that was asked for. result: what came of it at once.
     """
 
     at_us: int

@@ -14,7 +14,7 @@ ROWS: dict[str, type[Row]] = {}
 
 
 class RowStore(Protocol):
-    """Where rows of metadata tables are read and written, as dictionaries: Metadata."""
+    """The reader and writer of metadata tables' rows, as dictionaries: Metadata."""
 
     def read(
         self, name: str, columns: Sequence[str] | None = None, *, where: str | None = None, newest: Newest | None = None

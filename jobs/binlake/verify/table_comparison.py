@@ -263,7 +263,7 @@ class TableComparison:
             return replace(blank, reason=f"it can't be compared: {unexpected(error)}", remedy=UNREADABLE_REMEDY)
 
     def _noted(self, result: TableResult) -> TableResult:
-        """Return a result, once nothing is noted as known equal of a table of which it doesn't tell what differs."""
+        """Return a result, once nothing is noted as known equal of a table that differs in rows that aren't named."""
         if result.equal is False and not result.looked:  # its columns differ, or it was hashed
             self._by_read.note_unequal(result.name)
         return result

@@ -1,4 +1,4 @@
-"""What a batch did to each table, in a task's log, by the YAML's notifiers, and as metrics."""
+"""Reports of what a batch did to each table: in a task's log, by the YAML's notifiers, and as metrics."""
 
 from __future__ import annotations
 

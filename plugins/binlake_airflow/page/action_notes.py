@@ -1,4 +1,4 @@
-"""What users asked for on the page, as decisions in the source's metadata: who, when, why, and what came of it."""
+"""Requests of the page's users, as decisions in the source's metadata: who, when, why, and what came of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MayBeWhy = Annotated[str, StringConstraints(strip_whitespace=True, max_length=50
 
 
 class Asked(BaseModel):
-    """What a user asks for. why: the reason to record; it may be empty."""
+    """A user's request. why: the reason to record; it may be empty."""
 
     model_config = ConfigDict(extra="forbid")
     why: MayBeWhy = ""

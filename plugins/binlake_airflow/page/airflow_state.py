@@ -1,4 +1,5 @@
-"""What Airflow alone knows of sources: their DAGs, runs that failed and why, and whether a scheduler is alive."""
+"""Facts that Airflow alone knows about sources: their DAGs, runs that failed and why, and whether a scheduler is
+alive."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Event:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Which events are wanted: the newest ones, before a time, of a table."""
+    """The events that are wanted: the newest ones, before a time, of a table."""
 
     metadata: Metadata
     count: int
@@ -288,7 +288,7 @@ HOW: Mapping[str, str] = {
     "ended": " stopped following, as it was asked to end",
     "failed": " stopped following, as it failed",
 }
-"""What is said of a process that followed, by how it ended, see followers.StopKind."""
+"""Sentences about a process that followed, by how it ended, see followers.StopKind."""
 
 
 def _decisions(asked: _Asked) -> list[Event]:

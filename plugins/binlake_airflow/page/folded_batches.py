@@ -40,7 +40,7 @@ def folded(metadata: Metadata, since_us: int, until_us: int, cuts: Iterable[int]
     """Return the batches that were recorded from a time on and before another, in groups that end with each day, in
     UTC, and at each cut.
 
-    cuts: times of other events. table: only batches that tell of it; their numbers aren't known, as old ones are kept
+    cuts: times of other events. table: only batches that changed it; their numbers aren't known, as old ones are kept
     put together.
     """
     where = f"{SYNCS} AND ended_us >= {since_us} AND ended_us < {until_us}"

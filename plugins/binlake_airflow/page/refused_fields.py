@@ -18,7 +18,7 @@ LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
 class FieldsRefused(Exception):
-    """What a form's fields hold can't be used.
+    """Values of a form's fields that can't be used.
 
     fields: what is wrong, by the field's name; under an empty name what isn't of one field. status: of the answer.
     """

@@ -33,7 +33,7 @@ _OF_A_NEW_SOURCE: tuple[KeyPath, ...] = (
     ("source", "server_id"),
     ("lake", "path"),
 )
-"""What the form for a new source asks for besides."""
+"""Further fields of the form for a new source."""
 _NOT_SETTABLE: tuple[KeyPath, ...] = (("verify", "connection"),)
 _Document = Mapping[Any, Any]
 

@@ -33,7 +33,7 @@ _ACTIONS = pa.schema([("rows", pa.int64()), ("action", pa.string())])
 
 @dataclass(frozen=True)
 class _DataFiles:
-    """Where a task writes rows. stored: the columns as data files have them."""
+    """The place to which a task writes rows. stored: the columns as data files have them."""
 
     table_path: str
     stored: pa.Schema

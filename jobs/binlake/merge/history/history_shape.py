@@ -1,4 +1,4 @@
-"""The columns of a history: its own first, whose statistics tell where current versions lie, then the mirror's.
+"""The columns of a history: its own first, whose statistics show where current versions are, then the mirror's.
 
 | own column (columns: binlake) | holds |
 |-------------------------------|-------|

@@ -1,8 +1,8 @@
 """The history of a table: a row for every version of a row, beside its mirror.
 
-It follows the log by the table's name, as the log of a table does, whatever becomes of the mirror. Where the log can't
-tell row by row, the history falls out of step: nothing comes to it until it is compared with a mirror that equals the
-server's table at a known position. It is compared
+It follows the log by the table's name, as the log of a table does, whatever becomes of the mirror. If the log doesn't
+have each row's change, the history falls out of step: nothing comes to it until it is compared with a mirror that
+equals the server's table at a known position. It is compared
 
 - at the start of the batch with which the mode begins,
 - where RENAME TABLE gives its name to a mirrored table,
@@ -200,7 +200,7 @@ class _EventStep:
         history.put(at, gone, in_step=stays_in_step)
 
     def _compare_here(self, *, in_place: bool = False) -> bool:
-        """Compare with the mirror as it is behind the event; tell whether there is one that equals the server's
+        """Compare with the mirror as it is behind the event; return whether there is one that equals the server's
         table."""
         life = self.event.life
         mirror: LakeLog | None = self.history.step.mirror(life, self.event.what == "end") if life else None

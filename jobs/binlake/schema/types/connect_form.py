@@ -1,4 +1,4 @@
-"""What a type is to Kafka Connect, as Debezium's MySQL connector chooses it, and its values in Arrow.
+"""Types of Kafka Connect, as Debezium's MySQL connector chooses them for columns, and their values in Arrow.
 
 Source: the connector's documentation, "Data type mappings"; io.debezium.jdbc for the description of tables.
 """
@@ -93,7 +93,7 @@ def declared_length(column: Column) -> int | None:
 
 @dataclass(frozen=True)
 class ConnectForm:
-    """What a type is to Kafka Connect.
+    """The form of a type in Kafka Connect.
 
     of: a column's type under a feed's settings. jdbc: the constant of java.sql.Types. length: Debezium's length of a
     column.

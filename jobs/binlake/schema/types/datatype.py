@@ -1,4 +1,4 @@
-"""What a type is to the engine: a DataType, which the families of types fill in and the registry lists.
+"""The facts about one type: a DataType, which the families of types fill in and the registry lists.
 
 | hook | who calls it |
 |------|--------------|

@@ -133,7 +133,7 @@ def its_size(field: Field) -> bytes:
 
 @dataclass(frozen=True)
 class InvalidDates:
-    """What a type of dates makes of those that no calendar has.
+    """The forms of dates that no calendar has.
 
     text: the server's text, of the field and the value's bytes, at least eight with what follows. bytes_of: the
     inverse, of the field and the text.

@@ -97,7 +97,7 @@ def _same_bits(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class _Whole:
-    """What an integer type's columns are in Arrow, in Delta, and in Kafka Connect."""
+    """An integer type's columns in Arrow, in Delta, and in Kafka Connect."""
 
     arrow: pa.DataType
     delta: str

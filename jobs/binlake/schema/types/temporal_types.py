@@ -52,7 +52,7 @@ _DAY_US = 86_400_000_000
 SCALE = (1_000_000, 10_000, 100, 1)
 """Microseconds of a fraction's unit, by the fraction's size in bytes."""
 _DATETIME_SIGN = 0x8000000000
-"""What the servers add to a packed DATETIME, so that it sorts as bytes."""
+"""The number that the servers add to a packed DATETIME, so that it sorts as bytes."""
 
 
 # the log --------------------------------------------------------------------------------------------------------------

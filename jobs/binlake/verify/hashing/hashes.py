@@ -49,7 +49,7 @@ def chunk_count(rows: int) -> int:
 
 @dataclass(frozen=True)
 class KeyCuts:
-    """Where a table is cut into ranges: at values of its key's first column, an integer, in ascending order.
+    """The cuts of a table into ranges: values of its key's first column, an integer, in ascending order.
 
     column: None where it isn't cut.
     """

@@ -27,7 +27,8 @@ _NOTED_EVERY = 20.0
 
 @dataclass(frozen=True)
 class VerifiedAt:
-    """Where both sides were equal. batch, position: of the lake. delta_version: of the table."""
+    """The version and batch at which both sides were equal. batch, position: of the lake. delta_version: of the
+    table."""
 
     batch: int
     position: str

@@ -1,4 +1,4 @@
-"""What is read of one table for its comparison: sums of both sides' rows, by cells of its key."""
+"""Reading of one table for its comparison: sums of both sides' rows, by cells of its key."""
 
 from __future__ import annotations
 

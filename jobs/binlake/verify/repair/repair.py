@@ -374,7 +374,7 @@ class Repairs:
         return OwnCommit(operation, transaction, self._commit_note(life), {}, metrics)
 
     def _commit_note(self, life: Life) -> dict[str, Any]:
-        """Return what commits of this repair tell of themselves."""
+        """Return the note of this repair's commits."""
         control = self._held.control()
         origin = {"source": self._config.source.name, "life": life.id, "batch": control.batch}
         return {"binlake": {**origin, "position": str(control.position), "repair": self._repair}}
