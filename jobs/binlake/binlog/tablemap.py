@@ -13,8 +13,8 @@ from enum import IntEnum
 from binlake.binlog.events import ByteCursor
 from binlake.errors import Malformed
 from binlake.schema import charsets
-from binlake.schema.datatypes import REGISTRY
-from binlake.schema.table import Column, TableName
+from binlake.schema.datatypes import BY_WIRE, REGISTRY
+from binlake.schema.table import BLOBS, LONG_TEXTS, Column, TableName
 from binlake.schema.types.byte_types import GEOMETRIES_BY_NUMBER
 from binlake.schema.types.log_form import (
     CHARACTER,
@@ -31,11 +31,6 @@ NO_METADATA_REMEDY = (
     "SET GLOBAL binlog_row_metadata=FULL (since MySQL 8.0 and MariaDB 10.5, dynamic; reconnect writing sessions if "
     "they set their own), then take a new snapshot of the table"
 )
-
-
-_ALONE = {wire: name for name, known in REGISTRY.items() for wire in known.log.alone}
-_BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
-_TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 
 
 class Meta(IntEnum):
@@ -235,7 +230,7 @@ def _assemble(
     visible = _bits(shown, len(wires), low_first=False) if shown is not None else [True] * len(wires)
     fields: list[Field] = []
     for place, (wire, first, second) in enumerate(wires):
-        column = Column(names[place], _ALONE.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
+        column = Column(names[place], BY_WIRE.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
         fields.append(metadata.field(column, wire, first, second))
     return TableMap(name, tuple(fields), _key(optional, names))
 
@@ -243,9 +238,9 @@ def _assemble(
 def _character(column: Column, wire: Wire, length: int, charset: str) -> tuple[Column, int]:
     binary = charset == "binary"
     if wire in (Wire.BLOB, Wire.BLOB_COMPRESSED):
-        if length not in _BLOBS:
+        if not 1 <= length <= len(BLOBS):
             raise Malformed(f"a blob with a length of {length} bytes")
-        kind = _BLOBS[length] if binary else _TEXTS[length]
+        kind = (BLOBS if binary else LONG_TEXTS)[length - 1]
         return dataclasses.replace(column, type=kind, charset=None if binary else charset), length
     size = 1 if length < 256 else 2
     if wire is Wire.VARCHAR_COMPRESSED:

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from binlake.names import mysql_quote
 from binlake.position import Flavour
 from binlake.schema.datatypes import REGISTRY
-from binlake.schema.table import Column, Index, TableName, TableSchema
+from binlake.schema.table import BLOBS, LONG_TEXTS, Column, Index, TableName, TableSchema
 from binlake.schema.types.byte_types import GEOMETRIES
 
-_BLOBS = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
-_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
 _MOST_CHARACTERS = 700
 """Characters of a text in a key, for InnoDB takes 3072 bytes. The prefixes of primary keys aren't recorded."""
 
@@ -121,13 +119,13 @@ def _index_keyword(schema: TableSchema, index: Index) -> str:
         return "UNIQUE KEY"
     if kinds[0] in GEOMETRIES:
         return "SPATIAL KEY"
-    whole_text = any(kind in _TEXTS and not prefix for kind, prefix in zip(kinds, index.prefixes, strict=True))
+    whole_text = any(kind in LONG_TEXTS and not prefix for kind, prefix in zip(kinds, index.prefixes, strict=True))
     return "FULLTEXT KEY" if whole_text else "KEY"
 
 
 def _part(schema: TableSchema, name: str, prefix: int | None) -> str:
     column = schema.column(name)
-    if prefix is None and column.type in _BLOBS | _TEXTS and name in schema.key:
+    if prefix is None and column.type in (*BLOBS, *LONG_TEXTS) and name in schema.key:
         return f"{mysql_quote(column.name)}({_MOST_CHARACTERS // len(schema.key)})"
     wanted = prefix is not None and column.type not in GEOMETRIES
     return mysql_quote(column.name) + (f"({prefix})" if wanted else "")

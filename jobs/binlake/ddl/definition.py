@@ -20,18 +20,11 @@ from binlake.schema import charsets
 from binlake.schema.charsets import bytes_per_character
 from binlake.schema.datatypes import REGISTRY
 from binlake.schema.statement_session import UNKNOWN_SESSION, Session
-from binlake.schema.table import BYTES, Column, KeyKind, RowTime, Virtual
+from binlake.schema.table import BLOBS, BYTES, LONG_TEXTS, Column, KeyKind, RowTime, Virtual
 from binlake.schema.types.constants import Literal
 from binlake.schema.types.text_sizes import sized, text_bytes
 
-TEXT_TO_BYTES = {
-    "char": "binary",
-    "varchar": "varbinary",
-    "tinytext": "tinyblob",
-    "text": "blob",
-    "mediumtext": "mediumblob",
-    "longtext": "longblob",
-}
+TEXT_TO_BYTES = {"char": "binary", "varchar": "varbinary", **dict(zip(LONG_TEXTS, BLOBS, strict=True))}
 ZERO_DATE = Literal("string", "0000-00-00 00:00:00")
 
 

@@ -50,6 +50,8 @@ REGISTRY: dict[str, DataType] = {
     **uuid_inet_types.TYPES,
     "vector": VECTOR,
 }
+BY_WIRE = {wire: name for name, known in REGISTRY.items() for wire in known.log.alone}
+"""Types by the codes that the log has for them alone."""
 
 
 def entry(column: Column) -> DataType:
@@ -101,4 +103,4 @@ def made_late(column: Column) -> StoredBytes | None:
 def is_never_empty(column: Column) -> bool:
     """Return whether no value's text is empty. MySQL gives an empty one, with a warning, for a JSON value whose text is
     longer than max_allowed_packet."""
-    return column.type == "json"
+    return entry(column).never_empty

@@ -24,8 +24,11 @@ RowTime = Literal["", "start", "end"]
 ComparedAs = Literal["whole", "decimal", "float", "year", "date", "moment", "text", "member", "bytes", "other"]
 """Kinds of values in a condition of rows."""
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+"""Types without a length, by the bytes of a value's length: one, two, three, four."""
+TEXTS = frozenset({"char", "varchar", *LONG_TEXTS})
+BYTES = frozenset({"binary", "varbinary", *BLOBS})
 """Types of integers, texts and bytes, as Column has them."""
 
 

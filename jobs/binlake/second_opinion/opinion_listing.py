@@ -19,6 +19,7 @@ from binlake.binlog.listing import Event
 from binlake.binlog.staged_schema import staged_schema
 from binlake.errors import UnsupportedEvent, UsageError
 from binlake.position import Slice, file_number
+from binlake.schema.datatypes import BY_WIRE
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import BYTES, Column, TableName
 from binlake.schema.types.log_form import Wire
@@ -210,13 +211,7 @@ def _image(columns: tuple[Column, ...], image: Image | None) -> Image | None:
     return image and {column.name: plain(column, image[column.name]) for column in columns}
 
 
-_NUMBERS = {
-    Wire.TINY: "tinyint", Wire.SHORT: "smallint", Wire.INT24: "mediumint", Wire.LONG: "int", Wire.LONGLONG: "bigint",
-    Wire.FLOAT: "float", Wire.DOUBLE: "double", Wire.NEWDECIMAL: "decimal", Wire.YEAR: "year", Wire.BIT: "bit",
-    Wire.DATE: "date", Wire.TIMESTAMP: "timestamp", Wire.TIMESTAMP2: "timestamp", Wire.DATETIME: "datetime",
-    Wire.DATETIME2: "datetime", Wire.TIME: "time", Wire.TIME2: "time", Wire.JSON: "json", Wire.GEOMETRY: "geometry",
-    Wire.ENUM: "enum", Wire.SET: "set",
-}  # fmt: skip
+_NOT_TEXTS = {**BY_WIRE, Wire.GEOMETRY: "geometry"}
 _TEXTS = {Wire.VARCHAR: "varchar", Wire.VAR_STRING: "varchar", Wire.STRING: "char"}
 _AS_BYTES = {"varchar": "varbinary", "char": "binary"}
 _BLOBS = ("tiny", "", "medium", "long")
@@ -225,7 +220,7 @@ _BLOBS = ("tiny", "", "medium", "long")
 def _package_column(theirs: Any) -> Column:
     """Return a column as the package describes it. Text that it leaves as bytes gets a type of bytes."""
     code = theirs.type
-    kind = _NUMBERS.get(code) or _TEXTS.get(code) or f"type {code}"
+    kind = _NOT_TEXTS.get(code) or _TEXTS.get(code) or f"type {code}"
     is_text = code == Wire.BLOB or code in _TEXTS
     if is_text:
         size = _BLOBS[theirs.length_size - 1] if code == Wire.BLOB else ""

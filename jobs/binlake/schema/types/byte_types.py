@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from binlake.position import Flavour
-from binlake.schema.table import Column
+from binlake.schema.table import BLOBS, Column
 from binlake.schema.types.connect_form import ConnectForm, ConnectType, always, as_staged, each
 from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
@@ -37,7 +37,7 @@ from binlake.schema.types.log_form import (
     prefixed,
     string_metadata,
 )
-from binlake.schema.types.text_sizes import BLOBS, most_bytes
+from binlake.schema.types.text_sizes import most_bytes
 
 GEOMETRIES_BY_NUMBER = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
@@ -187,7 +187,7 @@ TYPES = {
     ),
     **{
         name: replace(_BYTES, log=_log(Wire.BLOB, length_bytes), has_default=False)
-        for length_bytes, name in enumerate(("tinyblob", "blob", "mediumblob", "longblob"), 1)
+        for length_bytes, name in enumerate(BLOBS, 1)
     },
     **dict.fromkeys(GEOMETRIES, _GEOMETRY),
     "point": replace(_GEOMETRY, connect=always(_POINT_IN_CONNECT)),

@@ -186,7 +186,8 @@ def shown_bound(literal: Callable[[Any], str | None]) -> KeyBound:
 class DataType:
     """One type. SQL expressions are functions of the column; names come quoted.
 
-    is_text: whether values are texts in a character set. has_fraction: of seconds, with declared digits.
+    is_text: whether values are texts in a character set. never_empty: whether no value has an empty text.
+    has_fraction: of seconds, with declared digits.
     only: the flavour that alone has the type.
     length: Column.length of a declaration, from the first number in its parentheses and whether it is unsigned.
     has_default: whether a column may have a constant default on MySQL. default_is_literal: whether the server's text of
@@ -225,6 +226,7 @@ class DataType:
     restore_arrow: ArrowFunction | None = None
     may_be_invalid_date: bool = False
     is_text: bool = False
+    never_empty: bool = False
     has_fraction: bool = False
     only: Flavour | None = None
     length: Length = no_length

@@ -56,6 +56,7 @@ JSON = DataType(
     server_text=lambda column: server_sha(server_char(column)),
     lake_text=lake_sha,
     has_default=False,
+    never_empty=True,
     connect=always(ConnectType("string", as_texts, "io.debezium.data.Json")),
     implicit_default=lambda column: "null",
     converts=_converts,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from binlake.errors import UnfollowedStatement
 from binlake.schema.charsets import bytes_per_character
-from binlake.schema.table import Column
+from binlake.schema.table import BLOBS, LONG_TEXTS, Column
 
-_BLOB_SIZES = (
-    (255, "tinytext", "tinyblob"),
-    (65_535, "text", "blob"),
-    (16_777_215, "mediumtext", "mediumblob"),
-    (4_294_967_295, "longtext", "longblob"),
+_BLOB_SIZES = tuple(
+    (256**length_bytes - 1, *names) for length_bytes, names in enumerate(zip(LONG_TEXTS, BLOBS, strict=True), 1)
 )
-BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
 _SMALLEST_CHARACTER = {"utf16": 2, "utf16le": 2, "ucs2": 2, "utf32": 4}
 _WITHIN_UNICODE = frozenset({*UNICODE, "utf8mb3", "ucs2", "latin1", "ascii"})

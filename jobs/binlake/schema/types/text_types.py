@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from binlake.position import Flavour
 from binlake.schema import charsets
-from binlake.schema.table import TEXTS, Column
+from binlake.schema.table import BLOBS, LONG_TEXTS, TEXTS, Column
 from binlake.schema.types.connect_form import TEXT as TEXT_IN_CONNECT, always
 from binlake.schema.types.constants import Literal, characters
 from binlake.schema.types.datatype import (
@@ -40,7 +40,6 @@ from binlake.schema.types.log_form import (
     string_metadata,
 )
 from binlake.schema.types.text_sizes import (
-    BLOBS,
     keeps_characters,
     least_characters,
     most_bytes,
@@ -222,6 +221,6 @@ TYPES = {
     "varchar": replace(TEXT, log=_with_length(Wire.VARCHAR), length=as_written, bound=_BOUND),
     **{
         name: replace(TEXT, log=_blob_log(length_bytes), has_default=False)
-        for length_bytes, name in enumerate(("tinytext", "text", "mediumtext", "longtext"), 1)
+        for length_bytes, name in enumerate(LONG_TEXTS, 1)
     },
 }
