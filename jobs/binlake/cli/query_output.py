@@ -86,7 +86,9 @@ def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
     """Raise UsageError where two columns have a name in a format that needs one for each."""
     twice = [name for name, count in Counter(schema.names).items() if count > 1]
     if twice and form in ("json", "parquet"):
-        raise UsageError(f"several columns are called {', '.join(twice)}", remedy="name them apart: SELECT … AS …")
+        raise UsageError(
+            f"several columns are called {', '.join(twice)}", remedy="give each a name of its own: SELECT … AS …"
+        )
 
 
 def plain(value: Any) -> Any:

@@ -112,7 +112,7 @@ def compose(
     """
     if not files.writes_if_absent(path):
         raise LakeTableChanged(
-            f"{path} can't be written: two writers can't be kept apart in this store",
+            f"{path} can't be written: two concurrent writers can't be excluded in this store",
             remedy="leave merge_tables out, or take a store with conditional writes",
         )
     broken: dict[str, str] = {}

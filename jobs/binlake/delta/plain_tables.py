@@ -94,7 +94,7 @@ def check_is_wanted(table_path: str, config: PipelineConfig) -> None:
 def check_store(table_path: str) -> None:
     """Raise LeftToSpark where two writers don't exclude each other in the store."""
     if not files.writes_if_absent(table_path):
-        raise LeftToSpark("two writers can't be kept apart in this store without it")
+        raise LeftToSpark("two concurrent writers can't be excluded in this store without it")
 
 
 def check_is_plain(table: DeltaTable, *, widened: bool = False) -> None:

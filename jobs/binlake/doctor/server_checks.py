@@ -243,7 +243,7 @@ def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:
         try:
             kept = service_hours(subject.source)
         except SourceError as error:
-            yield Check("retention", "warn", f"{service.name} doesn't tell this account: {error.message}", remedy)
+            yield Check("retention", "warn", f"{service.name} doesn't answer this account: {error.message}", remedy)
             return
     if kept is None:
         yield Check("retention", True, "the log is kept for ever")

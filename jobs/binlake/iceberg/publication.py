@@ -49,7 +49,7 @@ def publish(table_path: str, tag: str | None = None, format_version: int = NEWES
     """
     if not files.writes_if_absent(table_path):
         raise LakeError(
-            f"{table_path} isn't published as Iceberg: two writers can't be kept apart in this store",
+            f"{table_path} isn't published as Iceberg: two concurrent writers can't be excluded in this store",
             remedy="use a store with conditional writes, or leave iceberg away",
         )
     try:

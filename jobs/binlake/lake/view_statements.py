@@ -44,7 +44,7 @@ def named_views(tables: Iterable[TableAt], version: str, database: str = DATABAS
         if len(same) > 1:
             raise UsageError(
                 f"{schema}.{name} would be {' and '.join(str(view.table.name) for view in same)}",
-                remedy="print them apart: --tables chooses some, --database names another database",
+                remedy="print them one by one: --tables chooses some, --database names another database",
             )
     return [view for same in by_name.values() for view in same]
 

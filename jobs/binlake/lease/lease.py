@@ -37,7 +37,7 @@ class OpenBatch:
 
     attempt: the chosen staging folder. outcome: what merge did. phases: names of the phases that are done, and their
     seconds. why_spark: names of the phases that asked for Spark, and the first reason of each. content: of its first
-    staging, see Manifest; a later one must tell the same where a part is merged. cascades: when it was planned, the
+    staging, see Manifest; a later one must have the same where a part is merged. cascades: when it was planned, the
     foreign keys that act below the log, None where the log has what they do. lower_case_names: the server has
     lower_case_table_names=1. committed_us: when the newest transaction up to the stop committed, by the log; 0 before
     it is staged, or without a transaction. tables: the settings under which it was merged.

@@ -186,7 +186,7 @@ def _outcome(config: PipelineConfig, row: WatermarkRow, change: HeldChange, *, y
     if change.copies or _has_part(config, row):
         if config.source.is_files:
             raise UsageError(
-                f"{name} can go on by a snapshot alone, and a folder of log files has no table to copy",
+                f"{name} can continue by a snapshot alone, and a folder of log files has no table to copy",
                 remedy="mirror the server itself, or exclude the table",
             )
         asked = row.standing("resnapshot", Standstill(f"answered: {does}", SNAPSHOTTED_BY_ITSELF))

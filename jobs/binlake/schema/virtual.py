@@ -92,7 +92,7 @@ _UNLOGGED = (
     "MariaDB 11.5 and newer leave generated columns out of the log's updates, and its expression is more than sums,"
     " differences and products of whole numbers and decimals"
 )
-_MASKED = "it is masked, and the log doesn't tell its value"
+_MASKED = "it is masked, and the log doesn't have its value"
 _BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
 _TOO_LONG = f"the expressions of its table have more than {MOST_CHARACTERS:,} characters, and aren't analysed"
 _TOO_DEEP = f"its expression, with those of the columns that it refers to, is nested more than {DEEPEST} levels deep"

@@ -376,6 +376,6 @@ def _is_known(shape: TableSchema, column: Column) -> bool:
 
 def _unknown(name: TableName, what: str) -> Undecodable:
     return Undecodable(
-        f"{what} can't be told from masked or excluded ones at this place of the log, so that no row is read",
+        f"{what} can't be distinguished from masked or excluded ones at this place of the log, so that no row is read",
         snapshot_again(name),
     )

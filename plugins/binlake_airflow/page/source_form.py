@@ -266,7 +266,7 @@ def _refuse_taken(name: str) -> None:
             taken = backend.get_connection(conn_id=name) is not None
         except Exception as error:  # backends have no common error
             place = type(backend).__name__
-            raise HTTPException(503, f"{place} can't tell whether it has a connection {name!r}") from error
+            raise HTTPException(503, f"{place} doesn't say whether it has a connection {name!r}") from error
         if taken:
             said = f"Airflow has a connection {name!r}"
             if not isinstance(backend, MetastoreBackend):

@@ -164,7 +164,7 @@ def test_a_store_in_which_two_writers_are_not_kept_apart(
     config: PipelineConfig, step: MergeStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "writes_if_absent", lambda path: False)
-    assert reason(config, step) == "two writers can't be kept apart in this store without it"
+    assert reason(config, step) == "two concurrent writers can't be excluded in this store without it"
 
 
 def test_a_table_of_other_types(config: PipelineConfig, step: MergeStep) -> None:

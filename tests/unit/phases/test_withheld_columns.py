@@ -149,7 +149,7 @@ def test_a_table_that_comes_back_in_a_later_batch_with_a_name_that_withholds_not
     plan = OpenBatch(9, Range(position, position, ()), planned_us=0)
     reads = WithheldColumns(made.config, tables_before(made.config, metadata_of(made.config), plan))
     reads.follow(Statement("binlog.000009", 4, 0, 0, None, "shop", 0, f"RENAME TABLE away TO {name}", has_xid=True))
-    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+    with pytest.raises(Undecodable, match="can't be distinguished from masked or excluded ones"):
         reads(TableName("shop", name), (Column("id", "int"), Column(column, "int")))
 
 

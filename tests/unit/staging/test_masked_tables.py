@@ -182,7 +182,7 @@ def test_a_column_that_may_be_an_excluded_one_under_another_name_stops_its_table
     if not stops:
         assert tracker(USERS, read).excluded == {"pin"}
         return
-    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+    with pytest.raises(Undecodable, match="can't be distinguished from masked or excluded ones"):
         tracker(USERS, read)
 
 
@@ -217,7 +217,7 @@ def test_an_excluded_column_may_have_any_name_behind_a_statement_that_isnt_under
     read, table = tuple(Column(column, "int") for column in columns), TableName("shop", name)
     same = after(without_pins(), *statements)
     for tracker in (same, WithheldColumns(EXCLUDING, without_pins().tables.after(EXCLUDING, written(*statements)))):
-        with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+        with pytest.raises(Undecodable, match="can't be distinguished from masked or excluded ones"):
             tracker(table, read)
         assert tracker(OTHER, (ID, Column("code", "int"))).excluded == {"pin"}, "it never had one"
     made = after(same, f"DROP TABLE {name}", f"CREATE TABLE {name} (id INT, pin INT)")
@@ -250,7 +250,7 @@ def test_an_excluded_column_is_not_read_where_its_table_gets_a_name_that_exclude
 
 def test_an_excluded_column_is_not_read_in_a_table_that_is_not_known_and_may_be_its_own() -> None:
     tracker, people = without_pins(excluding_pins("shop.users")), TableName("shop", "people")
-    with pytest.raises(Undecodable, match="can't be told from masked or excluded ones"):
+    with pytest.raises(Undecodable, match="can't be distinguished from masked or excluded ones"):
         tracker(people, PINS)
     assert tracker(people, (ID, Column("name", "int"))).excluded == frozenset()
     assert without_pins()(people, PINS).excluded == {"pin"}, "it is excluded here, too"
