@@ -98,7 +98,7 @@ def test_a_tools_copy_waits_and_comes_by_a_snapshot(alone: Mirror) -> None:
     alone.execute("RENAME TABLE t TO _t_old, _t_new TO t", "DROP TABLE _t_old", "INSERT INTO t VALUES (3, 30, 5, 6)")
     sync_alone(alone)
     (waits,) = read_status(alone.config).waiting
-    assert waits["changes"] == ["adds 'n' int", "adds 'secret' int"]
+    assert list(waits.held.changes) == ["adds 'n' int", "adds 'secret' int"]
     assert [row["id"] for row in stored(alone)] == [1, 2]
     with mock.patch.object(faults, "at_point", cut_off_at("answer known")), pytest.raises(CutOff):
         answer(alone, yes=False)
@@ -117,7 +117,7 @@ def test_what_waits_may_be_dropped_or_made_in_the_same_batch(alone: Mirror) -> N
     sync_alone(alone)
     assert status_of(alone) == "dropped"
     (waits,) = read_status(alone.config).waiting
-    assert waits["table"] == f"{alone.database}.w"
+    assert str(waits.table) == f"{alone.database}.w"
     waiting_changes.answer(alone.config, TableName(alone.database, "w"), WHY, yes=True)
     sync_alone(alone)
     assert stored(alone, "w") == [{"id": 1, "n": None}]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from binlake.records.merged_shapes import MergedStatus
     from binlake.records.record import RunReport
     from binlake.records.status import SourceStatus
+    from binlake.records.waiting_changes import WaitingChange
     from binlake.snapshot.snapshot import SnapshotResult
     from binlake.source.ahead import Ahead
 
@@ -297,20 +298,20 @@ def _batch_lines(status: SourceStatus) -> list[str]:
     return lines
 
 
-def _waiting_lines(change: dict[str, Any]) -> list[str]:
+def _waiting_lines(change: WaitingChange) -> list[str]:
     """Return lines on a schema change at which a table waits: what it is, what an answer does, and what waiting
     costs."""
-    behind = f", and {counted(change['behind'], 'later statement')}" if change["behind"] else ""
-    statement = textwrap.indent(change["statement"], "    ").splitlines()
+    behind = f", and {counted(change.behind, 'later statement')}" if change.behind else ""
+    statement = change.statement
     return [
-        f"{change['table']} waits for a yes or a no since {moment_text(change['committed_us'])}{behind}:",
-        *statement,
-        f"  before: {', '.join(change['before'])}",
-        f"  after: {', '.join(change['after']) or 'not known'}",
-        f"  yes: {change['yes']}",
-        f"  no: {change['no']}",
-        f"  while it waits, the server must keep its log from {change['needs']}: it is read again for the table",
-        f"  → {change['answer']}",
+        f"{change.table} waits for a yes or a no since {moment_text(statement.committed_us)}{behind}:",
+        *textwrap.indent(statement.statement, "    ").splitlines(),
+        f"  before: {', '.join(change.before)}",
+        f"  after: {', '.join(change.after) or 'not known'}",
+        f"  yes: {change.yes}",
+        f"  no: {change.held.no}",
+        f"  while it waits, the server must keep its log from {change.needs}: it is read again for the table",
+        f"  → {change.answer}",
     ]
 
 

@@ -223,7 +223,7 @@ def _tables(known: Evidence) -> Iterator[Advice]:
     if asked := known.status.waiting:
         counts["stopped"] -= len(asked)
         what = f"{_tables_wait(len(asked))} for a yes or a no to a change of its columns"
-        yield Advice("warn", what, asked[0]["answer"] if len(asked) == 1 else "see each below, and answer")
+        yield Advice("warn", what, asked[0].answer if len(asked) == 1 else "see each below, and answer")
     for level, state, what in _STATES:
         if (count := counts[state]) > 0:
             yield Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=state))

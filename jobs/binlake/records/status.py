@@ -32,6 +32,7 @@ from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.merged_shapes import MergedStatus, ProblemBeside, merged_shapes, problems_of_merged
 from binlake.records.snapshot_ids import OF_KEYS
 from binlake.records.verified import VerifiedTables, VerifiedThrough
+from binlake.records.waiting_changes import WaitingChange
 from binlake.schema.table import TableName
 from binlake.store.conditions import Newest
 from binlake.store.metadata import Metadata, now_us
@@ -142,8 +143,8 @@ class SourceStatus:
     """Tables beside mirrors, and merged tables, that are stopped or can't be read; shards that these don't show."""
     lost: tuple[str, ...] = ()
     """Metadata tables that are gone."""
-    waiting: tuple[dict[str, Any], ...] = ()
-    """Schema changes at which tables wait for an answer, see WaitingChange.to_json."""
+    waiting: tuple[WaitingChange, ...] = ()
+    """Schema changes at which tables wait for an answer."""
     nothing_new_us: int | None = None
     """When a sync found nothing new last; None if none did."""
     merged: tuple[MergedStatus, ...] = ()
@@ -180,7 +181,7 @@ class SourceStatus:
             "follower": asdict(self.follower) if self.follower else None,
             "beside": [asdict(problem) for problem in self.beside],
             "lost": list(self.lost),
-            "waiting": list(self.waiting),
+            "waiting": [change.to_json() for change in self.waiting],
             "nothing_new_us": self.nothing_new_us,
             "merged": [asdict(table) for table in self.merged],
             "catalogs": [asdict(problem) for problem in self.catalogs],
@@ -249,7 +250,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         lost=tuple(lost_tables.find(metadata, notes=False)),
         nothing_new_us=quiet.at_us if quiet else None,
         catalogs=tuple(catalog_problems.read(config, metadata)),
-        waiting=tuple(change.to_json() for change in waiting_changes.waiting(metadata, rows)),
+        waiting=tuple(waiting_changes.waiting(metadata, rows)),
         last_run=last,
     )
 

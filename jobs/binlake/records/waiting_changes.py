@@ -60,6 +60,11 @@ class WaitingChange:
             return "the table is snapshotted again: the rows of its new shape came by a schema change tool's copy"
         return "the table catches up through the statement, from the server's log"
 
+    @property
+    def answer(self) -> str:
+        """Return the command that answers."""
+        return answer_command(self.table, "--yes|--no")
+
     def to_json(self) -> dict[str, Any]:
         """Return what a person needs to decide, as plain values for JSON."""
         return {
@@ -75,7 +80,7 @@ class WaitingChange:
             "no": self.held.no,
             "needs": self.needs,
             "behind": self.behind,
-            "answer": answer_command(self.table, "--yes|--no"),
+            "answer": self.answer,
         }
 
 
