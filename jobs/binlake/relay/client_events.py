@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
-
-import numpy as np
 
 from binlake.binlog.border import DELETE, INSERT
 from binlake.feeds.contract import FeedChanges
-from binlake.schema.datatypes import delta_type
-from binlake.schema.doubles import double_text
+from binlake.schema.datatypes import delta_type, entry
 from binlake.schema.lake_columns import side_names
 from binlake.schema.table import Column, TableName
-from binlake.schema.types.packed_values import fraction_text
 
 
 @dataclass(frozen=True)
@@ -89,42 +83,4 @@ def value_text(column: Column, value: Any) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode()
-    if isinstance(value, bool):
-        return b"1" if value else b"0"
-    if isinstance(value, datetime):
-        return (value.isoformat(" ")[:19] + fraction_text(value.microsecond, column.fraction)).encode()
-    if isinstance(value, date):
-        return value.isoformat().encode()
-    if isinstance(value, Decimal):
-        return _filled(column, f"{value:f}")
-    if isinstance(value, float):
-        return _filled(column, _float(column, value))
-    if isinstance(value, list):
-        return ("[" + ",".join(map(_single, value)) + "]").encode()
-    if column.type == "time":
-        return _time_text(value, column.fraction).encode()
-    if column.type == "year":
-        return f"{value:04d}".encode()
-    return _filled(column, str(value))
-
-
-def _filled(column: Column, number: str) -> bytes:
-    """Return a number's text with the zeros before it that ZEROFILL adds."""
-    return number.rjust(column.zerofill, "0").encode()
-
-
-def _float(column: Column, value: float) -> str:
-    if column.scale is not None:
-        return f"{value:.{column.scale}f}"
-    return _single(value) if column.type == "float" else double_text(value)
-
-
-def _single(value: float) -> str:
-    """Return the shortest text of a single-precision number."""
-    return double_text(float(str(np.float32(value))))
-
-
-def _time_text(microseconds: int, digits: int) -> str:
-    sign = "-" if microseconds < 0 else ""
-    seconds, fraction = divmod(abs(microseconds), 1_000_000)
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction_text(fraction, digits)}"
+    return entry(column).text_of(column, value).encode()

@@ -123,6 +123,7 @@ BIT = DataType(
     constant=_constant,
     spark_constant=_spark_constant,
     default_is_literal=True,
+    text_of=lambda column, value: "1" if value else "0",
     compared_as=lambda column: "whole" if is_one_bit(column) else "other",
     connect=ConnectForm(_connect, jdbc=-7),
     implicit_default=lambda column: "b'0'",

@@ -14,6 +14,7 @@
 | converts, date_suffix, longest_text | ALTER TABLE that changes a column's type |
 | log | the log's decoder and writer |
 | connect | feeds of Debezium's messages |
+| text_of | subscriptions, and the page |
 | stored | merge, feeds |
 | functions | Spark's sessions |
 """
@@ -94,6 +95,16 @@ def as_nothing(column: Column) -> ComparedAs:
 def compare_as(kind: ComparedAs) -> Callable[[Column], ComparedAs]:
     """Return the hook of a type whose columns' values all compare as one kind."""
     return lambda column: kind
+
+
+def no_text_of(column: Column, value: Any) -> str:
+    """Raise TypeError: staged values of the type are texts or bytes."""
+    raise TypeError(f"a value of {column.name!r} is a {type(value).__name__}")
+
+
+def filled(column: Column, number: str) -> str:
+    """Return a number's text with the zeros before it that ZEROFILL adds."""
+    return number.rjust(column.zerofill, "0")
 
 
 def text_constant(column: Column, arrow: pa.DataType, text: str) -> Any:
@@ -212,6 +223,7 @@ class DataType:
     longest_text: the most characters of a value's text, where each value has one text.
     log: how the log has values of the type.
     connect: what the type is to Kafka Connect.
+    text_of: the server's text of a staged value that is neither a text nor bytes, as it sends it to a client in UTC.
     stored: None for a type that the decoder makes by kernels.
     functions: Spark's functions that the expressions call, with what they return.
     """
@@ -247,6 +259,7 @@ class DataType:
     compared_as: Callable[[Column], ComparedAs] = as_nothing
     longest_text: int | None = None
     connect: ConnectForm = UNKNOWN
+    text_of: Callable[[Column, Any], str] = no_text_of
     stored: StoredBytes | None = None
     functions: Mapping[str, tuple[ArrowFunction, str]] = field(default_factory=dict)
 

@@ -22,7 +22,7 @@ from binlake.schema.types.connect_form import (
     precise,
 )
 from binlake.schema.types.constants import Literal, exact_value, rounded
-from binlake.schema.types.datatype import DataType, Digits, KeyBound, lake_string, on_server
+from binlake.schema.types.datatype import DataType, Digits, KeyBound, filled, lake_string, on_server
 from binlake.schema.types.log_form import EncodeColumn, Field, FilledBuffers, Finish, Gathered, LogForm, Wire, fixed
 from binlake.schema.types.packed_values import decimal_size, packed_decimal
 from binlake.schema.types.text_sizes import least_characters
@@ -177,6 +177,7 @@ DECIMAL = DataType(
     has_scale=True,
     compared_as=lambda column: "other" if is_text(column) else "decimal",
     connect=ConnectForm(_connect, jdbc=3),
+    text_of=lambda column, value: filled(column, f"{value:f}"),
     digits=_digits,
     zerofill=_zerofill,
     converts=_converts,

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
 
+import numpy as np
 import pyarrow as pa
 
 from binlake.position import Flavour
 from binlake.schema.arithmetic import integer_range
 from binlake.schema.decimals import numbers_of
+from binlake.schema.doubles import double_text
 from binlake.schema.table import INTEGERS, TEXTS, Column
 from binlake.schema.types.connect_form import ConnectForm, ConnectSettings, ConnectType, always, as_numbers, as_staged
 from binlake.schema.types.constants import EXACT, Literal, exact_value, number, rounded
@@ -22,6 +24,7 @@ from binlake.schema.types.datatype import (
     KeyBound,
     Length,
     compare_as,
+    filled,
     in_lake,
     lake_string,
     no_length,
@@ -132,6 +135,7 @@ def _integer(log: LogForm, narrow: _Whole, wide: _Whole, width: int, jdbc: int, 
         length=length,
         connect=ConnectForm(lambda column, settings: of(column).in_connect(settings), jdbc),
         zerofill=lambda written: written[0] if written else width,
+        text_of=lambda column, value: filled(column, str(value)),
         compared_as=compare_as("whole"),
         converts=_converts_integer,
         default_text=lambda column, literal, flavour: str(rounded(literal, 0)),
@@ -186,6 +190,17 @@ def _float_default(column: Column, literal: Literal, flavour: Flavour) -> str | 
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def single_text(value: float) -> str:
+    """Return the shortest text of a single-precision number."""
+    return double_text(float(str(np.float32(value))))
+
+
+def _float_text(column: Column, value: float) -> str:
+    if column.scale is not None:
+        return filled(column, f"{value:.{column.scale}f}")
+    return filled(column, single_text(value) if column.type == "float" else double_text(value))
+
+
 def _float_constant(column: Column, arrow: pa.DataType, text: str) -> float | None:
     # Arrow rounds once to either size; Python would round a FLOAT twice.
     value = pa.scalar(text).cast(arrow).as_py() if _FLOATING.fullmatch(text) else None
@@ -228,6 +243,7 @@ _FLOAT = DataType(
     digits=_digits,
     connect=ConnectForm(_float_in_connect, jdbc=6),
     zerofill=lambda written: written[0] if written else 12,
+    text_of=_float_text,
     compared_as=lambda column: "float" if column.precision is None else "other",
     converts=_converts_float,
     default_text=_float_default,

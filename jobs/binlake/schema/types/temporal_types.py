@@ -276,6 +276,12 @@ def moment_text(column: Column, text: str) -> str | None:
     return None if hour or minute or second else f"{year:04}-{month:02}-{day:02}"
 
 
+def _shown(column: Column, value: date) -> str:
+    if not isinstance(value, datetime):
+        return value.isoformat()
+    return value.isoformat(" ")[:19] + packed_values.fraction_text(value.microsecond, column.fraction)
+
+
 def _moment(column: Column, arrow: pa.DataType, text: str) -> date | datetime | None:
     is_date = pa.types.is_date(arrow)
     match = _SHOWN_MOMENT.fullmatch(text)
@@ -376,6 +382,7 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str, log: LogForm, conne
         may_be_invalid_date=True,
         bound=_DAYS if delta == "DATE" else _MOMENTS,
         has_fraction=delta != "DATE",
+        text_of=_shown,
         compared_as=compare_as("date" if delta == "DATE" else "moment"),
         date_suffix=_date_suffix,
         default_text=_date_default,

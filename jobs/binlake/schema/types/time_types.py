@@ -11,6 +11,7 @@ import pyarrow as pa
 from binlake.position import Flavour
 from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.table import INTEGERS, Column
+from binlake.schema.types import packed_values
 from binlake.schema.types.connect_form import ConnectType, always, as_numbers
 from binlake.schema.types.constants import Literal, exact_value, plain
 from binlake.schema.types.datatype import NUMBERED, DataType, compare_as, lake_string, on_server, shown_bound
@@ -85,6 +86,13 @@ def _microseconds(text: str) -> int:
     return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))
 
 
+def _time_text(column: Column, microseconds: int) -> str:
+    sign = "-" if microseconds < 0 else ""
+    seconds, us = divmod(abs(microseconds), 1_000_000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{sign}{clock}{packed_values.fraction_text(us, column.fraction)}"
+
+
 def _converts_year(before: Column, after: Column, strict: bool) -> bool:
     if after.type in INTEGERS:
         return INTEGER_BITS[after.type] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
@@ -114,6 +122,7 @@ _TIME = DataType(
     bound=shown_bound(lambda text: f"TIME'{text}'"),
     converts=lambda before, after, strict: after.type == "time" and after.fraction >= before.fraction,
     default_text=_time_default,
+    text_of=_time_text,
     takes_temporal=True,
     constant=lambda column, arrow, text: _microseconds(text),
     spark_constant=lambda column, text: f"{_microseconds(text)}L",
@@ -145,6 +154,7 @@ _YEAR = DataType(
     compared_as=compare_as("year"),
     converts=_converts_year,
     default_text=_year_default,
+    text_of=lambda column, value: f"{value:04d}",
     constant=lambda column, arrow, text: exact_value(arrow, text),
 )
 

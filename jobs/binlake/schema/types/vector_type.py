@@ -15,6 +15,7 @@ from binlake.schema.table import Column
 from binlake.schema.types.connect_form import ConnectType, always, as_staged
 from binlake.schema.types.datatype import DataType, StoredBytes, in_lake, on_server, stored_log
 from binlake.schema.types.log_form import Wire
+from binlake.schema.types.number_types import single_text
 
 _FLOATS = pa.list_(pa.float32())
 _DEFAULT_LENGTH = 2048
@@ -76,6 +77,7 @@ VECTOR = DataType(
             "array", as_staged, "io.debezium.data.FloatVector", more={"items": {"type": "float", "optional": False}}
         )
     ),
+    text_of=lambda column, value: "[" + ",".join(map(single_text, value)) + "]",
     converts=_converts,
     constant=lambda column, arrow, text: None,
     stored=_STORED,
