@@ -92,7 +92,7 @@ def _described(table: TableAt, shape: TableSchema | None, through: VerifiedThrou
         key=key,
         key_kind=shape.key_kind if shape else "none",
         verified_batch=through.batch if through else None,
-        verified=datetime.fromtimestamp(through.at_us / 1e6, UTC) if through else None,
+        verified=datetime.fromtimestamp(through.at_us / 1e6, UTC) if through and through.at_us else None,
     )
 
 

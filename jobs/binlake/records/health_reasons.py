@@ -318,7 +318,7 @@ def _follower(known: Evidence) -> list[Advice]:
     since = f"since {_ago(known, follower.at_us).removesuffix(' ago')}"
     if follower.is_dead:
         last = known.status.last_run
-        went_on = last is not None and (last["ended_us"] or 0) > follower.at_us
+        went_on = last is not None and last.ended_us > follower.at_us
         if went_on and known.now_us - follower.at_us > _DAY_US:
             return []  # it was given up, and syncs carry the lake
         return [

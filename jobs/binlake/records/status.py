@@ -109,8 +109,8 @@ class OpenBatch:
 class PoisonEvent:
     """An event that stops the open batch."""
 
-    file: str
-    offset: int
+    file: str | None
+    offset: int | None
     reason: str
     remedy: str | None
 

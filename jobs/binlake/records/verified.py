@@ -19,7 +19,7 @@ class VerifiedThrough:
 
     batch: int
     position: str | None
-    at_us: int
+    at_us: int | None
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from binlake.errors import UnfollowedStatement
 from binlake.schema.charsets import bytes_per_character
 from binlake.schema.table import BLOBS, LONG_TEXTS, Column
 
-_BLOB_SIZES = tuple(
-    (256**length_bytes - 1, *names) for length_bytes, names in enumerate(zip(LONG_TEXTS, BLOBS, strict=True), 1)
-)
+_MOST_BYTES = {
+    name: (1 << 8 * length_bytes) - 1 for names in (LONG_TEXTS, BLOBS) for length_bytes, name in enumerate(names, 1)
+}
 UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
 _SMALLEST_CHARACTER = {"utf16": 2, "utf16le": 2, "ucs2": 2, "utf32": 4}
 _WITHIN_UNICODE = frozenset({*UNICODE, "utf8mb3", "ucs2", "latin1", "ascii"})
@@ -18,14 +18,14 @@ _MANY_TO_ONE = frozenset({"big5", "gbk", "gb2312", "gb18030", "sjis", "cp932", "
 
 def text_bytes(type_: str) -> int:
     """Return the greatest number of bytes in a TEXT or BLOB of this kind."""
-    return next(size for size, *names in _BLOB_SIZES if type_ in names)
+    return _MOST_BYTES[type_]
 
 
 def sized(size: int, *, text: bool) -> str:
     """Return the smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
-    for limit, text_type, blob_type in _BLOB_SIZES:
-        if size <= limit:
-            return text_type if text else blob_type
+    for name in LONG_TEXTS if text else BLOBS:
+        if size <= _MOST_BYTES[name]:
+            return name
     raise UnfollowedStatement("a column is too long for every type")
 
 
