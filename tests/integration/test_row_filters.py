@@ -110,7 +110,8 @@ def test_statements_on_the_columns_of_a_condition(alone: Mirror) -> None:
     assert_filtered(alone, "wider", "collated")
     for name, word in (("renamed", "renames"), ("gone", "drops")):
         stopped = state(alone, name)
-        assert (stopped["status"], word in stopped["reason"], "rows" in stopped["remedy"]) == ("stopped", True, True)
+        said = (stopped.status, word in str(stopped.reason), "rows" in str(stopped.remedy))
+        assert said == ("stopped", True, True)
 
 
 def test_a_copy_of_a_schema_change_tool_has_the_same_rows(alone: Mirror) -> None:
@@ -172,7 +173,11 @@ def test_a_value_of_which_nothing_is_certain_stops_its_table(alone: Mirror) -> N
     alone.execute("INSERT INTO orders VALUES (2, 1, 'größer', ''), (3, 1, 'dräft', '')")
     sync(alone)
     stopped = state(alone, "orders")
-    assert (stopped["status"], "plain ASCII" in stopped["reason"], "dräft" in str(stopped)) == ("stopped", True, False)
+    assert (stopped.status, "plain ASCII" in str(stopped.reason), "dräft" in str(stopped)) == (
+        "stopped",
+        True,
+        False,
+    )
 
 
 def test_images_without_the_column_stop_their_table(alone: Mirror) -> None:
@@ -180,7 +185,7 @@ def test_images_without_the_column_stop_their_table(alone: Mirror) -> None:
     begin_alone(alone)
     alone.execute("SET binlog_row_image = MINIMAL", "UPDATE orders SET note = 'x'")
     sync(alone)
-    assert (state(alone, "orders").status, "partial" in state(alone, "orders").reason) == ("stopped", True)
+    assert (state(alone, "orders").status, "partial" in (state(alone, "orders").reason or "")) == ("stopped", True)
 
 
 @on_mysql

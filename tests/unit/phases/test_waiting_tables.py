@@ -97,7 +97,7 @@ class Shop:
 
     @property
     def waiting(self) -> list[str]:
-        return [", ".join(change["changes"]) for change in read_status(self.config).waiting]
+        return [", ".join(change.held.changes) for change in read_status(self.config).waiting]
 
     @property
     def status(self) -> str:
@@ -125,10 +125,10 @@ def test_a_table_waits_while_the_others_go_on_and_follows_after_a_yes(shop: Shop
     shop.sync()
     assert (shop.rows(), shop.rows("u")) == ([("id", "v"), (1, 10), (2, 20)], [("id",), (1,), (2,)])
     (waits,) = read_status(shop.config).waiting
-    assert (waits["changes"], waits["behind"], waits["statement"]) == (
+    assert (list(waits.held.changes), waits.behind, waits.statement.statement) == (
         ["adds 'n' int"], 1, "ALTER TABLE t ADD n INT DEFAULT 7"
     )  # fmt: skip
-    assert (waits["before"], waits["after"]) == (["id int", "v int"], ["id int", "v int", "n int"])
+    assert (waits.before, waits.after) == (["id int", "v int"], ["id int", "v int", "n int"])
     assert "continues with the next sync" in shop.answer(yes=True)
     shop.sync()
     assert shop.rows() == [("id", "v", "n"), (1, 10, 7), (2, 20, 7), (3, 30, 7), (4, 40, 8)]
@@ -442,7 +442,7 @@ def test_a_no_to_a_new_column_that_has_another_name_in_the_lake(shop: Shop) -> N
 def test_a_no_without_an_exact_meaning_freezes_until_a_yes(shop: Shop) -> None:
     shop.does("ALTER TABLE t RENAME COLUMN v TO w, ADD n INT", ("t", "id w n", "3", "30", "3"))
     shop.sync()
-    assert read_status(shop.config).waiting[0]["no"] == "the table stays as it is, and follows no more"
+    assert read_status(shop.config).waiting[0].held.no == "the table stays as it is, and follows no more"
     shop.answer(yes=False)
     shop.sync()
     assert (shop.status, shop.waiting) == ("stopped", [])

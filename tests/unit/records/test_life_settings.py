@@ -58,11 +58,11 @@ def row(metadata: Metadata, table: str = "table_0001") -> tuple[str, int, str]:
 
 def test_a_table_that_leaves_keeps_its_place(past: Past, tmp_path: Path) -> None:
     out, here = config(tmp_path, "table_0001"), str(past.position(BATCH))
-    assert {row["table"]: row["status"] for row in read_status(out).tables}["shop.table_0001"] == "excluded"
+    assert {row.table: row.status for row in read_status(out).tables}["shop.table_0001"] == "excluded"
     assert compared(past.metadata, out) == [("table_0001", "excluded")]
     assert row(past.metadata) == ("excluded", BATCH + 1, here)  # the first batch that it misses
     assert row(past.metadata, "table_0000") == ("following", BATCH, here)
-    assert read_status(past.config).tables[1]["reason"] == "the YAML includes it again"
+    assert read_status(past.config).tables[1].reason == "the YAML includes it again"
 
 
 def test_and_follows_on_where_it_missed_nothing(past: Past, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_shape_that_cannot_be_compared_stops_its_table(past: Past, tmp_path: P
 
     with mock.patch.object(Rules, "under", failing):
         assert compared(past.metadata, config(tmp_path, "late")) == [("table_0001", "stopped")]
-    (stopped,) = [table for table in read_status(past.config).tables if table["table"] == "shop.table_0001"]
-    assert "RecursionError at" in stopped["reason"]
+    (stopped,) = [table for table in read_status(past.config).tables if table.table == "shop.table_0001"]
+    assert "RecursionError at" in (stopped.reason or "")
     assert row(past.metadata, "table_0000")[0] == "following"
 
 

@@ -230,9 +230,9 @@ def test_a_table_whose_place_in_the_lake_is_that_of_a_history_is_not_to_be_snaps
     history, other = read_status(
         config.model_copy(update={"tables": config.tables.model_copy(update={"modes": modes})})
     ).tables
-    assert history["reason"] == "its place in the lake is that of the history of shop.x, which tables.modes asks for"
-    assert history["remedy"] == "rename the table, exclude it, or take the mode out of tables.modes"
-    assert (other["reason"], other["remedy"].partition(" --config")[0]) == ("never snapshotted", "binlake snapshot")
+    assert history.reason == "its place in the lake is that of the history of shop.x, which tables.modes asks for"
+    assert history.remedy == "rename the table, exclude it, or take the mode out of tables.modes"
+    assert (other.reason, (other.remedy or "").partition(" --config")[0]) == ("never snapshotted", "binlake snapshot")
 
 
 def test_a_lake_whose_connection_leads_elsewhere_says_so_first(config: PipelineConfig) -> None:
