@@ -95,7 +95,7 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
-class OpenBatch:
+class BatchStatus:
     """The open batch. planned_us: when it was planned. abandoned: why no run works on it; None where one does."""
 
     batch: int
@@ -126,7 +126,7 @@ class SourceStatus:
     source: str
     batch: int
     position: str | None
-    open_batch: OpenBatch | None
+    open_batch: BatchStatus | None
     holder: str | None
     tables: tuple[TableStatus, ...]
     last_run: RunRow | None
@@ -284,12 +284,12 @@ def _failed(metadata: Metadata, succeeded_us: int) -> FailedRun | None:
     return FailedRun(row.run, next(iter(row.seconds)), row.batch, row.ended_us, row.message)
 
 
-def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> OpenBatch | None:
+def _open_batch(metadata: Metadata, control: lease.Control, failed: FailedRun | None) -> BatchStatus | None:
     opened = control.open
     if opened is None:
         return None
     why = _abandoned(metadata, control, opened.batch, failed)
-    return OpenBatch(opened.batch, opened.state, str(opened.range.stop), opened.planned_us or None, why)
+    return BatchStatus(opened.batch, opened.state, str(opened.range.stop), opened.planned_us or None, why)
 
 
 def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: FailedRun | None) -> str | None:

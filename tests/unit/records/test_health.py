@@ -16,7 +16,7 @@ from binlake.records.health import Health, health_of
 from binlake.records.health_reasons import Remedy
 from binlake.records.merged_shapes import ProblemBeside
 from binlake.records.runs import Verified
-from binlake.records.status import FailedRun, OpenBatch, PoisonEvent, SnapshotStatus, SourceStatus, TableStatus
+from binlake.records.status import BatchStatus, FailedRun, PoisonEvent, SnapshotStatus, SourceStatus, TableStatus
 from binlake.store.run_rows import RunRow
 
 NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
@@ -352,7 +352,7 @@ def followed(follower: FollowerStatus | None, **changes: Any) -> dict[str, Any]:
             None,
         ),
         (
-            {"status": replace(WELL.status, open_batch=OpenBatch(8, "planned", "", None, "its run died"))},
+            {"status": replace(WELL.status, open_batch=BatchStatus(8, "planned", "", None, "its run died"))},
             "warn: batch 8 isn't finished: its run died",
             SYNC,
         ),

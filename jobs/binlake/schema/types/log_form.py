@@ -132,7 +132,7 @@ def its_size(field: Field) -> bytes:
 
 
 @dataclass(frozen=True)
-class InvalidDates:
+class InvalidDateForm:
     """The forms of dates that no calendar has.
 
     text: the server's text, of the field and the value's bytes, at least eight with what follows. bytes_of: the
@@ -164,7 +164,7 @@ class LogForm:
     alone: tuple[Wire, ...] = ()
     described: Callable[[Column, int, int], tuple[Column, int]] = as_it_is
     metadata: Callable[[Field], bytes] = nothing_more
-    invalid: InvalidDates | None = None
+    invalid: InvalidDateForm | None = None
 
 
 # what several families share ------------------------------------------------------------------------------------------

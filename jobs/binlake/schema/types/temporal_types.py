@@ -39,7 +39,7 @@ from binlake.schema.types.log_form import (
     EncodeColumn,
     Field,
     Gathered,
-    InvalidDates,
+    InvalidDateForm,
     LogForm,
     Wire,
     finished,
@@ -157,7 +157,7 @@ def fraction_log(
     kernel: str,
     size: int,
     encode: Callable[[Field], EncodeColumn],
-    invalid: InvalidDates | None = None,
+    invalid: InvalidDateForm | None = None,
 ) -> LogForm:
     """Return the form of a type with digits after the second. older: its code before MySQL 5.6. size: bytes before the
     fraction."""
@@ -185,7 +185,7 @@ def whole_log(
     kernel: str,
     size: int,
     encode: EncodeColumn,
-    invalid: InvalidDates | None = None,
+    invalid: InvalidDateForm | None = None,
 ) -> LogForm:
     """Return the form of a type without digits after the second. size: bytes of a value."""
     return LogForm(
@@ -205,7 +205,7 @@ _DATE_LOG = whole_log(
     "DATE",
     3,
     _date_bytes,
-    InvalidDates(_invalid_date_text, _invalid_date_bytes),
+    InvalidDateForm(_invalid_date_text, _invalid_date_bytes),
 )
 _DATETIME_LOG = fraction_log(
     Wire.DATETIME2,
@@ -213,7 +213,7 @@ _DATETIME_LOG = fraction_log(
     "DATETIME",
     5,
     _datetime_bytes,
-    InvalidDates(_invalid_datetime_text, _invalid_datetime_bytes),
+    InvalidDateForm(_invalid_datetime_text, _invalid_datetime_bytes),
 )
 _TIMESTAMP_LOG = fraction_log(
     Wire.TIMESTAMP2,
@@ -221,7 +221,7 @@ _TIMESTAMP_LOG = fraction_log(
     "TIMESTAMP",
     4,
     _timestamp_bytes,
-    InvalidDates(_invalid_timestamp_text, _invalid_timestamp_bytes),
+    InvalidDateForm(_invalid_timestamp_text, _invalid_timestamp_bytes),
 )
 
 
