@@ -39,7 +39,8 @@ from binlake.storage.protocol import StoredFile
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
-_OF_A_FILE = ("path", "size", "modificationTime", "stats", "deletionVector")
+_PARTITION = "partitionValues"
+_OF_A_FILE = ("path", _PARTITION, "size", "modificationTime", "stats", "deletionVector")
 _NAMES = ("path", *(f"deletionVector.{field}" for field in VECTOR_KEY))
 """Fields of add actions: those that are kept, and those that the names of files are in."""
 _MOST_COMMITS = 100
@@ -291,11 +292,12 @@ def _of_checkpoint(
 
 def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
     """Return the fields without those that are None: a checkpoint has all columns, an action only some."""
-    return {
+    there = {
         name: _without_none(value) if isinstance(value, dict) else value
         for name, value in fields.items()
         if value is not None
     }
+    return {**there, _PARTITION: dict(there[_PARTITION])} if _PARTITION in there else there  # Arrow's maps are pairs
 
 
 @dataclass(frozen=True)
