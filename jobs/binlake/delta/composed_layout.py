@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from binlake.delta.delta_schema import COMMENT
+from binlake.delta.delta_schema import COMMENT, id_of
 from binlake.delta.key_ranges import PHYSICAL_NAME
 
 DeltaField = Mapping[str, Any]
@@ -27,12 +27,14 @@ _MOST_DIGITS = 38
 
 @dataclass(frozen=True)
 class ComposedColumn:
-    """A column of the composed table. kind: its type, as Delta's schema writes it. physical: its name in data files."""
+    """A column of the composed table. kind: its type, as Delta's schema writes it. physical: its name in data files.
+    number: its id there, where the table's columns have ids."""
 
     name: str
     kind: Any
     physical: str
     comment: str = ""
+    number: int | None = None
 
 
 def physical_of(field: DeltaField) -> str:
@@ -117,11 +119,40 @@ def columns_of(parts: Sequence[Sequence[DeltaField]], before: Sequence[DeltaFiel
     return columns
 
 
+def with_ids(
+    columns: Sequence[ComposedColumn], known: Mapping[str, int], parts: Iterable[Sequence[DeltaField]]
+) -> list[ComposedColumn]:
+    """Return the columns, each with an id. known: the ids that columns have or had, by their names in data files, which
+    stay. A new column gets the id that most of the parts give it, unless another has that: such parts' data files are
+    written again."""
+    given: dict[str, Counter[int]] = {}
+    for field in (field for fields in parts for field in fields):
+        if number := id_of(field):
+            given.setdefault(physical_of(field), Counter())[number] += 1
+    taken = {*known.values()}
+    most = max([0, *taken, *(number for counted in given.values() for number in counted)])
+    numbered: list[ComposedColumn] = []
+    for column in columns:
+        chosen = known.get(column.physical)
+        if chosen is None:
+            wanted = [number for number, _ in given.get(column.physical, Counter[int]()).most_common()]
+            chosen = next((number for number in wanted if number not in taken), most + 1)
+            taken.add(chosen)
+            most = max(most, chosen)
+        numbered.append(replace(column, number=chosen))
+    return numbered
+
+
 def signature(columns: Sequence[ComposedColumn], fields: Sequence[DeltaField]) -> str:
     """Return a text that differs where a part's data files are written otherwise for the composed table."""
     own = {field["name"].lower(): field for field in fields}
     made = [
-        (column.physical, column.kind, physical_of(own[column.name.lower()]))
+        (
+            column.physical,
+            column.kind,
+            physical_of(own[column.name.lower()]),
+            *filter(None, [column.number]),
+        )
         for column in columns
         if column.name.lower() in own
     ]

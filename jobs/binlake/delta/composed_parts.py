@@ -7,7 +7,7 @@ That is seen by Delta versions and by the transactions of the part's life: both 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.delta import log_files, opened_tables, plain_tables
+from binlake.delta.composed_layout import physical_of
 from binlake.delta.composed_sources import (
     NotedShape,
     PartSources,
@@ -28,7 +29,7 @@ from binlake.delta.composed_sources import (
     unread_in,
 )
 from binlake.delta.delta_actions import Add, DeltaAction
-from binlake.delta.delta_schema import MAPPING_MODE
+from binlake.delta.delta_schema import MAPPING_MODE, OWN_ID
 from binlake.errors import OF_CODE, BinlakeError, LakeError, LakeTableChanged, LogUnreadable, unexpected
 from binlake.storage import storage_errors
 
@@ -39,6 +40,8 @@ PARTS = "binlake-part:"
 table id follows."""
 GONE = -1
 """Is recorded of a part that was shown."""
+FormerIds = Callable[[], Mapping[str, int]]
+"""Returns the ids that columns have or had outside of the table's schema, by their names in data files."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +194,10 @@ class LatePart:
 class ComposedLog:
     """The composed table as it is now; version -1 where there is none. Raises LogUnreadable where it can't be read."""
 
-    def __init__(self, path: str, column: str, sources: PartSources | None = None) -> None:
-        """sources: those that fill it; None where it is one alone."""
+    def __init__(
+        self, path: str, column: str, sources: PartSources | None = None, ids: FormerIds | None = None
+    ) -> None:
+        """sources: those that fill it; None where it is one alone. ids: see ``composed_table.compose``."""
         self.path, self.column, self.sources = path, column, sources
         self.columns = [sources.column, column] if sources else [column]
         try:
@@ -209,6 +214,18 @@ class ComposedLog:
                 remedy="give all sources the same entry of merge_tables; for other columns take another into or folder",
             )
         self.fields = [field for field in self.all_fields if field["name"] not in partitions]
+        self._former = ids
+        self.has_ids = ids is not None or any(OWN_ID in field["metadata"] for field in self.fields)
+        """Whether its columns have ids, which its data files agree with. They stay once they are given."""
+
+    @cached_property
+    def known_ids(self) -> dict[str, int]:
+        """Return the ids that columns have or had, by their names in data files, without the source columns'."""
+        former = self._former() if self._former else {}
+        ids = {name: number for name, number in former.items() if name not in self.columns}
+        return ids | {
+            physical_of(field): int(field["metadata"][OWN_ID]) for field in self.fields if OWN_ID in field["metadata"]
+        }
 
     def recorded(self, app: str) -> int | None:
         """Return the version that it shows of a part; None where it shows none."""

@@ -34,13 +34,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from binlake.caches import Cache
 from binlake.delta import delta_commits, log_files, opened_tables, plain_files, plain_tables
 from binlake.delta.composed_choice import PartsShown, choose, gone_apps
-from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, signature
+from binlake.delta.composed_layout import ComposedColumn, DeltaField, columns_of, physical_of, signature, with_ids
 from binlake.delta.composed_parts import (
     CONVERTED,
     GONE,
     PARTS,
     AnyPart,
     ComposedLog,
+    FormerIds,
     KeptPart,
     PartBroken,
     ShownPart,
@@ -57,10 +58,12 @@ from binlake.delta.delta_schema import (
     FIELD_ID,
     MAPPING_MODE,
     MOST_ID,
+    OWN_ID,
     is_widened,
     table_properties,
     type_features,
 )
+from binlake.delta.file_columns import FileColumns
 from binlake.delta.file_statistics import without_tight_bounds
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, unexpected
@@ -74,7 +77,9 @@ _NUMBERS: dict[str, pa.DataType] = {
     "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(), "double": pa.float64(),
 }  # fmt: skip
 """The types that hold values of other types, but for decimals."""
-_names: Cache[str, frozenset[str]] = Cache("columns of data files")
+_SOURCE_IDS = 2_000_000
+"""The id of the first source column: more than those of other columns, and of the elements of lists."""
+_columns: Cache[str, FileColumns] = Cache("columns of data files")
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,14 @@ def compose(
     note: Mapping[str, Any],
     check: Callable[[], None] = lambda: None,
     sources: PartSources | None = None,
+    ids: FormerIds | None = None,
 ) -> Composed | None:
     """Let the table at a path show its parts, in one commit; return None where no part can be shown yet.
 
     A part that can't be read is shown as it was. column: the source column. parts: all there are, of this source; rows
     of others go. note: what the commit says of itself. check: is asked before the commit, and raises where the run lost
-    its lease. sources: those that fill the table, where they are several; the parts of the others stay.
+    its lease. sources: those that fill the table, where they are several; the parts of the others stay. ids: where the
+    columns are to have ids, as readers of Iceberg need them: those of the past. Data files with others are converted.
     Raises LogUnreadable and LakeTableChanged where this table can't be composed, LakeError where the storage fails.
     """
     if not files.writes_if_absent(path):
@@ -118,7 +125,7 @@ def compose(
     broken: dict[str, str] = {}
     for _ in range(_TRIES + len(parts) + (_TRIES * len(sources.names) if sources else 0)):
         try:
-            return _composed(ComposedLog(path, column, sources), parts, broken, note, check)
+            return _composed(ComposedLog(path, column, sources, ids), parts, broken, note, check)
         except CommitFailedError:
             continue
         except PartBroken as error:
@@ -172,6 +179,8 @@ def _composed(
     notes = choice.notes(table)
     noted = [fields for own in notes.values() for fields in own.columns]
     columns = columns_of(noted or [each.fields for each in choice.all] or [table.fields], table.fields)
+    if table.has_ids:
+        columns = with_ids(columns, table.known_ids, (each.fields for each in choice.newest))
     fields, settings = _schema(table, columns)
     is_reshaped = (fields, settings) != (table.all_fields, table.settings)
     settings = _with_notes(table, settings, notes)
@@ -253,8 +262,10 @@ def _schema(table: ComposedLog, columns: Sequence[ComposedColumn]) -> tuple[list
     known = {(field["name"], physical_of(field)): field["metadata"].get(FIELD_ID) for field in table.all_fields}
     most = int(settings.get(MOST_ID, "0"))
     fields: list[dict[str, Any]] = []
-    for column in (*(ComposedColumn(name, "string", name) for name in table.columns), *columns):
+    for column in (*_source_columns(table), *columns):
         metadata: dict[str, Any] = {COMMENT: column.comment} if column.comment else {}
+        if column.number is not None:
+            metadata[OWN_ID] = column.number
         if is_mapped:
             number = known.get((column.name, column.physical))
             if number is None:
@@ -264,6 +275,14 @@ def _schema(table: ComposedLog, columns: Sequence[ComposedColumn]) -> tuple[list
     if is_mapped:
         settings[MOST_ID] = str(most)
     return fields, settings
+
+
+def _source_columns(table: ComposedLog) -> list[ComposedColumn]:
+    """Return the columns that are in no data file. Their ids are none of a part's columns."""
+    numbers = range(_SOURCE_IDS, _SOURCE_IDS + len(table.columns)) if table.has_ids else [None] * len(table.columns)
+    return [
+        ComposedColumn(name, "string", name, number=number) for name, number in zip(table.columns, numbers, strict=True)
+    ]
 
 
 def _reshape(table: ComposedLog, fields: Sequence[DeltaField], settings: Mapping[str, str]) -> list[DeltaAction]:
@@ -320,6 +339,11 @@ def _named(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn]
 
 def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[ComposedColumn], add: Add) -> bool:
     """Return whether a data file can be read with the composed table's columns as with its own table's."""
+    if table.has_ids:
+        numbered = (*_source_columns(table), *columns)
+        ids = table.known_ids | {column.physical: column.number for column in numbered if column.number}
+        if not _columns_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart)).agree_with(ids):
+            return False
     own = {field["name"].lower(): field for field in shown.fields}
     for column in columns:
         field = own.get(column.name.lower())
@@ -328,7 +352,7 @@ def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[Compos
             if field["type"] != column.kind:
                 return False
         elif shown.may_have_former_columns:
-            names = _names_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart))
+            names = _columns_in(f"{table.path}/{add.path}", missing_ok=isinstance(shown, KeptPart)).lower_names
             if column.physical.lower() in names or (physical and physical in names):
                 return False
         elif field:
@@ -336,22 +360,22 @@ def _is_as_composed(table: ComposedLog, shown: AnyPart, columns: Sequence[Compos
     return True
 
 
-def _names_in(path: str, *, missing_ok: bool) -> frozenset[str]:
-    """Return the names of a data file's columns in lower case. It never changes, and each commit asks for it again.
+def _columns_in(path: str, *, missing_ok: bool) -> FileColumns:
+    """Return the columns of a data file. They never change, and each commit asks for them again.
 
     missing_ok: there are none in a file that isn't there, which nobody can read.
     """
-    names = _names.get(path)
-    if names is None:
+    columns = _columns.get(path)
+    if columns is None:
         try:
             with files.opened(path) as source:
-                names = frozenset(name.lower() for name in pq.read_schema(source).names)
+                columns = FileColumns.of(pq.read_schema(source))
         except FileNotFoundError:
             if not missing_ok:
                 raise
-            return frozenset()
-        _names.put(path, names)
-    return names
+            return FileColumns({})
+        _columns.put(path, columns)
+    return columns
 
 
 def _convert(
@@ -371,8 +395,12 @@ def _convert(
         arrays[column.physical] = values if part_field["type"] == column.kind else _cast(values, column.kind)
     if not arrays:  # a row has a column at least
         arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
+    numbers = {column.physical: column.number for column in columns}
+    schema = pa.schema(
+        [plain_files.numbered_column(each, values.type, numbers[each]) for each, values in arrays.items()]
+    )
     with writing(table.path):
-        written = plain_files.write_named(table.path, name, pa.table(arrays))
+        written = plain_files.write_named(table.path, name, pa.table([*arrays.values()], schema))
     fault("data file written")
     return written
 
