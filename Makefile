@@ -79,6 +79,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	$(PYTHON) tests/soak/strangers_statements.py 100000
 	$(PYTHON) tests/soak/random_iceberg.py --changes 20000
+	$(PYTHON) tests/soak/random_merged_iceberg.py --changes 3000
 	@$(SETUP) iceberg
 	$(PYTHON) tests/soak/iceberg_by_spark.py
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak

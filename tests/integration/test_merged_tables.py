@@ -17,14 +17,17 @@ from deltalake import DeltaTable, QueryBuilder
 from binlake.delta import layout
 from binlake.errors import LogUnreadable
 from binlake.faults import FaultPoint
+from binlake.iceberg import table_metadata
 from binlake.lake import pins
 from binlake.lake.lake_versions import lake_versions
 from binlake.lake.opened_lake import open_lake
 from binlake.maintain.maintain import maintain
+from binlake.phases.published_check import check_published
 from binlake.records.decisions import Reason
 from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.spark.starting import no_session
+from iceberg_readers import READERS, assert_same, by_delta
 from mirror import Mirror, in_the_soak, on_mysql, sync_alone
 from rolled_shards import ROLLED, drawn_changes
 from versions_read import BRIEF
@@ -325,9 +328,51 @@ def test_versions_that_are_told_to_be_readable_are_and_pinned_ones_stay(
     assert shards.rows() == shards.server_rows(1, 2)
 
 
+@on_mysql
+def test_readers_of_iceberg_see_the_merged_table_at_each_batch(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
+    mirror = shards.mirror
+    mirror.options |= {"iceberg": {"every": "batch"}, "maintain": BRIEF}
+    for tenant in (1, 2):
+        shards.add(tenant)
+        shards.execute(tenant, f"INSERT INTO orders VALUES {', '.join(f'({key}, {key})' for key in range(9))}")
+    mirror.snapshot()
+    batches = {}
+    statements = (
+        ("ALTER TABLE orders RENAME COLUMN v TO w", "UPDATE orders SET w = 'x' WHERE id = 3"),
+        ("ALTER TABLE orders ADD v INT DEFAULT 5 FIRST", "DELETE FROM orders WHERE id > 5"),
+        ("TRUNCATE TABLE orders",),
+    )
+    for number, changes in enumerate(statements):
+        if number == 1:
+            shards.add(3, "w VARCHAR(20), id INT PRIMARY KEY")  # other ids of the columns
+            shards.execute(3, "INSERT INTO orders VALUES ('first', 1)")
+        for tenant in (2, 1):
+            shards.execute(tenant, *changes, f"INSERT INTO orders (id) VALUES ({20 + number})")
+            sync_alone(mirror)
+            assert_same(shards.path)
+            batches[f"batch-{open_lake(mirror.config).batch}"] = shards.version + 1
+    metadata = table_metadata.newest(shards.path)
+    assert metadata is not None
+    assert metadata.tags == batches
+    assert not [*Path(shards.path).glob("tenant=*/_iceberg")]
+    maintain(mirror.config, no_session, mirror.metadata, Report(quiet=True), patience=0)
+    check_published(mirror.config, mirror.metadata, None).refuse_unequal()
+    left = table_metadata.newest(shards.path)
+    assert left is not None
+    assert 0 < len(left.snapshots) < len(metadata.snapshots)
+    for snapshot in left.snapshots:
+        number = snapshot["snapshot-id"]
+        for name, read in READERS.items():
+            assert read(shards.path, number) == by_delta(shards.path, number - 1), (name, number)
+    assert not [*Path(shards.path).glob("tenant=*/_iceberg")]
+
+
 @pytest.mark.parametrize(("count", "rounds"), [(3, 2), *in_the_soak((8, 60))])
 def test_a_random_walk_over_shards_equals_their_union(shards: Shards, count: int, rounds: int) -> None:
+    """So do the readers of Iceberg."""
     chance = random.Random(count)
+    shards.mirror.options["iceberg"] = {"every": "batch", "version": 2 + count % 2}
     levels = dict.fromkeys(range(1, count + 1), 0)
     for tenant in levels:
         shards.add(tenant, "id INT PRIMARY KEY, v VARCHAR(20), n INT")
@@ -344,6 +389,7 @@ def test_a_random_walk_over_shards_equals_their_union(shards: Shards, count: int
         with mock.patch.object(layout, "FEW_BYTES", chance.choice([0, layout.FEW_BYTES])):
             shards.mirror.sync_cut_off(chance, 0.1, points=points)
         assert shards.rows() == shards.server_rows(*levels), f"round {number}, {levels}"
+        assert_same(shards.path)
     assert shards.rows_by_spark() == shards.server_rows(*levels)
 
 

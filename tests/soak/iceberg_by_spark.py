@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE), str(SUPPORT), str(HERE.parents[1] / "docker" / "local
 
 import pyarrow as pa  # noqa: E402
 from random_iceberg import RandomTable  # noqa: E402
+from random_merged_iceberg import RandomShards  # noqa: E402
 
 from binlake.iceberg.publication import publish  # noqa: E402
 from binlake.iceberg.table_metadata import newest  # noqa: E402
@@ -89,6 +90,18 @@ def random_table(folder: Path, version: int, changes: int) -> str:
     return table.table.path
 
 
+def merged_table(folder: Path, version: int, changes: int) -> str:
+    """A table that shows others after random changes, published in a format after most of them; its path."""
+    drawn = random.Random(version + 10)
+    shards = RandomShards(folder / f"merged {version}", drawn)
+    for _ in range(changes):
+        shards.change()
+        if drawn.random() < 0.4:
+            shards.merged.publish(version)
+    shards.merged.publish(version)
+    return shards.merged.path
+
+
 def table_of_types(folder: Path, version: int) -> str:
     """A table of values at the ends of each type, one row hidden; its path."""
     named = {kind: f"c{number}" for number, kind in enumerate(KINDS)}
@@ -140,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for version in (2, 3):
             readings.add_table(random_table(Path(folder), version, asked.changes))
             readings.add_table(table_of_types(Path(folder), version))
+            readings.add_table(merged_table(Path(folder), version, asked.changes))
         lake = lake_of_batches(Path(folder) / "lake")
         with running("--config", lake.write_yaml()) as address:
             ask_the_catalog(readings, lake, address)

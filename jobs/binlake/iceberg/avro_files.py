@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import fastavro
@@ -36,7 +37,8 @@ _OF_DATA_FILES = (
     _required("content", 134, "int"),
     _required("file_path", 100, "string"),
     _required("file_format", 101, "string"),
-    _required("partition", 102, {"type": "record", "name": "r102", "fields": []}),
+)
+_BEHIND_PARTITION = (
     _required("record_count", 103, "long"),
     _required("file_size_in_bytes", 104, "long"),
     _by_field("value_counts", 109, 119, 120, "long"),
@@ -68,9 +70,16 @@ _OF_MANIFESTS = (
 _OF_MANIFESTS_SINCE_3 = (_optional("first_row_id", 520, "long"),)
 
 
-def _entry(format_version: int) -> Any:
-    """Return the schema of a manifest's entries."""
-    of_data_files = [*_OF_DATA_FILES, *(_OF_DATA_FILES_SINCE_3 if format_version > 2 else ())]
+@cache
+def _entry(format_version: int, partition: tuple[tuple[str, int], ...]) -> Any:
+    """Return the schema of a manifest's entries. partition: the names and ids of the partition's fields."""
+    values = [_optional(name, number, "string") for name, number in partition]
+    of_data_files = [
+        *_OF_DATA_FILES,
+        _required("partition", 102, {"type": "record", "name": "r102", "fields": values}),
+        *_BEHIND_PARTITION,
+        *(_OF_DATA_FILES_SINCE_3 if format_version > 2 else ()),
+    ]
     fields = [
         _required("status", 0, "int"),
         _optional("snapshot_id", 1, "long"),
@@ -87,20 +96,25 @@ def _manifest(format_version: int) -> Any:
     return fastavro.parse_schema({"type": "record", "name": "manifest_file", "fields": fields})
 
 
-_ENTRY = {version: _entry(version) for version in (2, 3)}
 _MANIFEST = {version: _manifest(version) for version in (2, 3)}
 
 
 def write_entries(
-    path: str, entries: Iterable[Record], content: str, schema: Mapping[str, Any], format_version: int
+    path: str,
+    entries: Iterable[Record],
+    content: str,
+    schema: Mapping[str, Any],
+    partition: Sequence[Mapping[str, Any]],
+    format_version: int,
 ) -> int:
-    """Write a manifest, and return its bytes. content: data or deletes. schema: the table's, as JSON has it.
-    format_version: of Iceberg's format. Raises OSError."""
+    """Write a manifest, and return its bytes. content: data or deletes. schema, partition: the table's columns and the
+    fields of its partitions, as JSON has them. format_version: of Iceberg's format. Raises OSError."""
     described = {
-        "schema": json.dumps(schema), "schema-id": str(schema["schema-id"]), "partition-spec": "[]",
+        "schema": json.dumps(schema), "schema-id": str(schema["schema-id"]), "partition-spec": json.dumps(partition),
         "partition-spec-id": "0", "content": content, "format-version": str(format_version),
     }  # fmt: skip
-    return _written(path, _ENTRY[format_version], entries, described)
+    of_partition = tuple((field["name"], field["field-id"]) for field in partition)
+    return _written(path, _entry(format_version, of_partition), entries, described)
 
 
 def write_manifests(path: str, manifests: Iterable[Record], snapshot: Mapping[str, Any], format_version: int) -> None:

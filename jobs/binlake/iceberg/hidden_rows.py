@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +41,11 @@ def key_in(address: str) -> str:
     return address.rpartition(".")[0].rpartition("-")[2]
 
 
-def write(table_path: str, folder: str, address: str, add: Add, version: int) -> Record:
+def write(
+    table_path: str, folder: str, address: str, add: Add, partition: Mapping[str, str | None], version: int
+) -> Record:
     """Write the deleted rows of a data file, and return what a manifest says of their file. folder: the file's.
-    address: the data file's. version: of Iceberg's format. Raises LakeError, OSError.
+    address, partition: the data file's. version: of Iceberg's format. Raises LakeError, OSError.
 
     Puffin files needn't have the bounds of their data files' addresses, but by them pyiceberg 0.12 finds the data file.
     """
@@ -58,7 +61,7 @@ def write(table_path: str, folder: str, address: str, add: Add, version: int) ->
         size = position_deletes.write(f"{folder}/{name}", address, _positions(table_path, add.vector))
     bound = [{"key": position_deletes.FILE_PATH, "value": address.encode()}]
     return {
-        "content": 1, "file_path": f"{address_of(folder)}/{name}", "file_format": kind, "partition": {},
+        "content": 1, "file_path": f"{address_of(folder)}/{name}", "file_format": kind, "partition": {**partition},
         "record_count": add.hidden, "file_size_in_bytes": size, "value_counts": None, "null_value_counts": None,
         "lower_bounds": bound, "upper_bounds": bound, "first_row_id": None, "referenced_data_file": address,
         "content_offset": place[0], "content_size_in_bytes": place[1],

@@ -17,10 +17,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperati
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlake.delta.delta_schema import COMMENT, TYPE_CHANGES, element_id, id_of
+from binlake.delta.delta_actions import Add
+from binlake.delta.delta_schema import COMMENT, OWN_ID, TYPE_CHANGES, element_id, id_of
+from binlake.delta.file_columns import FileColumns
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.errors import LakeError
 
@@ -34,7 +35,6 @@ _PROMOTIONS = {("int", "long"), ("float", "double")}
 _MILLISECOND_US = 999
 """The most microseconds that an upper bound of times lacks, as Delta cuts it to milliseconds."""
 _EXACT = Context(prec=100)
-_FIELD_ID = b"PARQUET:field_id"
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -73,6 +73,17 @@ class IcebergSchema:
     """A table's columns at a version."""
 
     columns: tuple[IcebergColumn, ...]
+    partition: tuple[str, ...] = ()
+    """The names of columns that are in no data file: a file's partition has their values."""
+
+    @property
+    def partition_columns(self) -> list[IcebergColumn]:
+        """Return the columns that are in no data file."""
+        return [self.by_stored_name[name] for name in self.partition]
+
+    def partition_of(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return a data file's partition. values: as Delta's log has them, where an empty text is NULL."""
+        return {name: values.get(name) or None for name in self.partition}
 
     @cached_property
     def fields(self) -> list[dict[str, Any]]:
@@ -89,9 +100,12 @@ class IcebergSchema:
         return {column.stored: column for column in self.columns}
 
 
-def schema_of(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> IcebergSchema:
+def schema_of(
+    fields: Sequence[Mapping[str, Any]], known: Mapping[str, int], partition: Sequence[str] = ()
+) -> IcebergSchema:
     """Return the schema of Delta's fields. known: ids that were given, by the column's name in data files; where column
-    mapping is on, its ids count.
+    mapping is on, its ids count. partition: the names of the columns by which the Delta table is partitioned: then it
+    names data files of several tables, and its columns' own ids count, which agree with these files.
 
     Raises LakeError for a type that isn't published.
     """
@@ -100,12 +114,17 @@ def schema_of(fields: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> 
     for field in fields:
         own = field["metadata"]
         stored = own.get(PHYSICAL_NAME, field["name"])
-        number = id_of(field) or known.get(stored)
+        number = own.get(OWN_ID) if partition else id_of(field) or known.get(stored)
+        if number is None and partition:
+            raise LakeError(
+                "it shows data files of several tables, and its columns have no ids yet",
+                remedy="run binlake sync or binlake maintain: they give them ids",
+            )
         if number is None:
             number = most = most + 1
         is_list = isinstance(field["type"], Mapping) and field["type"]["type"] == "array"
         columns.append(IcebergColumn(int(number), field["name"], stored, _kind(field), own.get(COMMENT, ""), is_list))
-    return IcebergSchema(tuple(columns))
+    return IcebergSchema(tuple(columns), tuple(partition))
 
 
 def _kind(field: Mapping[str, Any]) -> str:
@@ -144,32 +163,22 @@ def promotes(before: IcebergType, after: IcebergType) -> bool:
     return bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
 
 
-def wrong_ids(footer: pq.FileMetaData, known: Mapping[str, int]) -> list[str]:
-    """Return the columns of a data file whose ids aren't those of the table; of a file with ids, those too that have
-    none. known: ids by the columns' names in data files."""
-    names = {number: stored for stored, number in known.items()}
-    columns = list(footer.schema.to_arrow_schema())
-    ids = {column.name: number for column in columns if (number := _id_in_file(column)) is not None}
-    wrong = [name for name, number in ids.items() if known.get(name, number) != number or
-             names.get(number, name) != name]  # fmt: skip
-    lists = [column for column in columns if column.name in ids and pa.types.is_nested(column.type)]
-    wrong += [list_.name for list_ in lists if _id_in_file(list_.type.field(0)) != element_id(ids[list_.name])]
-    return wrong + [column.name for column in columns if ids and column.name in known and column.name not in ids]
+def has_other_ids(footer: pq.FileMetaData, known: Mapping[str, int]) -> bool:
+    """Return whether readers would take a column of a data file for another one of the table, or for none. known: ids
+    by the columns' names in data files."""
+    return not FileColumns.of(footer.schema.to_arrow_schema()).agree_with(known)
 
 
-def _id_in_file(column: pa.Field) -> int | None:
-    number = (column.metadata or {}).get(_FIELD_ID)
-    return None if number is None else int(number)
-
-
-def statistics(text: str | None, schema: IcebergSchema) -> dict[str, Any]:
-    """Return what a manifest says of a data file's values. text: Delta's statistics, of which anything may be missing.
+def statistics(add: Add, schema: IcebergSchema) -> dict[str, Any]:
+    """Return what a manifest says of a data file's values, by Delta's statistics, of which anything may be missing.
 
     A missing bound lets readers look into the file.
     """
-    stated = json.loads(text or "{}", parse_float=Decimal)
-    rows, nulls = stated.get("numRecords"), stated.get("nullCount") or {}
-    low, high = stated.get("minValues") or {}, stated.get("maxValues") or {}
+    stated = json.loads(add.stats or "{}", parse_float=Decimal)
+    partition = schema.partition_of(add.fields.get("partitionValues") or {})
+    in_each = {name: value for name, value in partition.items() if value is not None}
+    rows, nulls = stated.get("numRecords"), {**(stated.get("nullCount") or {}), **dict.fromkeys(in_each, 0)}
+    low, high = ({**(stated.get(bounds) or {}), **in_each} for bounds in ("minValues", "maxValues"))
     values, null_values, lower, upper = [], [], [], []
     for column in sorted((each for each in schema.columns if not each.is_list), key=lambda column: column.id):
         if rows is not None and isinstance(count := nulls.get(column.stored), int):

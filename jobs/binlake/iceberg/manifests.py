@@ -70,12 +70,14 @@ def _explicit(record: Record, entries: Iterable[Record]) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class ManifestWriter:
-    """Writes the manifests of one snapshot. folder: the path of Iceberg's files; address: the same in Iceberg. schema:
-    as JSON has it. number: the snapshot's sequence number. format_version: of Iceberg's format."""
+    """Writes the manifests of one snapshot. folder: the path of Iceberg's files; address: the same in Iceberg. schema,
+    partition: the table's columns and the fields of its partitions, as JSON has them. number: the snapshot's sequence
+    number. format_version: of Iceberg's format."""
 
     folder: str
     address: str
     schema: Mapping[str, Any]
+    partition: Sequence[Mapping[str, Any]]
     snapshot: int
     number: int
     format_version: int
@@ -112,7 +114,9 @@ class ManifestWriter:
 
     def _write(self, content: Content, entries: Sequence[Record]) -> IcebergManifest:
         name = f"{uuid.uuid4()}-{content}.avro"
-        size = avro_files.write_entries(f"{self.folder}/{name}", entries, content, self.schema, self.format_version)
+        size = avro_files.write_entries(
+            f"{self.folder}/{name}", entries, content, self.schema, self.partition, self.format_version
+        )
         counts, rows = [0, 0, 0], [0, 0, 0]
         for entry in entries:
             counts[entry["status"]] += 1

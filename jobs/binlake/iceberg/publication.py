@@ -69,32 +69,34 @@ def publish(table_path: str, tag: str | None = None, format_version: int = NEWES
 def _published(table_path: str, tag: str | None, format_version: int) -> int:
     table = opened_tables.newest(table_path)
     version = table.version()
-    if table.metadata().partition_columns:
-        raise LakeError(
-            f"{table_path} isn't published as Iceberg: it shows data files of several tables (merge_tables), in which"
-            " one id may be of different columns",
-            remedy="leave it out of iceberg.tables",
-        )
     before = published_table.known(table_path)
     delta_schema = table.schema().to_json()
     is_followed = before is not None and before.metadata.format_version == format_version
     if before is None or not is_followed or not _continues(before, table, delta_schema, table_path):
         if before is None:
             files.make_readers_folder(f"{table_path}/{FOLDER}")
-        number = before.metadata.number if before else 0
-        before = PublishedTable(table_metadata.begun(table_path, str(table.metadata().id), number, format_version))
+        number, partition = before.metadata.number if before else 0, _schema(table, {}).partition_columns
+        before = PublishedTable(
+            table_metadata.begun(
+                table_path, str(table.metadata().id), number, format_version, table_metadata.partitioned_by(partition)
+            )
+        )
     if before.metadata.delta_version == version:
         _finish(before, table_path, tag)
         return version
     before = published_table.whole(before)
     schema = before.schema
     if schema is None or schema.delta != delta_schema:
-        fields = plain_tables.fields_of(table)
-        schema = PublishedSchema(delta_schema, iceberg_schema.schema_of(fields, before.metadata.known_ids))
+        schema = PublishedSchema(delta_schema, _schema(table, before.metadata.known_ids))
     changes = _changes(before, table_path, version)
     after = _Publication(before, schema, table_path, version).of(changes, tag)
     published_table.keep(after, table_path, version)
     return version
+
+
+def _schema(table: DeltaTable, known: Mapping[str, int]) -> iceberg_schema.IcebergSchema:
+    """Return a table's columns. known: ids that were given, by the columns' names in data files. Raises LakeError."""
+    return iceberg_schema.schema_of(plain_tables.fields_of(table), known, table.metadata().partition_columns)
 
 
 def _finish(before: PublishedTable, table_path: str, tag: str | None) -> None:
@@ -123,9 +125,12 @@ def _continues(before: PublishedTable, table: DeltaTable, delta_schema: str, tab
             return False
     if before.schema is not None and before.schema.delta == delta_schema:
         return True
-    fields, known, types = plain_tables.fields_of(table), metadata.known_ids, metadata.known_types
+    known, types = metadata.known_ids, metadata.known_types
     names = {number: stored for stored, number in known.items()}
-    for column in iceberg_schema.schema_of(fields, known).columns:
+    schema = _schema(table, known)
+    if [*metadata.partition] != table_metadata.partitioned_by(schema.partition_columns):
+        return False
+    for column in schema.columns:
         if known.get(column.stored, column.id) != column.id or names.get(column.id, column.stored) != column.stored:
             return False
         if not iceberg_schema.promotes(types.get(column.id, column.type), column.type):
@@ -174,6 +179,7 @@ class _Publication:
             self._folder,
             f"{address_of(table_path)}/{FOLDER}",
             self._json_schema,
+            self._metadata.partition,
             self._id,
             self._number,
             self._metadata.format_version,
@@ -203,7 +209,7 @@ class _Publication:
         restated = {}
         for address in changes.addresses:
             if address in listed and address in there:
-                now = iceberg_schema.statistics(there[address].stats, self._schema)
+                now = iceberg_schema.statistics(there[address], self._schema)
                 if any(listed[address][name] != value for name, value in now.items()):
                     restated[address] = now
         return restated
@@ -270,15 +276,18 @@ class _Publication:
             self._check_ids(footer, address)
             rows = footer.num_rows
         return {
-            "content": 0, "file_path": address, "file_format": "PARQUET", "partition": {}, "record_count": rows,
-            "file_size_in_bytes": add.size, **iceberg_schema.statistics(add.stats, self._schema),
+            "content": 0, "file_path": address, "file_format": "PARQUET", "partition": self._partition_of(add),
+            "record_count": rows, "file_size_in_bytes": add.size, **iceberg_schema.statistics(add, self._schema),
             "first_row_id": None, "referenced_data_file": None, "content_offset": None, "content_size_in_bytes": None,
         }  # fmt: skip
+
+    def _partition_of(self, add: Add) -> Record:
+        return self._schema.partition_of(add.fields.get("partitionValues") or {})
 
     def _check_ids(self, footer: pq.FileMetaData, address: str) -> None:
         """Raise LakeError where a data file has other ids of columns than the table: readers would take one column for
         another."""
-        if iceberg_schema.wrong_ids(footer, self._metadata.known_ids):
+        if iceberg_schema.has_other_ids(footer, self._metadata.known_ids):
             raise LakeError(
                 f"{address} has other ids of columns than the table",
                 remedy="snapshot the table again, or leave it out of iceberg.tables",
@@ -289,7 +298,8 @@ class _Publication:
         their addresses."""
 
         def mark(address: str, add: Add) -> Record:
-            return hidden_rows.write(self._path, self._folder, address, add, self._metadata.format_version)
+            partition, version = self._partition_of(add), self._metadata.format_version
+            return hidden_rows.write(self._path, self._folder, address, add, partition, version)
 
         if len(marked) == 1:
             return [mark(*marked[0])]

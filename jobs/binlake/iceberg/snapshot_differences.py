@@ -27,7 +27,8 @@ def differences(table_path: str) -> list[str]:
     version = metadata.delta_version
     published = published_table.whole(PublishedTable(metadata))
     table = opened_tables.opened(table_path, version)
-    schema = iceberg_schema.schema_of(plain_tables.fields_of(table), metadata.known_ids)
+    partition = table.metadata().partition_columns
+    schema = iceberg_schema.schema_of(plain_tables.fields_of(table), metadata.known_ids, partition)
     there = {
         published_table.address(table_path, path): add for path, add in log_files.files_at(table_path, version).items()
     }
@@ -36,6 +37,8 @@ def differences(table_path: str) -> list[str]:
         found.append("version-hint.text doesn't name its newest metadata")
     if metadata.delta_id != str(table.metadata().id):
         found.append("it is of another Delta table")
+    if [*metadata.partition] != table_metadata.partitioned_by(schema.partition_columns):
+        found.append("its partitions differ")
     if schema.fields != published.fields:
         found.append("its columns, their types or ids differ")
     listed = published.data_files
@@ -52,9 +55,11 @@ def _differences_of(add: Add, address: str, listed: Record, schema: IcebergSchem
         footer = pq.read_metadata(source)
     if (listed["record_count"], listed["file_size_in_bytes"]) != (footer.num_rows, add.size):
         yield "rows or bytes"
-    if any(listed[name] != value for name, value in iceberg_schema.statistics(add.stats, schema).items()):
+    if any(listed[name] != value for name, value in iceberg_schema.statistics(add, schema).items()):
         yield "statistics"
-    if iceberg_schema.wrong_ids(footer, {column.stored: column.id for column in schema.columns}):
+    if listed["partition"] != schema.partition_of(add.fields.get("partitionValues") or {}):
+        yield "partitions"
+    if iceberg_schema.has_other_ids(footer, {column.stored: column.id for column in schema.columns}):
         yield "ids of columns"
 
 

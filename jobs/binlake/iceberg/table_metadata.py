@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from binlake.errors import StagingError
-from binlake.iceberg.iceberg_schema import IcebergSchema, IcebergType
+from binlake.iceberg.iceberg_schema import IcebergColumn, IcebergSchema, IcebergType
 from binlake.storage import files
 
 FOLDER = "_iceberg/metadata"
@@ -31,6 +31,8 @@ BATCH_TAG = "batch-"
 """How the names of tags begin that a batch left; other tags are pins."""
 KEPT = 100
 """How many of the newest snapshots a table has, besides pinned ones, and how many metadata files."""
+_BEFORE_PARTITIONS = 999
+"""The id before those of the partitions' fields."""
 _DELTA_ID, _NAMES = "binlake.delta-table-id", "schema.name-mapping.default"
 DELTA_VERSION, DELTA_COMMIT = "delta-version", "delta-commit"
 """Facts about a snapshot: which version of the Delta table it is, and a hash of that version's commit."""
@@ -119,6 +121,12 @@ class TableMetadata:
     def format_version(self) -> int:
         """Return the version of Iceberg's format."""
         return int(self.content["format-version"])
+
+    @property
+    def partition(self) -> Sequence[Mapping[str, Any]]:
+        """Return the fields of the table's partitions, as JSON has them."""
+        fields: Sequence[Mapping[str, Any]] = self.content["partition-specs"][0]["fields"]
+        return fields
 
     @property
     def next_row(self) -> int | None:
@@ -261,14 +269,17 @@ class TableMetadata:
         return _hinted(self.folder) == self.number
 
 
-def begun(table_path: str, delta_id: str, number: int, format_version: int) -> TableMetadata:
+def begun(
+    table_path: str, delta_id: str, number: int, format_version: int, partition: Sequence[Mapping[str, Any]]
+) -> TableMetadata:
     """Return the metadata of a table without snapshots. number: of the newest metadata file in its folder.
-    format_version: of Iceberg's format."""
+    format_version: of Iceberg's format. partition: the fields of its partitions, as JSON has them."""
     content = {
         "format-version": format_version, "table-uuid": str(uuid.uuid4()), "location": address_of(table_path),
         "last-sequence-number": 0, "last-updated-ms": time.time_ns() // 1_000_000, "last-column-id": 0,
-        "current-schema-id": 0, "schemas": [], "default-spec-id": 0, "last-partition-id": 999,
-        "partition-specs": [{"spec-id": 0, "fields": []}], "default-sort-order-id": 0,
+        "current-schema-id": 0, "schemas": [], "default-spec-id": 0,
+        "last-partition-id": max([_BEFORE_PARTITIONS, *(field["field-id"] for field in partition)]),
+        "partition-specs": [{"spec-id": 0, "fields": [*partition]}], "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}], "refs": {}, "snapshots": [], "snapshot-log": [],
         "metadata-log": [], **({"next-row-id": 0} if format_version >= _ROW_IDS else {}),
         "properties": {
@@ -291,6 +302,14 @@ def newest(table_path: str) -> TableMetadata | None:
     while files.exists(f"{folder}/v{number + 1}.metadata.json"):
         number += 1
     return TableMetadata(table_path, number, json.loads(files.read_text(f"{folder}/v{number}.metadata.json")))
+
+
+def partitioned_by(columns: Sequence[IcebergColumn]) -> list[dict[str, Any]]:
+    """Return the fields of partitions, as JSON has them, each of which has the values of a column."""
+    return [
+        {"name": column.name, "source-id": column.id, "field-id": number, "transform": "identity"}
+        for number, column in enumerate(columns, _BEFORE_PARTITIONS + 1)
+    ]
 
 
 def published_ids(table_path: str) -> dict[str, int]:

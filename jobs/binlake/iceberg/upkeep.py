@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from binlake.errors import LakeError
@@ -16,11 +17,13 @@ from binlake.storage import files
 _UNKNOWN_SECONDS = 6 * 3600
 """For how long a file stays that no snapshot needs: a publication may be under way, or a reader."""
 _TRIES = 5
+_SIDE_BY_SIDE = 8
 
 
-def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int]) -> None:
+def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int], *, look: bool = False) -> None:
     """Let snapshots go that need a file which is about to be removed, and remove what none of the others needs of
     Iceberg's metadata. gone: paths below the table's folder. pins: Delta versions by their names, which become tags.
+    look: also for files that aren't there any more, as the upkeep of other tables removes them.
 
     The newest snapshot stays: it needs what Delta's newest version does. Raises LakeError.
     """
@@ -30,7 +33,7 @@ def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int]) -> N
             if metadata is None:
                 return
             try:
-                _expire(metadata, {f"{address_of(table_path)}/{name}" for name in gone}, pins)
+                _expire(metadata, {f"{address_of(table_path)}/{name}" for name in gone}, pins, look=look)
                 return
             except FileExistsError:
                 continue
@@ -44,10 +47,12 @@ def expire(table_path: str, gone: Collection[str], pins: Mapping[str, int]) -> N
     raise LakeError(f"{table_path} is published by others all the time", remedy="run it again")
 
 
-def _expire(metadata: TableMetadata, gone: Collection[str], pins: Mapping[str, int]) -> None:
+def _expire(metadata: TableMetadata, gone: Collection[str], pins: Mapping[str, int], *, look: bool) -> None:
     known: dict[str, frozenset[str]] = {}
     needed = {each["snapshot-id"]: _needed(each, known) for each in metadata.snapshots}
     current = metadata.current["snapshot-id"] if metadata.current else None
+    if look:
+        gone = {*gone, *_lost(frozenset[str]().union(*needed.values()) - needed.get(current, frozenset()))}
     going = {number for number, addresses in needed.items() if number != current and not addresses.isdisjoint(gone)}
     later = metadata.without(going).pinned(pins)
     if later is not metadata:
@@ -60,6 +65,13 @@ def _expire(metadata: TableMetadata, gone: Collection[str], pins: Mapping[str, i
     for file in files.list_files(metadata.folder):
         if file.modified < before and f"{address}/{file.name}" not in kept and not metadata.is_own(file.name):
             files.remove_below(metadata.table_path, f"{FOLDER}/{file.name}")
+
+
+def _lost(addresses: Collection[str]) -> list[str]:
+    """Return those of these files that aren't there."""
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="look") as pool:
+        there = pool.map(lambda address: files.exists(path_at(address)), addresses)
+        return [address for address, is_there in zip(addresses, there, strict=True) if not is_there]
 
 
 def _needed(snapshot: Mapping[str, Any], known: dict[str, frozenset[str]]) -> frozenset[str]:

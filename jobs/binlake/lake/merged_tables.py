@@ -38,7 +38,7 @@ from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
-    from binlake.delta.composed_parts import TablePart
+    from binlake.delta.composed_parts import FormerIds, TablePart
     from binlake.delta.composed_sources import PartSources
     from binlake.delta.composed_table import Composed
 
@@ -269,7 +269,7 @@ class _Composing:
         try:
             self._note_lost(path)
             composed = composed_table.compose(
-                path, entry.source_column, parts, self.says, self.held.check, self._sources(entry)
+                path, entry.source_column, parts, self.says, self.held.check, self._sources(entry), self._ids(entry)
             )
         except (LogUnreadable, LakeTableChanged) as error:
             return _State(entry.name, folder, None, Standstill(error.message, error.remedy), was_stopped)
@@ -283,6 +283,14 @@ class _Composing:
 
         own, hours = self.config.source.name, self.config.maintain.history_hours
         return PartSources(entry.source_name_column, own, entry.sources, hours)
+
+    def _ids(self, entry: MergedTable) -> FormerIds | None:
+        """Return what reads the ids that columns had, of a table that is published as Iceberg; None of others."""
+        if self.config.iceberg is None or not self.config.iceberg.includes(entry.name.database, entry.name.table):
+            return None
+        from binlake.iceberg.table_metadata import published_ids
+
+        return lambda: published_ids(self.config.table_path(entry.name))
 
     def _note_lost(self, path: str) -> None:
         """Note that newer versions of a merged table are lost, whose numbers are going to be used for others."""

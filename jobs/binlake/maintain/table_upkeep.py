@@ -37,7 +37,7 @@ from binlake.maintain.needs import (
     thinned_before,
 )
 from binlake.maintain.upkeep_in_process import RewritingHere, fits
-from binlake.merge.published_tables import is_published, publish_table
+from binlake.merge.published_tables import expire_table, is_published, publish_table
 from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life
 from binlake.position import Position
@@ -127,6 +127,9 @@ class TablesUpkeep:
         fault("versions known")
         with ThreadPoolExecutor(1 if self._here else SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
             done = list(pool.map(self._kept, tables))
+        for table in tables:
+            if table.is_merged and not table.left:
+                self._expire_merged(table)
         self._sizes = {
             table.name: NotedSize(upkeep.bytes_after, upkeep.files_after)
             for table, upkeep in zip(tables, done, strict=True)
@@ -138,6 +141,11 @@ class TablesUpkeep:
     def note_sizes(self, held: Lease) -> None:
         """Note the sizes of what was looked after; where that were all tables, others are gone."""
         lake_sizes.note(held.metadata, self._sizes, self._lake)
+
+    def _fail(self, what: TableName | str, error: BinlakeError) -> None:
+        """Say an error of a table, which fails the run once the others are done."""
+        self._report.say(f"{what}: {error}")
+        self.failed.append(error)
 
     @contextmanager
     def held(self) -> Iterator[Lease]:
@@ -172,8 +180,7 @@ class TablesUpkeep:
         try:
             return self._seen(life, busy)
         except LakeError as error:
-            self._report.say(f"{life.name}: {error}")
-            self.failed.append(error)
+            self._fail(life.name, error)
             return Table(life, LakeLog.of(self._config, life.name, life.id), left=error.message)
 
     def _merged(self, held: Lease, name: TableName) -> Table:
@@ -186,8 +193,7 @@ class TablesUpkeep:
             merged_sources.note_readable_since(self._config, held.metadata, name, since, self._looked)
             return Table(life, log, log.version(), is_beside=True, is_merged=True)
         except LakeError as error:
-            self._report.say(f"{name}: {error}")
-            self.failed.append(error)
+            self._fail(name, error)
             return Table(life, log, is_beside=True, is_merged=True, left=error.message)
 
     def _beside(self, name: TableName) -> list[Table]:
@@ -195,8 +201,7 @@ class TablesUpkeep:
         try:
             return list(tables_beside(self._config, name))
         except LakeError as error:
-            self._report.say(f"beside {name}: {error}")
-            self.failed.append(error)
+            self._fail(f"beside {name}", error)
             return []
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
@@ -242,8 +247,7 @@ class TablesUpkeep:
             done = self._keep(table)
         except Exception as raised:  # Spark's have no common type; the other tables are looked after all the same
             error = raised if isinstance(raised, BinlakeError) else _failed(table, raised)
-            self._report.say(f"{table.name}: {error}")
-            self.failed.append(error)
+            self._fail(table.name, error)
             done = TableUpkeep(str(table.name), left=error.message)
         return replace(done, seconds=round(time.monotonic() - began, 2))
 
@@ -372,11 +376,9 @@ class TablesUpkeep:
         gone = needs.unneeded
         if gone.files and (pinned := self._note_going(table, gone.readable_from)) != self._pinned:
             gone = needs_of(self._config, table, self._looked, pinned).unneeded
-        if is_published(self._config, table.name):
-            from binlake.iceberg.upkeep import expire  # it imports fastavro
-
+        if not table.is_merged:
             named = self._pinned.named.get(table.log.path, {})
-            expire(table.log.path, [file.name for file in gone.files], named)
+            expire_table(self._config, table.name, [file.name for file in gone.files], named)
         leftovers.remove_data(table.log, gone.files)
         fault("vacuumed")
         return replace(
@@ -385,6 +387,13 @@ class TablesUpkeep:
             removed_bytes=sum(file.bytes for file in gone.files),
             pinned_bytes=sum(file.bytes for file in gone.pinned),
         )
+
+    def _expire_merged(self, table: Table) -> None:
+        """Let snapshots go of a published table that shows others, whose files went in this run or in one before."""
+        try:
+            expire_table(self._config, table.name, (), self._pinned.named.get(table.log.path, {}), look=True)
+        except LakeError as error:
+            self._fail(table.name, error)
 
     def _note_going(self, table: Table, readable_from: int) -> PinnedVersions:
         """Write from which version on the table can be read once files of earlier ones are gone. Return what is pinned

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from binlake.config.catalogs_config import CatalogOccasion
 from binlake.config.table_modes import beside_table, mirror_of
 from binlake.delta import opened_tables
 from binlake.errors import BinlakeError
+from binlake.lake.merged_tables import merged_names
 from binlake.planner.outcome import BatchOutcome
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -114,8 +115,10 @@ def publish_now(config: PipelineConfig, names: Iterable[TableName], report: Repo
 
 
 def is_published(config: PipelineConfig, name: TableName) -> bool:
-    """Return whether the YAML asks for a table of the lake to be published. name: its own, also beside a mirror."""
-    return config.iceberg is not None and config.iceberg.includes(name.database, name.table)
+    """Return whether the YAML asks for a table of the lake to be published. name: its own, also beside a mirror. A
+    shard isn't, but the table that shows it."""
+    is_asked = config.iceberg is not None and config.iceberg.includes(name.database, name.table)
+    return is_asked and config.shard_of(name) is None
 
 
 def path_of(config: PipelineConfig, name: TableName) -> str:
@@ -127,7 +130,9 @@ def path_of(config: PipelineConfig, name: TableName) -> str:
 
 
 def with_beside(config: PipelineConfig, names: Iterable[TableName]) -> Iterator[TableName]:
-    """Yield mirrors that are read, and the tables beside mirrors. names: of mirrors."""
+    """Yield mirrors that are read, the tables beside mirrors, and tables that show mirrors. names: of mirrors."""
+    names = [*names]
+    yield from merged_names(config, names)
     for name in names:
         if config.is_read(name):
             yield name
@@ -162,3 +167,14 @@ def publish_table(config: PipelineConfig, name: TableName, report: Report, tag: 
         if _said.get(path) != str(error):
             report.warn(f"{name}: {error}")
             _said.put(path, str(error))
+
+
+def expire_table(
+    config: PipelineConfig, name: TableName, gone: Collection[str], pins: Mapping[str, int], *, look: bool = False
+) -> None:
+    """Let snapshots of a table go that need files which go, if the YAML publishes it. gone, pins, look: see ``expire``.
+    Raises LakeError."""
+    if is_published(config, name):
+        from binlake.iceberg.upkeep import expire  # it imports fastavro
+
+        expire(path_of(config, name), gone, pins, look=look)

@@ -323,17 +323,6 @@ def test_ids_in_files_that_arent_the_tables_are_refused(table: PlainTable, tmp_p
         publish(table.path)
 
 
-def test_a_merged_table_is_refused(table: PlainTable) -> None:
-    """Its files are those of several tables, each with its own ids."""
-    metadata = plain_tables.metadata_with(
-        table.log.opened(), table.log.opened().schema().to_json(), table.log.opened().metadata().configuration
-    )
-    table.commit({"metaData": {**metadata["metaData"], "partitionColumns": ["v"]}})
-    with pytest.raises(LakeError, match="data files of several tables") as caught:
-        publish(table.path)
-    assert caught.value.remedy == "leave it out of iceberg.tables"
-
-
 def test_snapshots_and_files_of_metadata_stay_few(table: PlainTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_metadata, "KEPT", 3)
     table.append(rows([1]))

@@ -37,10 +37,10 @@ def other_entries(change: dict[str, Any]) -> Callable[..., int]:
     """Manifests say something else."""
     write = avro_files.write_entries
 
-    def written(path: str, entries: list[Any], content: str, schema: Any, version: int) -> int:
+    def written(path: str, entries: list[Any], content: str, *more: Any) -> int:
         wrong = change if content == "data" else {}
         changed = [{**entry, "data_file": {**entry["data_file"], **wrong}} for entry in entries]
-        return write(path, changed, content, schema, version)
+        return write(path, changed, content, *more)
 
     return written
 
