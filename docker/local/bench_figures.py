@@ -29,5 +29,5 @@ def show(title: str, figures: Sequence[Figure]) -> None:
     table.add_column("figure", justify="right")
     table.add_column("unit")
     for name, value, unit in figures:
-        table.add_row(name, f"{value:,.1f}", unit)
+        table.add_row(name, f"{value:,.{2 if unit == 'times' else 1}f}", unit)
     Console().print(table)

@@ -50,7 +50,8 @@ _SMALL_FORM: Mapping[str, Any] = {"compression": "snappy", "write_statistics": F
 
 
 def _settings(form: Mapping[str, Any], mutations: Mutations, schema: pa.Schema) -> dict[str, Any]:
-    """Return the settings of a staged file's writer. Hashes aren't compressed: it takes longer than to make them."""
+    """Return the settings of a staged file's writer. Hashes have no bounds that a reader could use, and aren't
+    compressed: it takes longer than to make them."""
     hashes = {column.name for column in mutations.columns if column.mask is not None and column.mask.kind == "hash"}
     if not hashes:
         return dict(form)
@@ -63,6 +64,8 @@ def _settings(form: Mapping[str, Any], mutations: Mutations, schema: pa.Schema) 
     settings = {**form, "compression": {name: "none" for name in names} | dict.fromkeys(packed, form["compression"])}
     if level := form.get("compression_level"):
         settings["compression_level"] = dict.fromkeys(packed, level)
+    if form.get("write_statistics", True):
+        settings["write_statistics"] = packed
     return settings
 
 

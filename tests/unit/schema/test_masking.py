@@ -46,6 +46,18 @@ def test_a_hash_is_the_hmac_that_everybody_computes(size: int) -> None:
     assert hashed(rows.slice(1), KEY, 12).to_pylist() == [expected[:12]]
 
 
+@pytest.mark.parametrize("digits", [8, 9, 63, 64])
+@pytest.mark.parametrize(
+    "sizes", [(3,), (3, 55), (3, 56), (56, 3), (3, 4, 5), (3, 200, 4), (200, 3, 4, 64, 5), (0, 0, 55, 119, 1, 1)]
+)
+def test_values_of_one_block_and_longer_ones_are_hashed_in_their_order(sizes: tuple[int, ...], digits: int) -> None:
+    texts = [str(number) * size for number, size in enumerate(sizes)]
+    expected = [hmac.new(b"a key", text.encode(), hashlib.sha256).hexdigest()[:digits] for text in texts]
+    made = hashed(pa.array(texts), KEY, digits)
+    assert made.to_pylist() == expected
+    assert made.buffers()[2].size == digits * len(texts)
+
+
 @pytest.mark.parametrize(("first", "last"), [(0, 4), (3, 0), (2, 2), (5, 9)])
 @pytest.mark.parametrize("fill", ["*", "€", "😀"])
 def test_characters_are_kept_as_python_counts_them(first: int, last: int, fill: str) -> None:
