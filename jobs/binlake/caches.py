@@ -51,7 +51,8 @@ BOUNDS: Mapping[str, CacheBound] = {
     "positions of watermarks": CacheBound(2048, "positions"),
     "shapes of feeds": CacheBound(1024, "shapes"),
     "readers of Avro": CacheBound(1024, "schemas"),
-    "table maps": CacheBound(512, "table maps"),  # a follower meets the same ones in each batch
+    "table maps": CacheBound(512, "shapes"),  # a follower meets the same ones in each batch
+    "schemas of staged files": CacheBound(1024, "shapes"),
     "row conditions": CacheBound(1024, "conditions"),
     "forms of dataclasses": CacheBound(None, "classes"),
     "decoders of charsets": CacheBound(None, "charsets"),

@@ -21,12 +21,13 @@ from binlake.kernels import layouts
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_forms import AS_SERVED
 from binlake.schema.table import TableName
+from binlake.schema.types.log_form import Field
 
 
 @remembered("table maps")
-def _parsed(body: bytes, mariadb: bool) -> TableMap:
-    """Parse a table map's bytes after the table id."""
-    return tablemap.parse(body, 0, mariadb=mariadb)
+def _shape(behind_name: bytes, mariadb: bool) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+    """Parse a table map's bytes behind the table's name, which are the same for all shards of a table."""
+    return tablemap.parse_shape(behind_name, mariadb=mariadb)
 
 
 @dataclass
@@ -89,12 +90,12 @@ class KnownTables:
 
     def note(self, body: bytes, raw: Callable[[], bytes]) -> None:
         """Note a table map for ``scan``, which then reads the event again. raw: gives the whole event's bytes."""
-        identity, name = tablemap.table_name(body, self._id_size)
+        identity, name, behind_name = tablemap.table_name(body, self._id_size)
         key = body[self._id_size :]
         number = self._by_body.get(key)
         if number is None:
             number = len(self._known)
-            known = self._understood(body, name, padded(key), raw)
+            known = self._understood(body[behind_name:], name, padded(key), raw)
             self._known.append(known)
             self._by_body[key] = number
             if number >= len(self.listed):
@@ -104,18 +105,20 @@ class KnownTables:
         self.cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
 
     def _understood(
-        self, body: bytes, name: TableName, key: npt.NDArray[np.uint8], raw: Callable[[], bytes]
+        self, behind_name: bytes, name: TableName, key: npt.NDArray[np.uint8], raw: Callable[[], bytes]
     ) -> KnownTable:
+        """Return a table by its map. Tables of one shape, of which the same is withheld, have one decoder."""
         wanted = self._wanted(name.database, name.table)
         if wanted is False:
             return KnownTable(key, name)
         withheld = Withheld(wanted if isinstance(wanted, frozenset) else frozenset())
         try:
-            table = _parsed(body[self._id_size :], self._mariadb)
+            table = TableMap(name, *_shape(behind_name, self._mariadb))
             if self._masking is not None:
                 withheld = self._masking(name, table.columns)
             form = self._forming(name) if self._forming is not None else AS_SERVED
-            known = (table, withheld.excluded, *withheld.masks.items(), *form.names.items(), *form.types.items())
+            shown = (tuple(withheld.masks.items()), tuple(form.names.items()), tuple(form.types.items()))
+            known = (table.fields, table.key, withheld.excluded, *shown)
             decoder = self._decoders.get(known)
             if decoder is None:
                 decoder = self._decoders[known] = TableDecoder(

@@ -140,7 +140,7 @@ class _Lister:
         return {**detail, "xid": transaction.xid} if transaction.xid else detail
 
     def _table_map(self, body: bytes) -> Detail:
-        identity, name = tablemap.table_name(body, self._id_size)
+        identity, name, _ = tablemap.table_name(body, self._id_size)
         self._tables[identity] = str(name)
         detail: Detail = {"table": str(name), "table_id": identity}
         try:

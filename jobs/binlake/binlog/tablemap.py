@@ -74,10 +74,10 @@ class TableMap:
         return tuple(field.column for field in self.fields)
 
 
-def table_name(body: bytes, id_size: int) -> tuple[int, TableName]:
-    """Return table id and name, without reading the rest. Raises Malformed."""
+def table_name(body: bytes, id_size: int) -> tuple[int, TableName, int]:
+    """Return table id, name, and the offset behind it, without reading the rest. Raises Malformed."""
     cursor = ByteCursor(body)
-    return cursor.uint(id_size), _name(cursor)
+    return cursor.uint(id_size), _name(cursor), cursor.at
 
 
 def _name(cursor: ByteCursor) -> TableName:
@@ -93,6 +93,12 @@ def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
     """Parse the whole event body. Raises Malformed, and Undecodable if metadata are missing or a type is unknown."""
     cursor = ByteCursor(body, id_size)
     name = _name(cursor)
+    return TableMap(name, *parse_shape(cursor.rest(), mariadb=mariadb))
+
+
+def parse_shape(behind_name: bytes, *, mariadb: bool) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+    """Return the fields and the key of a table map, by its bytes behind the table's name. Raises as ``parse``."""
+    cursor = ByteCursor(behind_name)
     count = cursor.packed()
     types = cursor.take(count)
     meta = ByteCursor(cursor.packed_bytes())
@@ -112,7 +118,7 @@ def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
         optional[kind] = cursor.packed_bytes()
     if Meta.COLUMN_NAME not in optional:
         raise Undecodable("the log was written without column names", NO_METADATA_REMEDY)
-    return _assemble(name, wires, nullable, optional, COLLATED["mariadb" if mariadb else "mysql"])
+    return _assemble(wires, nullable, optional, COLLATED["mariadb" if mariadb else "mysql"])
 
 
 def _real(wire: Wire, first: int, second: int) -> tuple[Wire, int, int]:
@@ -215,12 +221,8 @@ class _ColumnMetadata:
 
 
 def _assemble(
-    name: TableName,
-    wires: list[tuple[Wire, int, int]],
-    nullable: list[bool],
-    optional: dict[int, bytes],
-    collated: set[Wire],
-) -> TableMap:
+    wires: list[tuple[Wire, int, int]], nullable: list[bool], optional: dict[int, bytes], collated: set[Wire]
+) -> tuple[tuple[Field, ...], tuple[str, ...]]:
     cursor = ByteCursor(optional[Meta.COLUMN_NAME])
     names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
     if len(set(names)) != len(names):
@@ -232,7 +234,7 @@ def _assemble(
     for place, (wire, first, second) in enumerate(wires):
         column = Column(names[place], BY_WIRE.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
         fields.append(metadata.field(column, wire, first, second))
-    return TableMap(name, tuple(fields), _key(optional, names))
+    return tuple(fields), _key(optional, names)
 
 
 def _character(column: Column, wire: Wire, length: int, charset: str) -> tuple[Column, int]:
