@@ -31,13 +31,27 @@ _STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"
 class ContinuedTable(DeltaTable):
     """A table at a version, to be read only. Its log is read again where it is asked for more than is known here.
 
-    base: the table at an older version, of the same schema, settings and protocol. added: deltalake's add actions.
-    open_at: reads its log.
+    base: the table at an older version, of the same schema, settings and protocol. before: deltalake's add actions
+    before ``commits``, which follow them up to the version. open_at: reads its log.
     """
 
-    def __init__(self, path: str, base: DeltaTable, version: int, added: pa.Table, open_at: OpenAt) -> None:
-        self._path, self._base, self._version, self._added, self._open_at = path, base, version, added, open_at
+    def __init__(
+        self, path: str, base: DeltaTable, version: int, before: pa.Table, commits: Sequence[Commit], open_at: OpenAt
+    ) -> None:
+        self._path, self._base, self._version, self._open_at = path, base, version, open_at
+        self._before, self._commits = before, tuple(commits)
         self._storage_options = None  # a table in a store isn't continued
+
+    def continued(self, commits: Sequence[Commit]) -> ContinuedTable:
+        """Return the table behind further commits."""
+        version = self._version + len(commits)
+        before, pending = (self._added, ()) if "_added" in vars(self) else (self._before, self._commits)
+        return ContinuedTable(self._path, self._base, version, before, (*pending, *commits), self._open_at)
+
+    @cached_property
+    def _added(self) -> pa.Table:
+        """Deltalake's add actions. Many callers need the version alone."""
+        return _behind(self._before, self._commits)
 
     @cached_property
     def _table(self) -> Any:  # type: ignore[override]
@@ -69,10 +83,12 @@ def continued(path: str, table: DeltaTable, commits: Sequence[Commit], open_at: 
 
     open_at: reads the log of the table that is returned, where it is asked for more than is known here.
     """
-    base, added = table._base if isinstance(table, ContinuedTable) else table, pa.table(table.get_add_actions())
+    if isinstance(table, ContinuedTable):
+        return table.continued(commits)
+    added = pa.table(table.get_add_actions())
     if tuple(added.column_names) != _COLUMNS:
         return None
-    return ContinuedTable(path, base, table.version() + len(commits), _behind(added, commits), open_at)
+    return ContinuedTable(path, table, table.version() + len(commits), added, commits, open_at)
 
 
 def _behind(added: pa.Table, commits: Sequence[Commit]) -> pa.Table:

@@ -122,3 +122,16 @@ def test_whoever_has_a_table_reads_on_at_its_version(path: str) -> None:
     commit(path, added(path, {"id": 3}))
     assert opened_tables.newest(path).count() == 3
     assert (before.version(), before.count(), len(told(before))) == (1, 2, 2)
+
+
+def test_add_actions_that_nobody_asked_for_follow_from_all_commits_since(path: str) -> None:
+    before = opened_tables.newest(path)
+    commit(path, first := added(path, {"id": 2}))
+    passed = opened_tables.newest(path)
+    commit(path, plain_tables.removed(first["add"]), added(path, {"id": 3}))
+    assert opened_tables.newest(path).version() == passed.version() + 1
+    commit(path, added(path, {"id": 4}))
+    assert_continued(path)
+    assert len(told(passed)) == len(told(before)) + 1
+    commit(path, added(path, {"id": 5}))
+    assert_continued(path)
