@@ -62,6 +62,11 @@ _LOOKED_AT = 50
 """Newest commits that are searched."""
 
 
+def app_of(config: PipelineConfig, life: str) -> str:
+    """Return the application id of a life. life: its table id."""
+    return f"{APPLICATIONS}{config.source.name}:{life}"
+
+
 def transaction_version(batch: int, step: int) -> int:
     """Return the version of a batch's step, which grows with both. Steps count from 1 in each batch."""
     if not 0 <= step < _OVERTAKEN:
@@ -120,7 +125,7 @@ class LakeLog:
 
         Of a shard, the setting of its merged table counts, too: that names the shard's data files and vectors.
         """
-        app, shard = f"{APPLICATIONS}{config.source.name}:{life}", config.shard_of(name)
+        app, shard = app_of(config, life), config.shard_of(name)
         named = [name, *([shard.into] if shard else [])]
         has_vectors = all(config.lake.has_vectors(each.database, each.table) for each in named)
         return cls(config.table_path(name), app, has_vectors)

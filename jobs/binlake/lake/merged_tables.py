@@ -20,8 +20,7 @@ from binlake.config import PipelineConfig
 from binlake.config.mirrored_tables import TablesConfig
 from binlake.config.shards import MergedTable
 from binlake.config.units import HOUR_SECONDS
-from binlake.delta import opened_tables
-from binlake.delta.delta_log import LakeLog
+from binlake.delta import delta_log, opened_tables
 from binlake.delta.log_files import LogFiles
 from binlake.errors import OF_CODE, LakeError, LakeTableChanged, LogUnreadable, snapshot_again
 from binlake.lake import merged_sources
@@ -257,7 +256,7 @@ class _Composing:
                 continue
             follows = life.status == "following" and life.high.order <= position.order
             follows = follows and life.schema.shard == place.recorded
-            app, version = LakeLog.of(self.config, life.name, life.id).app, life.delta_version
+            app, version = delta_log.app_of(self.config, life.id), life.delta_version
             part = TablePart(str(life.name), place.folder, place.value, follows, app=app, delta_version=version)
             parts[place.into][place.folder] = part
         return {name: [*by_folder.values()] for name, by_folder in parts.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ class TableProgress:
         """Delta version up to which all that happened at the target is known; None before the table is there."""
         self.recorded = -1
         try:
-            self.recorded = _recorded(config, table)
+            self.recorded = max(log.recorded() for log in self._logs())
         except LogUnreadable as error:
             self.refuse(self.unreadable(error))
         if self.works and self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
@@ -51,6 +51,11 @@ class TableProgress:
                 snapshot_again(table.life.name),
             )
             self.life = replace(table.life, status="stopped", standstill=foreign)
+
+    def _logs(self) -> Iterator[LakeLog]:
+        """Yield the log of this life's table at each place to which its steps lead."""
+        yield self.target
+        yield from (self.at(name) for name in self.table.names if name != self.table.begins)
 
     def at(self, name: TableName) -> LakeLog:
         """Return the log of this life's table at the path of a name."""
