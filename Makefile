@@ -54,6 +54,9 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	$(PYTHON) docker/local/bench_feeds.py
 	$(PYTHON) docker/local/bench_modes.py
 	$(PYTHON) docker/local/bench_iceberg.py
+	$(PYTHON) docker/local/bench_masks.py
+	$(PYTHON) docker/local/bench_shards.py
+	$(PYTHON) docker/local/bench_shards.py 640000
 	$(PYTHON) docker/local/bench_page.py
 
 bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium; all beside Flink CDC (wants go and mvn)
