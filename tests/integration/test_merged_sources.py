@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 
 from binlake.delta import layout
 from binlake.doctor.reach import lake_checks
-from binlake.faults import FaultPoint
 from binlake.lake import merged_sources, pins
 from binlake.lake.lake_versions import lake_versions
 from binlake.lake.opened_lake import open_lake
@@ -25,72 +19,9 @@ from binlake.records.decisions import Reason
 from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.spark.starting import no_session
+from companies import POINTS, SOURCES, Companies, Row, ordered, walk
 from mirror import Mirror, in_the_soak, on_mysql, sync_alone
-from rolled_shards import ROLLED, drawn_changes
 from versions_read import BRIEF
-
-Row = dict[str, Any]
-SOURCES = ("eu", "us")
-
-
-class Companies:
-    """Databases of the sources eu and us, on one server, whose tables ``orders`` are one table of the lake."""
-
-    def __init__(self, mirror: Mirror, stack: ExitStack) -> None:
-        self._stack, self.stem = stack, mirror.database
-        self.listed = [*SOURCES]
-        self.mirrors = {name: self._mirror(mirror, name, number) for number, name in enumerate(SOURCES)}
-        self.tenants: dict[str, list[int]] = {name: [] for name in SOURCES}
-
-    def _mirror(self, mirror: Mirror, name: str, number: int) -> Mirror:
-        entry = {
-            "from": f"{self.stem}_{name}%.orders", "into": "all.orders", "source_column": "tenant",
-            "source_name_column": "region", "sources": self.listed, "folder": "company",
-        }  # fmt: skip
-        source = {"name": name, "connection": "tests", "server_id": 7100 + number}
-        options = {"merge_tables": [entry], "merge": {"without_spark_mb": 16}, "source": source}
-        return replace(mirror, include=[f"{self.stem}_{name}*.*"], options=options, reader="direct")
-
-    def add(self, source: str, tenant: int, columns: str = "id INT PRIMARY KEY, v VARCHAR(20)") -> None:
-        server, database = self.mirrors[source].server, f"{self.stem}_{source}{tenant}"
-        server.execute(f"CREATE DATABASE {database}")
-        self._stack.callback(lambda: server.execute(f"DROP DATABASE IF EXISTS {database}"))
-        self.execute(source, tenant, f"CREATE TABLE orders ({columns})")
-        self.tenants[source].append(tenant)
-
-    def execute(self, source: str, tenant: int, *statements: str) -> None:
-        self.mirrors[source].server.execute(*statements, database=f"{self.stem}_{source}{tenant}")
-
-    @property
-    def path(self) -> str:
-        return f"{self.mirrors['eu'].folder}/company/all/orders"
-
-    @property
-    def version(self) -> int:
-        return DeltaTable(self.path).version()
-
-    def rows(self, *sources: str, version: int | None = None) -> list[Row]:
-        table = QueryBuilder().register("t", DeltaTable(self.path, version=version))
-        rows: list[Row] = pa.table(table.execute("SELECT * FROM t").read_all()).to_pylist()
-        return _ordered(row for row in rows if row["region"] in (sources or SOURCES))
-
-    def server_rows(self, *sources: str) -> list[Row]:
-        """The union of the servers' tables: a column that a table lacks is NULL."""
-        rows: list[Row] = []
-        columns = {"region": None, "tenant": None}
-        for source in sources or SOURCES:
-            for tenant in self.tenants[source]:
-                server, database = self.mirrors[source].server, f"{self.stem}_{source}{tenant}"
-                names = [row[0] for row in server.execute("SHOW COLUMNS FROM orders", database=database)]
-                columns |= dict.fromkeys(names)
-                stored = server.execute("SELECT * FROM orders", database=database)
-                where = {"region": source, "tenant": str(tenant)}
-                rows += [{**where, **dict(zip(names, row, strict=True))} for row in stored]
-        return _ordered({name: row.get(name) for name in columns} for row in rows)
-
-
-def _ordered(rows: Any) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["region"], row["tenant"], row["id"]))
 
 
 @pytest.fixture
@@ -125,9 +56,9 @@ def test_equal_tenants_of_two_sources_are_two_shards_of_one_table(companies: Com
     assert us.verify().equal
     lake = open_lake(us.config)
     assert [*lake.tables] == ["all.orders"]
-    assert _ordered(lake.arrow("all.orders").to_pylist()) == companies.rows()
+    assert ordered(lake.arrow("all.orders").to_pylist()) == companies.rows()
     assert open_lake(eu.config).tables["all.orders"] == lake.tables["all.orders"] - 1, "as eu's batch left it"
-    assert _ordered(lake.at(batch=0).arrow("all.orders").to_pylist()) == first
+    assert ordered(lake.at(batch=0).arrow("all.orders").to_pylist()) == first
 
 
 @on_mysql
@@ -226,9 +157,6 @@ def test_a_stopped_source_holds_no_other_and_is_repaired_alone(companies: Compan
     assert companies.rows() == companies.server_rows()
 
 
-POINTS: list[FaultPoint] = ["data file written", "epoch committed", "schema evolved", "table composed", "merged"]
-
-
 @on_mysql
 def test_killed_between_any_two_writes_the_table_of_both_is_the_same(companies: Companies) -> None:
     for source in SOURCES:
@@ -293,7 +221,7 @@ def test_versions_that_one_source_shows_outlive_the_upkeep_of_the_other(
             for batch, rows in known[source].items():
                 if versions[batch].readable:
                     stored = open_lake(mirror.config).at(batch=batch).arrow("all.orders").to_pylist()
-                    assert _ordered(stored) == rows, f"batch {batch} of {source} after round {number}"
+                    assert ordered(stored) == rows, f"batch {batch} of {source} after round {number}"
         assert [version.readable for version in lake_versions(us.metadata) if version.name] == [True]
     assert not all(version.readable for version in lake_versions(eu.metadata, looks=True))
     assert Path(f"{companies.path}/region=eu.tenant=8").exists(), "dropped, but us pinned a version that has it"
@@ -326,47 +254,7 @@ def test_what_fails_to_be_read_of_one_source_leaves_the_other(companies: Compani
 def test_a_random_walk_over_the_shards_of_two_sources_equals_their_union(
     companies: Companies, count: int, rounds: int
 ) -> None:
-    chance = random.Random(count)
-    levels = {(source, tenant): 0 for source in SOURCES for tenant in range(1, count + 1)}
-    for source, tenant in levels:
-        companies.add(source, tenant, "id INT PRIMARY KEY, v VARCHAR(20), n INT")
-        companies.execute(source, tenant, "INSERT INTO orders (id, v, n) VALUES (1, 'a', 1), (2, 'b', NULL)")
-    for source in chance.sample(SOURCES, 2):
-        companies.mirrors[source].snapshot()
-    in_lake = dict(levels)
-    synced = {source: _without_nulls(companies.server_rows(source)) for source in SOURCES}
-    for number in range(10, 10 + rounds):
-        for place in chance.sample([*levels], count):
-            _change(companies, *place, chance, number)
-            if levels[place] == min(in_lake.values()) and levels[place] < len(ROLLED):  # types go together in the lake
-                companies.execute(*place, f"ALTER TABLE orders {ROLLED[levels[place]]}")
-                levels[place] += 1
-                _change(companies, *place, chance, number + 20000)
-        who = chance.choice([["eu"], ["us"], [*SOURCES]])
-        if len(who) > 1 and chance.random() < 0.7:
-            with ThreadPoolExecutor(2) as pool:
-                _ = [*pool.map(sync_alone, (companies.mirrors[source] for source in who))]
-        else:
-            for source in who:
-                companies.mirrors[source].sync_cut_off(chance, 0.1, points=POINTS)
-        in_lake |= {place: level for place, level in levels.items() if place[0] in who}
-        synced |= {source: _without_nulls(companies.server_rows(source)) for source in who}
-        for source, rows in synced.items():
-            assert _without_nulls(companies.rows(source)) == rows, f"{source} in round {number}, {levels}"
-    for source in SOURCES:
-        sync_alone(companies.mirrors[source])
-    assert companies.rows() == companies.server_rows()
-    assert all(companies.mirrors[source].verify().equal for source in SOURCES)
-
-
-def _change(companies: Companies, source: str, tenant: int, chance: random.Random, number: int) -> None:
-    database = f"{companies.stem}_{source}{tenant}"
-    create = companies.mirrors[source].server.execute("SHOW CREATE TABLE orders", database=database)[0][1]
-    companies.execute(source, tenant, *drawn_changes(chance, number, create))
-
-
-def _without_nulls(rows: list[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    walk(companies, random.Random(count), count, rounds)
 
 
 @on_mysql
@@ -386,4 +274,4 @@ def test_a_merged_table_of_one_source_becomes_one_of_several_and_goes_back(compa
         lake = open_lake(mirror.config)
         assert [*lake.tables] == ["all.orders"]
         rows = [{"region": "eu", **row} for row in lake.arrow("all.orders").to_pylist()]
-        assert _ordered(rows) == companies.server_rows("eu")
+        assert ordered(rows) == companies.server_rows("eu")
