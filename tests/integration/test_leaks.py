@@ -1,17 +1,20 @@
 """Secrets in withheld columns, carried through all that binlake does with a table: nothing that is written or said by
-anything shows one. Nothing here starts Spark."""
+anything shows one."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
@@ -22,14 +25,25 @@ from binlake import faults, pipeline
 from binlake.cli import command_line
 from binlake.errors import BinlakeError
 from binlake.faults import FaultPoint
+from binlake.interrupts import Ending
+from binlake.lease import lease
+from binlake.phases.follow import FollowPace
 from binlake.phases.replay import ReplayRequest
+from binlake.phases.watch import watch
 from binlake.report import Report
+from binlake.store.rows import QuarantineRow
+from binlake_airflow.page import app
 from fake_registry import FakeRegistry
 from feeding import carried, feed, kept
 from mirror import Mirror, in_the_soak, sync_alone
+from no_session import NoSession
+from own_relay import SECRET, over_http
 from planted_secrets import found_in
-from servers import Server
+from servers import Server, die_with_parent
 from without_spark import no_spark, put, repair, rows, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COLUMNS = (
     "id INT PRIMARY KEY, email VARCHAR(80) DEFAULT 'zq01-in-a-default' COMMENT 'zq02-in-a-comment', phone VARCHAR(30),"
@@ -97,6 +111,7 @@ def watched(
 ) -> Iterator[Watched]:
     monkeypatch.setenv("AIRFLOW_CONN_PII_KEY", json.dumps({"password": "a key that nobody knows"}))
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO, "py4j")  # each call of the JVM
     mirror = Mirror(server, database, lake, None, include=[f"{database}.*"], reader="direct")  # type: ignore[arg-type]
     hashed = {"hash": {"key": "pii_key", "length": 32}}
     mirror.options = {
@@ -118,12 +133,16 @@ def watched(
     made.assert_none_shown()
 
 
-def begin(watched: Watched) -> None:
-    mirror = watched.mirror
+def make_tables(mirror: Mirror) -> None:
     for table in ("people", "pets"):
         mirror.execute(
             f"CREATE TABLE {table} ({COLUMNS})", f"INSERT INTO {table} ({NAMES}) VALUES ({row(10)}), ({row(11)})"
         )
+
+
+def begin(watched: Watched) -> None:
+    mirror = watched.mirror
+    make_tables(mirror)
     pipeline.bootstrap(mirror.config, mirror.origin, no_spark, Report(watched.said))
 
 
@@ -180,6 +199,120 @@ def test_rows_statements_and_a_tools_copy(watched: Watched) -> None:
         ["history", "--json"], ["history"],
     ):  # fmt: skip
         watched.command(*words)
+
+
+def page(mirror: Mirror) -> Iterator[str]:
+    """What Airflow's page answers to somebody who may see all."""
+    loaded, everyone = (mirror.write_yaml(), mirror.config), mock.Mock(**{"may_edit.return_value": True})
+    for name in ("people", "pets"):
+        table = f"{mirror.database}.{name}"
+        yield body(app.one_table("tests", table, loaded, everyone, UTC))
+        yield body(app.differing("tests", table, loaded, everyone))
+    for answer in (app.tables, app.replays, app.feeds, app.events, app.newest_runs):
+        yield body(answer(loaded))
+    yield body(app.charts(loaded, UTC, "day"))
+    for batch in range(1, lease.read(mirror.metadata).batch + 1):
+        yield body(app.one_run(batch, loaded))
+
+
+def body(answer: Any) -> str:
+    return bytes(answer.body).decode()
+
+
+@pytest.mark.parametrize("server", ["mysql", *in_the_soak("mariadb")], indirect=True)
+def test_a_subscription_the_page_a_follower_and_the_quarantine(watched: Watched) -> None:
+    mirror = watched.mirror
+    begin(watched)
+    feed(mirror)  # keeps staging
+    wanted = {"schema": mirror.database, "table": "people", "operations": 7}
+    asked = {"Authorization": f"Bearer {SECRET.decode()}"}
+    with over_http(mirror.config) as (relay, client):
+        registered = client.post("/clients", json={"name": "web", "filters": [wanted]}, headers=asked).json()
+        mirror.execute(
+            f"INSERT INTO people ({NAMES}) VALUES ({row(12)})", "DELETE FROM people WHERE id = 11",
+            "UPDATE people SET token = 'zq13-is-the-token', plain = 'plain 13' WHERE id = 10",
+        )  # fmt: skip
+        watched.sync()
+        relay.arrive()
+        events = client.post("/poll?limit=9", headers={"Authorization": f"Bearer {registered['key']}"})
+        assert len(events.json()["events"]) == 3
+        relay.save()
+        for answer in (events, client.get("/clients", headers=asked)):
+            assert answer.status_code == 200
+            watched.said.write(answer.text)
+    mirror.execute(f"INSERT INTO pets ({NAMES}) VALUES ({row(14)})", "ALTER TABLE pets CHANGE token tok TEXT",
+                   f"INSERT INTO pets ({NAMES.replace('token', 'tok')}) VALUES ({row(15)})")  # fmt: skip
+    pace, ending = FollowPace(every=0.1, spark_idle=60, duration=1), Ending()
+    followed = pipeline.follow(lambda: mirror.config, mirror.origin, NoSession(), Report(watched.said), pace, ending)
+    assert followed.batches
+    assert "the column 'token', which the YAML masks" in QuarantineRow.read(mirror.metadata)[0].reason
+    watched.said.write(repr(watch(mirror.config, mirror.origin)))
+    for answer in page(mirror):
+        watched.said.write(answer)
+    log = feed(mirror, name="log", format="binlog", sink=f"binlog://{mirror.folder}/feed")
+    with pytest.raises(BinlakeError) as refused:
+        carried(mirror, log)
+    watched.said.write(str(refused.value))
+
+
+@pytest.mark.parametrize("server", ["mysql", *in_the_soak("mariadb")], indirect=True)
+def test_a_snapshot_and_a_merge_by_spark(watched: Watched, spark: SparkSession) -> None:
+    mirror = watched.mirror
+    mirror.spark, mirror.reader, mirror.merges = spark, "jdbc", ("spark",)
+    make_tables(mirror)
+    mirror.snapshot()
+    mirror.execute(
+        f"INSERT INTO people ({NAMES}) VALUES ({row(12)})",
+        "UPDATE people SET token = 'zq13-is-the-token', plain = 'plain 13' WHERE id = 10", "DELETE FROM pets",
+    )  # fmt: skip
+    mirror.sync()
+    assert sorted(rows(mirror, "people")["plain"].to_pylist()) == ["plain 11", "plain 12", "plain 13"]
+    assert rows(mirror, "pets").num_rows == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("server", ["mysql", "mariadb"], indirect=True)
+def test_what_spark_leaves_behind(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log of events and its folders, files in the folder for temporary ones, and arguments of processes."""
+    mirror, folder = watched.mirror, Path(watched.mirror.folder)
+    mirror.reader, mirror.options["merge"] = "jdbc", {"without_spark_mb": 0}
+    for name in ("events", "local", "temporary", "settings"):
+        (folder / name).mkdir()
+    (folder / "settings" / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.dir file://{folder}/events\nspark.local.dir {folder}/local\n"
+    )
+    for name, value in {"SPARK_CONF_DIR": f"{folder}/settings", "TMPDIR": f"{folder}/temporary"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", mirror.server.uri())
+    make_tables(mirror)
+    run_alone(watched, "snapshot")
+    mirror.execute(f"INSERT INTO people ({NAMES}) VALUES ({row(12)})", "DELETE FROM pets")
+    run_alone(watched, "sync")
+    assert any((folder / "events").iterdir())
+    assert sorted(rows(mirror, "people")["id"].to_pylist()) == [10, 11, 12]
+
+
+def run_alone(watched: Watched, command: str) -> None:
+    """Run a command in a process of its own, and note the arguments of all processes meanwhile."""
+    folder, yaml = Path(watched.mirror.folder), str(watched.mirror.write_yaml())
+    with (folder / f"said by {command}").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "binlake.cli.command_line", command, "--config", yaml],
+            stdout=said, stderr=said, preexec_fn=die_with_parent,
+        )  # fmt: skip
+        while process.poll() is None:
+            watched.said.write(arguments())
+            time.sleep(0.2)
+    assert process.returncode == 0, (folder / f"said by {command}").read_text()
+
+
+def arguments() -> str:
+    """The arguments of all processes."""
+    read = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            read.append(path.read_bytes().decode(errors="replace"))
+    return "\n".join(read)
 
 
 @pytest.mark.parametrize("server", ["mariadb", *in_the_soak("mysql")], indirect=True)

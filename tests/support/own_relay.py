@@ -1,4 +1,4 @@
-"""A relay of an empty lake, in this process."""
+"""Relays in this process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fastapi.testclient import TestClient
+
 from binlake.config import PipelineConfig
 from binlake.records import feed_watermarks
-from binlake.records.feed_watermarks import FeedLimits
-from binlake.relay.core import Relay
+from binlake.records.feed_watermarks import RELAY, FeedLimits
+from binlake.relay.core import Relay, state_path
+from binlake.relay.http_routes import application
 from binlake.relay.reading import RecordedBatches
 from binlake.relay.serve import FirstBytes, Served
 from binlake.store.metadata import metadata_of
 
 SECRET = b"shared by all of the tests"
+
+
+@contextmanager
+def over_http(config: PipelineConfig) -> Iterator[tuple[Relay, TestClient]]:
+    """A lake's relay, and a client that asks it over HTTP."""
+    metadata = metadata_of(config)
+    with feed_watermarks.held(metadata, RELAY, FeedLimits(1, 1)) as held:
+        relay = Relay(RecordedBatches(config, metadata), state_path(config), held)
+        yield relay, TestClient(application(relay, SECRET, SECRET))
 
 
 @contextmanager
