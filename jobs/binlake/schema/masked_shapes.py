@@ -93,10 +93,12 @@ def may_be_renamed(
 def may_have_left(before: TableSchema, now: TableSchema, withheld: Collection[str]) -> bool:
     """Return whether a table may be one that was called otherwise, a withheld column of which has another name since.
 
-    before: the shape with which that one was renamed. A table of other columns for the most part isn't it.
+    before: the shape with which that one was renamed. A table that lacks most of the columns that it showed isn't it.
     """
     there, names = ({column.served_name.lower() for column in shape.columns} for shape in (before, now))
-    return 2 * len(there & names) >= len(there) and may_be_renamed(before, now, withheld, ())
+    shown = there.difference(withheld)
+    is_alike = 2 * len(shown & names) >= len(shown)
+    return is_alike and (may_be_renamed(before, now, withheld, ()) or may_be_swapped(before, now, withheld))
 
 
 def may_be_swapped(before: TableSchema, now: TableSchema, withheld: Collection[str]) -> bool:

@@ -340,20 +340,21 @@ class _Snapshotter:
             time.sleep(_PAUSE)
 
     def _start_again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
+        """Begin a table's snapshot again. What is noted of one that isn't begun again stays: it tells the next snapshot
+        which columns the table had."""
         self.task.report.say(f"{old.name}: DDL during its snapshot, which begins again")
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
-            self.records.drop(old)
             gone = current is None
             reason = f"{old.name} was dropped" if gone else f"{old.name} changes its shape again and again"
             self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
             return
         with self._failing(old.name):
-            self._refuse(current, old.schema)  # what is noted of it then tells the next snapshot which columns it had
-            self.records.drop(old)
+            self._refuse(current, old.schema)
             planned = self._cut(current)
             planned.tries = old.tries + 1
             self.records.save(planned)
+            self.records.drop(old)
             open_tables.append(planned)
 
     def _submit_commits(self, pool: ThreadPoolExecutor, copied: Sequence[TableSnapshot]) -> None:

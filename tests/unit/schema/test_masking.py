@@ -18,7 +18,7 @@ from binlake.schema.hash_key import HashKey
 from binlake.schema.kept_characters import kept
 from binlake.schema.keyed_hashes import hashed
 from binlake.schema.mask import Mask
-from binlake.schema.masked_shapes import uncovered, unmaskable, with_masks
+from binlake.schema.masked_shapes import may_have_left, uncovered, unmaskable, with_masks
 from binlake.schema.masking import masked, refusal
 from binlake.schema.table import Column, TableSchema, Virtual
 from binlake.serialization import dumps, loads
@@ -207,6 +207,23 @@ def test_a_masked_column_may_not_get_a_name_that_shows_it() -> None:
     assert "is called mail now" in uncovered({"email"}, ("id", "email"), after, set())
     assert not uncovered({"email"}, ("id", "email"), after, {"mail"})
     assert "another name now" in uncovered({"mail"}, ("id", "mail"), after, set())
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "withheld", "may"),
+    [
+        ("id pin name", "id name pin", "pin", True),
+        ("id pin name", "id pin name", "pin", False),
+        ("id pin name", "id pin name more", "pin", False),
+        ("id pin name", "id name code", "pin", True),
+        ("id a b c", "id x y z", "a b c", True),
+        ("id pin name", "number code place", "pin", False),
+    ],
+    ids=["swapped", "same", "added", "renamed", "all renamed", "another table"],
+)
+def test_a_table_may_be_one_that_was_called_otherwise(before: str, now: str, withheld: str, may: bool) -> None:
+    there, here = (TableSchema(tuple(Column(name, "int") for name in names.split())) for names in (before, now))
+    assert may_have_left(there, here, set(withheld.split())) == may
 
 
 def test_values_of_a_masked_column_follow_no_other_type_and_no_constant() -> None:

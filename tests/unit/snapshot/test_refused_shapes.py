@@ -66,6 +66,19 @@ def test_ddl_during_a_snapshot_shows_no_withheld_column_under_another_name(
     assert all("may have another name since DDL during its snapshot" in str(error) for error in made.failed)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_snapshot_that_is_given_up_leaves_the_columns_that_it_began_with(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    made, old = snapshotter(monkeypatch, "id name"), TableSnapshot("fourth", T, shape("id pin name"), "InnoDB", 0)
+    if not is_there:
+        monkeypatch.setattr(snapshot, "read_tables", lambda source, names, excluding: {})
+    old.tries = 99
+    made._start_again([], old, TableChanged([old]))
+    assert len(made.failed) == 1
+    assert not made.records.drop.called
+
+
 @pytest.mark.parametrize("refused", [True, False])
 def test_the_columns_that_a_snapshot_begins_with_are_those_that_were_looked_at(
     monkeypatch: pytest.MonkeyPatch, refused: bool
