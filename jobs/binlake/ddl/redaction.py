@@ -73,8 +73,8 @@ def _literals_of(tokens: Sequence[Token], withheld: Collection[str]) -> set[int]
     chosen: set[int] = set()
     for part in _definitions(tokens):
         if _defined(part).isdisjoint(withheld) and not {token.key for token in part} >= {"PARTITION", "VALUES"}:
-            inside = _in_parentheses(part)
-            chosen |= {token.start for token in inside} if _names_any(inside, withheld) else set()
+            naming = [inside for inside in _parentheses(part) if _names_any(inside, withheld)]
+            chosen |= {token.start for inside in naming for token in inside}
         else:
             chosen |= {token.start for token in part}
     return chosen
@@ -93,13 +93,17 @@ def _defined(part: Sequence[Token]) -> set[str]:
     return names
 
 
-def _in_parentheses(part: Sequence[Token]) -> list[Token]:
-    depth, inside = 0, []
+def _parentheses(part: Sequence[Token]) -> Iterator[list[Token]]:
+    """Yield what each of the outermost parentheses holds."""
+    depth, inside = 0, list[Token]()
     for token in part:
         depth += {"(": 1, ")": -1}.get(token.key, 0)
         if depth > 0:
             inside.append(token)
-    return inside
+        elif inside:
+            yield inside
+            inside = []
+    yield inside
 
 
 def _names_any(tokens: Sequence[Token], names: Collection[str]) -> bool:
@@ -118,7 +122,7 @@ def _definitions(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     for token in tokens:
         if token.key == "(":
             if not depth:
-                is_divided = before in ("ADD", "COLUMN") or (creates and not has_columns)
+                is_divided = before in ("ADD", "COLUMN", "EXISTS") or (creates and not has_columns)
                 has_columns = True
             depth += 1
         elif token.key == ")":

@@ -131,6 +131,14 @@ def test_literals_of_other_columns_stay_whatever_else_has_a_withheld_columns_nam
             "ALTER TABLE t ADD w INT DEFAULT 7 CHECK (secret > 0)",
         ),
         ("CREATE TABLE t (id INT, CHECK (secret IN (1)))", "CREATE TABLE t (id INT, CHECK (secret IN (0)))"),
+        (
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS (secret INT DEFAULT 7, n INT DEFAULT 4)",
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS (secret INT DEFAULT 0, n INT DEFAULT 4)",
+        ),
+        (
+            "ALTER TABLE t ADD kind ENUM('a', 'b') DEFAULT ('a') CHECK (kind <> 'c' OR (kind <> secret))",
+            "ALTER TABLE t ADD kind ENUM('a', 'b') DEFAULT ('a') CHECK (kind <> '***' OR (kind <> secret))",
+        ),
     ],
 )
 def test_literals_go_wherever_a_withheld_column_is_defined_or_compared(text: str, shown: str) -> None:
