@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
-from binlake.errors import SourceError, SparkNeeded, TableError
+from binlake.errors import BinlakeError, SparkNeeded, TableError
 from binlake.faults import fault
 from binlake.lake import merged_tables
 from binlake.lease import copier, lease
@@ -37,6 +37,7 @@ from binlake.records import decisions, filter_estimates, watermarks
 from binlake.records.failures import noted
 from binlake.records.record import note_open
 from binlake.report import Report, counted
+from binlake.schema.row_condition import RefusedCondition
 from binlake.schema.table import TableName
 from binlake.source.catalog import read_tables
 from binlake.source.endpoint import Endpoint
@@ -188,7 +189,6 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         results = [replace(result, why_spark=asking.why) for result in results]
         refuse_read(source, control.planned_to, results)
         note_bootstrap(metadata, task.run, control.batch, began_us, results)
-        _note_estimates(task, metadata, source, results)
         fault("bootstrap noted")
         held.read_under(config.reading)
         awaited = names_awaited(config, source, failures)
@@ -197,6 +197,7 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
         by_text = {str(name): name for name in names}
         _note_refused(held, failures | {by_text[error.table]: error for error in failed if error.table in by_text})
         fault("lives begun")
+        _note_estimates(task, metadata, source, results)
         held.check()  # while this process slept, others may have copied its tables again
         if lacks_version is not None:
             _record_version(task, held, lacks_version, lower_case_names=source.lower_case_names)
@@ -206,16 +207,16 @@ def _under_lease(task: _Asked, names: list[TableName] | None) -> tuple[list[Snap
 
 def _note_estimates(task: _Asked, metadata: Metadata, source: Source, copied: list[SnapshotResult]) -> None:
     """Note about how many rows the conditions of copied tables leave, for the page, which has no connection to ask by.
-    Where the server doesn't say it, that is said, and nothing is noted."""
+    Where that isn't known, or can't be noted, the reason is said: the tables were copied all the same."""
     config, estimates = task.config, []
     names = [made.name for made in copied if config.row_condition(made.name) or config.snapshot_condition(made.name)]
     try:
         for name, table in read_tables(source, names, config.excluding).items() if names else ():
             if (left := rows_left(source, table)) is not None:
                 estimates.append(filter_estimates.row_of(name, table.schema, rows=table.rows, left=left))
-    except SourceError as error:
-        task.report.say(f"how many rows the conditions leave (rows) isn't known: {error.message}")
-    filter_estimates.write(metadata, estimates)
+        filter_estimates.write(metadata, estimates)
+    except (BinlakeError, RefusedCondition) as error:
+        task.report.say(f"how many rows the conditions leave (rows) isn't noted: {error}")
 
 
 def _refusal(task: _Asked, metadata: Metadata, names: list[TableName]) -> Refusal | None:
