@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,9 @@ from bastion import Bastion, new_key
 from begun_alone import begin_alone
 from binlake import pipeline
 from binlake.binlog.integrity import format_description
-from binlake.config import PipelineConfig
 from binlake.doctor.server_checks import server_checks
 from binlake.errors import ConfigurationError, ConnectionFailed
 from binlake.interrupts import Ending
-from binlake.lease import lease
 from binlake.phases.follow import FollowPace
 from binlake.report import Report
 from binlake.snapshot import jdbc
@@ -43,6 +41,7 @@ from binlake.source.endpoint import Endpoint
 from binlake.source.server import Source
 from binlake.storage import storage_errors
 from binlog_slices import position
+from ended_followers import EndAtHead
 from fault_proxy import FaultProxy
 from mirror import Mirror, in_the_soak, on_mysql
 from no_session import NoSession
@@ -285,23 +284,6 @@ def test_killed_in_the_middle_of_a_stage(mirror: Mirror, bastion: Bastion, slow:
     with cut_in_the_middle(bastion, slow):
         assert until_done(lambda: pipeline.sync(mirror.config, where, NoSession(), Report())) == 1
     mirror.assert_equal("a")
-
-
-@dataclass
-class EndAtHead:
-    """Work beside a follower that lets it end where the lake is at the log's head."""
-
-    mirror: Mirror
-    ending: Ending
-
-    def begin(self, config: PipelineConfig, batch: int | None) -> None:
-        place = lease.read(self.mirror.metadata).position
-        with Source.open(self.mirror.endpoint) as source:
-            if place is not None and (place.file, place.offset) == source.head()[:2]:
-                self.ending.ask()
-
-    def end(self) -> None:
-        """It has no thread."""
 
 
 @on_mysql

@@ -33,6 +33,7 @@ from binlake.phases.watch import watch
 from binlake.report import Report
 from binlake.store.rows import QuarantineRow
 from binlake_airflow.page import app
+from ended_followers import EndAtHead
 from fake_registry import FakeRegistry
 from feeding import carried, feed, kept
 from mirror import Mirror, in_the_soak, sync_alone
@@ -242,8 +243,11 @@ def test_a_subscription_the_page_a_follower_and_the_quarantine(watched: Watched)
             watched.said.write(answer.text)
     mirror.execute(f"INSERT INTO pets ({NAMES}) VALUES ({row(14)})", "ALTER TABLE pets CHANGE token tok TEXT",
                    f"INSERT INTO pets ({NAMES.replace('token', 'tok')}) VALUES ({row(15)})")  # fmt: skip
-    pace, ending = FollowPace(every=0.1, spark_idle=60, duration=1), Ending()
-    followed = pipeline.follow(lambda: mirror.config, mirror.origin, NoSession(), Report(watched.said), pace, ending)
+    pace, ending = FollowPace(every=0.1, spark_idle=60, duration=120), Ending()
+    followed = pipeline.follow(
+        lambda: mirror.config, mirror.origin, NoSession(), Report(watched.said), pace, ending,
+        [EndAtHead(mirror, ending)],
+    )  # fmt: skip
     assert followed.batches
     assert "the column 'token', which the YAML masks" in QuarantineRow.read(mirror.metadata)[0].reason
     watched.said.write(repr(watch(mirror.config, mirror.origin)))
@@ -293,7 +297,7 @@ def test_what_spark_leaves_behind(watched: Watched, monkeypatch: pytest.MonkeyPa
 
 
 def run_alone(watched: Watched, command: str) -> None:
-    """Run a command in a process of its own, and note the arguments of all processes meanwhile."""
+    """Run a command in a process of its own, and note its arguments and those of processes that it begins."""
     folder, yaml = Path(watched.mirror.folder), str(watched.mirror.write_yaml())
     with (folder / f"said by {command}").open("wb") as said:
         process = subprocess.Popen(
@@ -301,18 +305,19 @@ def run_alone(watched: Watched, command: str) -> None:
             stdout=said, stderr=said, preexec_fn=die_with_parent,
         )  # fmt: skip
         while process.poll() is None:
-            watched.said.write(arguments())
+            watched.said.write(arguments(process.pid))
             time.sleep(0.2)
     assert process.returncode == 0, (folder / f"said by {command}").read_text()
 
 
-def arguments() -> str:
-    """The arguments of all processes."""
-    read = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended
-            read.append(path.read_bytes().decode(errors="replace"))
-    return "\n".join(read)
+def arguments(of: int) -> str:
+    """The arguments of a process and of those that it began."""
+    read = ""
+    with suppress(OSError):  # it has ended
+        read = Path(f"/proc/{of}/cmdline").read_bytes().decode(errors="replace")
+        for children in Path(f"/proc/{of}/task").glob("*/children"):
+            read += "".join(arguments(int(child)) for child in children.read_text().split())
+    return read
 
 
 @pytest.mark.parametrize("server", ["mariadb", *in_the_soak("mysql")], indirect=True)
