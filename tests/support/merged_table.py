@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlake.delta import opened_tables
-from binlake.delta.composed_parts import TablePart
+from binlake.delta.composed_parts import ColumnIds, TablePart
 from binlake.delta.composed_table import compose
 from binlake.iceberg.publication import publish
 from binlake.iceberg.table_metadata import published_ids
@@ -35,7 +35,7 @@ class MergedTable:
     def show(self) -> None:
         """Let it show what the shards have become; those that aren't among them any more have no row."""
         parts = [TablePart(name, f"{SOURCE_COLUMN}={name}", name) for name in self.shards]
-        ids = (lambda: published_ids(self.path)) if self.has_ids else None
+        ids = ColumnIds(self.has_ids, lambda: published_ids(self.path))
         compose(self.path, SOURCE_COLUMN, parts, {"binlake": {}}, ids=ids)
 
     def publish(self, format_version: int, tag: str | None = None) -> None:

@@ -40,8 +40,15 @@ PARTS = "binlake-part:"
 table id follows."""
 GONE = -1
 """Is recorded of a part that was shown."""
-FormerIds = Callable[[], Mapping[str, int]]
-"""Returns the ids that columns have or had outside of the table's schema, by their names in data files."""
+
+
+@dataclass(frozen=True)
+class ColumnIds:
+    """Ids of columns, as readers of Iceberg need them. asked: whether columns get them that have none. former: returns
+    those that columns have or had outside of the table's schema, by their names in data files."""
+
+    asked: bool
+    former: Callable[[], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ class ComposedLog:
     """The composed table as it is now; version -1 where there is none. Raises LogUnreadable where it can't be read."""
 
     def __init__(
-        self, path: str, column: str, sources: PartSources | None = None, ids: FormerIds | None = None
+        self, path: str, column: str, sources: PartSources | None = None, ids: ColumnIds | None = None
     ) -> None:
         """sources: those that fill it; None where it is one alone. ids: see ``composed_table.compose``."""
         self.path, self.column, self.sources = path, column, sources
@@ -214,14 +221,14 @@ class ComposedLog:
                 remedy="give all sources the same entry of merge_tables; for other columns take another into or folder",
             )
         self.fields = [field for field in self.all_fields if field["name"] not in partitions]
-        self._former = ids
-        self.has_ids = ids is not None or any(OWN_ID in field["metadata"] for field in self.fields)
+        self._ids = ids
+        self.has_ids = bool(ids and ids.asked) or any(OWN_ID in field["metadata"] for field in self.fields)
         """Whether its columns have ids, which its data files agree with. They stay once they are given."""
 
     @cached_property
     def known_ids(self) -> dict[str, int]:
         """Return the ids that columns have or had, by their names in data files, without the source columns'."""
-        former = self._former() if self._former else {}
+        former = self._ids.former() if self._ids else {}
         ids = {name: number for name, number in former.items() if name not in self.columns}
         return ids | {
             physical_of(field): int(field["metadata"][OWN_ID]) for field in self.fields if OWN_ID in field["metadata"]

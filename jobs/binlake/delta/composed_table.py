@@ -40,8 +40,8 @@ from binlake.delta.composed_parts import (
     GONE,
     PARTS,
     AnyPart,
+    ColumnIds,
     ComposedLog,
-    FormerIds,
     KeptPart,
     PartBroken,
     ShownPart,
@@ -107,14 +107,14 @@ def compose(
     note: Mapping[str, Any],
     check: Callable[[], None] = lambda: None,
     sources: PartSources | None = None,
-    ids: FormerIds | None = None,
+    ids: ColumnIds | None = None,
 ) -> Composed | None:
     """Let the table at a path show its parts, in one commit; return None where no part can be shown yet.
 
     A part that can't be read is shown as it was. column: the source column. parts: all there are, of this source; rows
     of others go. note: what the commit says of itself. check: is asked before the commit, and raises where the run lost
-    its lease. sources: those that fill the table, where they are several; the parts of the others stay. ids: where the
-    columns are to have ids, as readers of Iceberg need them: those of the past. Data files with others are converted.
+    its lease. sources: those that fill the table, where they are several; the parts of the others stay. ids: as
+    readers of Iceberg need them; data files that have others are converted.
     Raises LogUnreadable and LakeTableChanged where this table can't be composed, LakeError where the storage fails.
     """
     if not files.writes_if_absent(path):

@@ -37,7 +37,7 @@ from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
-    from binlake.delta.composed_parts import FormerIds, TablePart
+    from binlake.delta.composed_parts import ColumnIds, TablePart
     from binlake.delta.composed_sources import PartSources
     from binlake.delta.composed_table import Composed
 
@@ -283,13 +283,17 @@ class _Composing:
         own, hours = self.config.source.name, self.config.maintain.history_hours
         return PartSources(entry.source_name_column, own, entry.sources, hours)
 
-    def _ids(self, entry: MergedTable) -> FormerIds | None:
-        """Return what reads the ids that columns had, of a table that is published as Iceberg; None of others."""
-        if self.config.iceberg is None or not self.config.iceberg.includes(entry.name.database, entry.name.table):
-            return None
-        from binlake.iceberg.table_metadata import published_ids
+    def _ids(self, entry: MergedTable) -> ColumnIds:
+        """Return the ids of columns: a table gets them that is published as Iceberg, by this source or by another."""
+        from binlake.delta.composed_parts import ColumnIds
 
-        return lambda: published_ids(self.config.table_path(entry.name))
+        def former() -> Mapping[str, int]:
+            from binlake.iceberg.table_metadata import published_ids
+
+            return published_ids(self.config.table_path(entry.name))
+
+        iceberg = self.config.iceberg
+        return ColumnIds(iceberg is not None and iceberg.includes(entry.name.database, entry.name.table), former)
 
     def _note_lost(self, path: str) -> None:
         """Note that newer versions of a merged table are lost, whose numbers are going to be used for others."""

@@ -130,6 +130,26 @@ def test_a_table_that_wasnt_published_gets_ids_with_its_next_commit(tmp_path: Pa
     assert_same(merged.path)
 
 
+def test_the_id_of_a_dropped_column_is_given_to_no_other_by_a_source_that_doesnt_publish(tmp_path: Path) -> None:
+    merged = MergedTable(tmp_path / "t")
+    merged.add("7", COLUMNS).append(rows(1))
+    merged.add("8", [("w", "STRING"), *COLUMNS]).append([{"w": "w", **row} for row in rows(2)])
+    merged.publish(3)
+    merged.has_ids = False
+    plain: list[tuple[str, str, str | None]] = [("id", "INT", "id"), ("v", "STRING", "v")]
+    merged.shards["8"].reshape(plain)
+    merged.publish(3)
+    merged.shards["7"].reshape([*plain, ("x", "STRING", None), ("y", "STRING", None)])
+    merged.shards["7"].append([{"x": "x", "y": "y", **row} for row in rows(3)])
+    merged.publish(3)
+    metadata = table_metadata.newest(merged.path)
+    assert metadata is not None
+    assert metadata.known_ids["w"] == 4
+    assert len({*metadata.known_ids.values()}) == len(metadata.known_ids), "shard 7 gives y the id 4, too"
+    assert_each_snapshot(merged)
+    assert len(snapshots(merged)) == 3
+
+
 def test_readers_leave_out_the_files_of_other_shards(merged: MergedTable) -> None:
     merged.publish(3)
     Path(merged.path, merged.shards["7"].path, merged.shards["7"].files[0]["path"]).unlink()
