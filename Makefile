@@ -83,8 +83,9 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/strangers_statements.py 100000
 	$(PYTHON) tests/soak/random_iceberg.py --changes 20000
 	$(PYTHON) tests/soak/random_merged_iceberg.py --changes 3000
-	@$(SETUP) iceberg
+	@$(SETUP) iceberg iceberg_rest
 	$(PYTHON) tests/soak/iceberg_by_spark.py
+	$(PYTHON) tests/soak/iceberg_rest.py
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)

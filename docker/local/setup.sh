@@ -6,6 +6,7 @@
 #                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh iceberg_rest an Iceberg REST catalog, for the tests
 #   setup.sh iceberg      Spark 4.1 with Iceberg, which reads what is published
 #   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv; java-21: another Java
 #
@@ -374,6 +375,26 @@ setup_iceberg() { # Spark as a reader of Iceberg tables, for the soak: no releas
   rm -f "$log"
 }
 
+setup_iceberg_rest() { # an Iceberg REST catalog for the tests: Iceberg's own handlers over SQLite
+  local folder=$STATE/iceberg-rest
+  if [ -d $folder ]; then
+    say iceberg "a REST catalog of Iceberg $ICEBERG in $folder"
+    return
+  fi
+  say iceberg "bringing a REST catalog of Iceberg $ICEBERG into $folder (60 MB)"
+  local ivy log of
+  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  log=$(mktemp)
+  rm -rf $folder.partial
+  for of in "org.apache.iceberg iceberg-spark-runtime-${ICEBERG_SPARK}_2.13 $ICEBERG" "org.xerial sqlite-jdbc 3.50.3.0"; do
+    "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main -notransitive \
+      -dependency $of -confs default -types jar -retrieve "$folder.partial/[artifact].[ext]" > "$log" 2>&1 ||
+      { tail -n 5 "$log" >&2; fail iceberg "it can't be had: see above"; }
+  done
+  mv $folder.partial $folder
+  rm -f "$log"
+}
+
 # -- engine ----------------------------------------------------------------------------------------
 
 setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
@@ -391,7 +412,7 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser sshd kafka
+[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser sshd kafka iceberg_rest
 [ "$*" != bench ] || set -- python java mariadb mysql tools engine tpch
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
@@ -399,7 +420,7 @@ for step in "$@"; do
     python-*) setup_another Python "${step#python-}" "usr/bin/python${step#python-}" ;;
     java-*) setup_another Java "${step#java-}" "usr/lib/jvm/java-${step#java-}" ;;
     mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka | iceberg) "setup_$step" ;;
-    *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka | iceberg | iceberg_rest) "setup_$step" ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

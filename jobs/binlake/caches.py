@@ -39,6 +39,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "sources whose tables were published": CacheBound(256, "sources"),
     "tables that weren't published": CacheBound(256, "tables"),
     "problems of catalogs": CacheBound(256, "sources"),
+    "catalogs that failed": CacheBound(256, "catalogs"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
     "columns of data files": CacheBound(5_000, "data files"),
     "data files of metadata": CacheBound(256, "tables"),

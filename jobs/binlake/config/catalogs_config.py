@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from binlake.config.section import Section
-from binlake.config.yaml_file import CATALOG
+from binlake.config.yaml_file import CATALOG, NAME, WEB
 
 CatalogOccasion = Literal["batch", "snapshot"]
 """What a catalog follows."""
@@ -30,8 +30,8 @@ CatalogDatabase = Annotated[str, AfterValidator(_is_pattern)]
 class CatalogEntry(Section):
     """What all entries have.
 
-    name: of the catalog. every: the catalog follows each batch, or only snapshots, the upkeep and
-    ``binlake register``. database: the name that a database gets there; may contain {source} and {database}.
+    name: of the catalog. every: the catalog follows each batch, or only snapshots and ``binlake register``. database:
+    the name that a database gets there; may contain {source} and {database}.
     """
 
     kind: str
@@ -88,9 +88,11 @@ NamedCatalog = SparkCatalogConfig | HiveCatalogConfig
 
 
 class SqliteCatalogConfig(CatalogEntry):
-    """A SQL catalog of pyiceberg, of published tables. sqlite: its file."""
+    """A SQL catalog of pyiceberg, of published tables, whose older files go: so it follows each batch. sqlite: its
+    file."""
 
     kind: Literal["sqlite"] = "sqlite"
+    every: Literal["batch"] = "batch"
     sqlite: Annotated[str, Field(min_length=1)]
 
     @property
@@ -106,7 +108,39 @@ class SqliteCatalogConfig(CatalogEntry):
         return sqlite
 
 
-AnyCatalog = Annotated[HiveCatalogConfig | SparkCatalogConfig | SqliteCatalogConfig, Field(discriminator="kind")]
+class RestCatalogConfig(CatalogEntry):
+    """An Iceberg REST catalog, of published tables.
+
+    uri: the address below which ``/v1/config`` is. warehouse: of the catalog's own, where it has several. connection:
+    id of an Airflow connection with the credentials; None for none.
+    """
+
+    kind: Literal["rest"]
+    every: Literal["batch"] = "batch"
+    uri: Annotated[str, Field(pattern=WEB)]
+    warehouse: Annotated[str, Field(min_length=1)] | None = None
+    connection: Annotated[str, Field(pattern=NAME)] | None = None
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return f"{self.name} at {self.uri}" + (f" in {self.warehouse}" if self.warehouse else "")
+
+    @field_validator("uri")
+    @classmethod
+    def _has_no_login(cls, uri: str) -> str:
+        if "@" in uri:
+            raise ValueError(
+                "this file is no secret; put login and password into an Airflow connection, and its id here"
+            )
+        return uri
+
+
+PublishedCatalog = SqliteCatalogConfig | RestCatalogConfig
+"""A catalog of published tables, which binlake reaches by itself."""
+AnyCatalog = Annotated[
+    HiveCatalogConfig | SparkCatalogConfig | SqliteCatalogConfig | RestCatalogConfig, Field(discriminator="kind")
+]
 
 PATHS = ("metastore", "sqlite")
 """Keys of entries that may be relative paths."""
@@ -119,8 +153,10 @@ def entries_of(written: Any) -> Any:
         return []
     if not isinstance(written, Mapping):
         return written
-    kind = "spark" if written.get("metastore") is None else "hive"
-    return [{"kind": kind, **written}]
+    if "kind" in written:
+        return [written]
+    given = {key: value for key, value in written.items() if key != "metastore" or value is not None}
+    return [{"kind": "hive" if "metastore" in given else "spark", **given}]
 
 
 def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
@@ -131,5 +167,5 @@ def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
     if sum(entry.kind == "hive" for entry in entries) > 1:
         raise ValueError("catalog has two entries of kind hive, and Spark reaches one metastore; leave one out")
     for entry in entries:
-        if entry.kind == "sqlite" and not publishes:
+        if entry.kind in ("sqlite", "rest") and not publishes:
             raise ValueError(f"the catalog {entry.name!r} is of Iceberg tables; add iceberg: {{every: batch}}")

@@ -10,10 +10,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import CatalogEntry, HiveCatalogConfig, SqliteCatalogConfig
+from binlake.config.catalogs_config import CatalogEntry, HiveCatalogConfig, RestCatalogConfig, SqliteCatalogConfig
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError, LakeError
 from binlake.records import catalog_problems
+from binlake.registered.rest_client import RestClient
 from binlake.store.metadata import metadata_of
 
 _PATIENCE = 5.0
@@ -32,7 +33,7 @@ def checks(config: PipelineConfig) -> Iterator[Check]:
         name = f"catalog {entry.name}"
         try:
             said = _reached(entry)
-        except LakeError as error:
+        except BinlakeError as error:
             yield Check(name, "warn", error.message, error.remedy)
             continue
         if problem := lacking.get(entry.name):
@@ -47,6 +48,9 @@ def _reached(entry: CatalogEntry) -> str:
         return _listens(entry.metastore)
     if isinstance(entry, SqliteCatalogConfig):
         return _opens(entry.sqlite)
+    if isinstance(entry, RestCatalogConfig):
+        RestClient(entry)
+        return f"{entry.uri} answers"
     return ""
 
 

@@ -33,7 +33,9 @@ KEPT = 100
 """How many of the newest snapshots a table has, besides pinned ones, and how many metadata files."""
 _BEFORE_PARTITIONS = 999
 """The id before those of the partitions' fields."""
-_DELTA_ID, _NAMES = "binlake.delta-table-id", "schema.name-mapping.default"
+DELTA_ID = "binlake.delta-table-id"
+"""The property with the id of the Delta table that is published."""
+_NAMES = "schema.name-mapping.default"
 DELTA_VERSION, DELTA_COMMIT = "delta-version", "delta-commit"
 """Facts about a snapshot: which version of the Delta table it is, and a hash of that version's commit."""
 
@@ -89,7 +91,7 @@ class TableMetadata:
     @property
     def delta_id(self) -> str:
         """Return the id of the Delta table."""
-        return str(self.content["properties"].get(_DELTA_ID, ""))
+        return str(self.content["properties"].get(DELTA_ID, ""))
 
     @property
     def tags(self) -> dict[str, int]:
@@ -284,7 +286,7 @@ def begun(
         "metadata-log": [], **({"next-row-id": 0} if format_version >= _ROW_IDS else {}),
         "properties": {
             # Data files are Delta's: Iceberg's own upkeep must not delete them.
-            "gc.enabled": "false", "write.metadata.path": f"{address_of(table_path)}/{FOLDER}", _DELTA_ID: delta_id,
+            "gc.enabled": "false", "write.metadata.path": f"{address_of(table_path)}/{FOLDER}", DELTA_ID: delta_id,
         },
     }  # fmt: skip
     return TableMetadata(table_path, number, content)

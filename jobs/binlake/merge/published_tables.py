@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import CatalogOccasion
 from binlake.config.table_modes import beside_table, mirror_of
 from binlake.delta import opened_tables
 from binlake.errors import BinlakeError
@@ -150,8 +149,7 @@ def _publish(config: PipelineConfig, names: Iterable[TableName], report: Report,
     if asked and config.iceberg_catalogs:
         from binlake.registered import published_names  # most sources have no catalog
 
-        occasion: CatalogOccasion = "batch" if tag else "snapshot"
-        published_names.point(config, {name: path_of(config, name) for name in asked}, report, occasion)
+        published_names.point(config, {name: path_of(config, name) for name in asked}, report)
 
 
 def publish_table(config: PipelineConfig, name: TableName, report: Report, tag: str | None = None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import NamedCatalog, PipelineConfig
-from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, SqliteCatalogConfig
+from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, PublishedCatalog
 from binlake.errors import LakeError, UsageError
 from binlake.faults import fault
 from binlake.lake import pinned_views
@@ -74,7 +74,7 @@ def registration_due(config: PipelineConfig, occasion: CatalogOccasion | None = 
     return any(_lacks_names(config, catalog) for catalog in config.iceberg_catalogs if catalog.follows(occasion))
 
 
-def _lacks_names(config: PipelineConfig, catalog: SqliteCatalogConfig) -> bool:
+def _lacks_names(config: PipelineConfig, catalog: PublishedCatalog) -> bool:
     """Return whether a catalog of Iceberg tables lacks a name or has one too many, as far as it can be asked."""
     from binlake.registered import published_names  # it imports pyarrow
 
@@ -101,7 +101,8 @@ def register(
         for catalog in config.catalogs:
             if catalog.follows(occasion):
                 done = done.and_(_follow(config, catalog, session, metadata))
-        problems = catalog_problems.read(config, metadata)
+        asked = {entry.name for entry in config.catalogs if entry.follows(occasion)}
+        problems = [each for each in catalog_problems.read(config, metadata) if each.catalog in asked]
     report.say(done.headline)
     if problems:
         said = "; ".join(f"catalog {each.catalog}: {each.problem}" for each in problems)
@@ -113,11 +114,10 @@ def _follow(
     config: PipelineConfig, catalog: CatalogEntry, session: SessionFactory, metadata: Metadata
 ) -> RegisterReport:
     """Let a catalog follow, and note what it lacks then; return what was done."""
-    if isinstance(catalog, SqliteCatalogConfig):
+    if isinstance(catalog, PublishedCatalog):
         from binlake.registered import published_names  # it imports pyarrow
 
-        changes = published_names.settle(config, catalog, metadata, Report(quiet=True))
-        return RegisterReport(*(tuple(map(str, sorted(each))) for each in (changes.put, changes.drop)))
+        return RegisterReport(*published_names.settle(config, catalog, metadata, Report(quiet=True)))
     assert isinstance(catalog, NamedCatalog)
     done, remedy = RegisterReport((), ()), _REMEDY
     try:

@@ -43,9 +43,11 @@ def read(config: PipelineConfig, metadata: Metadata) -> list[CatalogProblem]:
     ]
 
 
-def of(metadata: Metadata, catalog: str) -> str:
-    """Return the problem of a catalog, by its identity; empty without one. Raises LakeError."""
-    return _known(metadata).get(catalog, "")
+def noted(metadata: Metadata, catalog: str) -> str:
+    """Return the problem of a catalog, by its identity; empty without one, and where that can't be read."""
+    with suppress(LakeError):
+        return _known(metadata).get(catalog, "")
+    return ""
 
 
 def note(metadata: Metadata, catalog: str, problem: str, remedy: str = "") -> bool:

@@ -7,19 +7,31 @@ register``. A catalog that can't be reached holds nothing back: it is noted, and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+from binlake.caches import Cache
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import CatalogOccasion, SqliteCatalogConfig
+from binlake.config.catalogs_config import PublishedCatalog, RestCatalogConfig, SqliteCatalogConfig
 from binlake.errors import BinlakeError
 from binlake.iceberg import table_metadata
 from binlake.iceberg.table_metadata import address_of
 from binlake.records import catalog_problems, registrations
+from binlake.registered import committed_names
 from binlake.registered.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.store.metadata import Metadata, metadata_of
+
+GivenNames = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names that were given, and names that were taken away."""
+_Failure = Literal["not reached", "refused"]
+_REST_SECONDS = 30
+"""For how long batches don't ask a catalog again that couldn't be reached, nor for all tables where it refused some."""
+_failed: Cache[str, tuple[float, _Failure]] = Cache("catalogs that failed")
+"""When a catalog on the network failed last, by ``time.monotonic``, and how."""
 
 
 @dataclass(frozen=True)
@@ -37,42 +49,77 @@ def opened(config: PipelineConfig, catalog: SqliteCatalogConfig) -> SqliteCatalo
     return SqliteCatalog(catalog.sqlite, catalog.name, config.root)
 
 
-def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report, occasion: CatalogOccasion) -> None:
+def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report) -> None:
     """Let the names of published tables refer to their newest metadata. tables: their paths.
 
     A catalog that lacks something from before gets all of it, as ``follow`` does. Where tables of several databases may
     have one name there, the upkeep, which sees all of them, gives names to those that have none.
     """
-    newest = {name: address for name, path in tables.items() if (address := _newest(path))}
     metadata = metadata_of(config)
     for catalog in config.iceberg_catalogs:
-        if catalog.follows(occasion):
-            settle(config, catalog, metadata, report, newest)
+        if _failed_lately(catalog) != "not reached":
+            settle(config, catalog, metadata, report, tables)
+
+
+def _failed_lately(catalog: PublishedCatalog) -> _Failure | None:
+    """Return how a catalog on the network failed shortly before, if it did: batches don't wait for it again."""
+    at, how = _failed.get(catalog.identity) or (0.0, None)
+    return how if at and time.monotonic() - at < _REST_SECONDS else None
 
 
 def settle(
     config: PipelineConfig,
-    catalog: SqliteCatalogConfig,
+    catalog: PublishedCatalog,
     metadata: Metadata,
     report: Report,
-    newest: Mapping[TableName, str] | None = None,
-) -> CatalogChanges:
-    """Let a catalog follow; return the changes, and note what it lacks then. newest: addresses of the tables that
-    changed, where it has everything else; None for all tables. Raises nothing."""
-    done = CatalogChanges({}, {})
+    changed: Mapping[TableName, str] | None = None,
+) -> GivenNames:
+    """Let a catalog follow; return the names that were given and taken away, and note what it lacks then.
+
+    changed: paths of the tables that changed, where it has everything else; None for all tables. Raises nothing.
+    """
+    given: GivenNames = ((), ())
     remedy = "free the names, or choose other databases for the catalog in the YAML, and run binlake register"
+    lacked, failure = catalog_problems.noted(metadata, catalog.identity), _failed_lately(catalog)
+    whole = changed is None or (bool(lacked) and failure is None)
     try:
-        if newest is None or catalog_problems.of(metadata, catalog.identity):
-            done, refused = follow(config, catalog, metadata)
+        if whole or changed is None:
+            given, refused = _followed(config, catalog, metadata)
         else:
-            names = {name_in(config, catalog, name): address for name, address in newest.items()}
-            refused = opened(config, catalog).put(names, new="{database}" in catalog.database)
+            refused = _pointed(config, catalog, metadata, changed)
+        failure = "refused"
     except BinlakeError as error:
-        refused, remedy = [error.message], error.remedy or remedy
+        refused, remedy, failure = [error.message], error.remedy or remedy, "not reached"
+    except Exception as error:  # whatever it answered, the batch is done
+        refused, failure = [f"unexpected {type(error).__name__}"], "not reached"
+        remedy = "report it with what the catalog is; the tables aren't held back by it"
+    if refused and (whole or failure == "not reached") and not isinstance(catalog, SqliteCatalogConfig):
+        _failed.put(catalog.identity, (time.monotonic(), failure))
+    if lacked and not whole and not refused:
+        return given  # what was lacking before still is
     problem = "; ".join(refused)
     if catalog_problems.note(metadata, catalog.identity, problem, remedy) and problem:
         report.warn(f"catalog {catalog.name}: {problem}\n  → {remedy}")
-    return done
+    return given
+
+
+def _pointed(
+    config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata, changed: Mapping[TableName, str]
+) -> list[str]:
+    """Let the names of some tables follow; return why some don't. Raises BinlakeError."""
+    if isinstance(catalog, RestCatalogConfig):
+        return committed_names.point(config, catalog, metadata, changed)
+    newest = {name: address for name, path in changed.items() if (address := _newest(path))}
+    names = {name_in(config, catalog, name): address for name, address in newest.items()}
+    return opened(config, catalog).put(names, new="{database}" in catalog.database)
+
+
+def _followed(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> tuple[GivenNames, list[str]]:
+    if isinstance(catalog, RestCatalogConfig):
+        put, drop, refused = committed_names.follow(config, catalog, metadata)
+        return (tuple(map(str, put)), tuple(map(str, drop))), refused
+    done, refused = follow(config, catalog, metadata)
+    return (tuple(map(str, sorted(done.put))), tuple(map(str, sorted(done.drop)))), refused
 
 
 def name_in(config: PipelineConfig, catalog: SqliteCatalogConfig, name: TableName) -> CatalogName:
@@ -80,11 +127,14 @@ def name_in(config: PipelineConfig, catalog: SqliteCatalogConfig, name: TableNam
     return CatalogName(catalog.database.format(source=config.source.name, database=name.database), name.table)
 
 
-def lacks_names(config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Metadata) -> bool:
-    """Return whether a catalog lacks a table's name, or has one too many. Raises LakeError.
+def lacks_names(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> bool:
+    """Return whether a catalog lacks a table's name, or has one too many, or something else. Raises LakeError.
 
     No metadata is read of tables that have their names: batches and the upkeep let these refer to the newest.
     """
+    if isinstance(catalog, RestCatalogConfig):
+        lacks = committed_names.names_of(config, catalog, metadata).lacks_names
+        return lacks or bool(catalog_problems.noted(metadata, catalog.identity))
     tables, there = _tables(config, catalog, metadata), opened(config, catalog).entries()
     looked_at = (same for name, same in tables.items() if name not in there or len(same) > 1)
     return bool(there.keys() - tables.keys()) or any(map(_published, looked_at))

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from binlake import config
+from binlake.config import catalogs_config
 from binlake.config.catalogs_config import HiveCatalogConfig
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.errors import ConfigurationError
@@ -194,3 +195,14 @@ def test_debezium_feeds_that_would_write_one_topic_in_two_encodings_are_refused(
     assert len(feeds(json_, avro, sink="kafka://another:9092")) == 2
     assert len(feeds(json_, {**avro, "topic_prefix": "another"})) == 2
     assert len(feeds(json_, {**json_, "tombstones": False})) == 2
+
+
+@pytest.mark.parametrize(
+    ("catalog", "kind"),
+    [({"metastore": None}, "spark"), ({}, "spark"), ({"metastore": "/names"}, "hive"), ({"kind": "spark"}, "spark")],
+)
+def test_a_catalog_alone_is_an_entry(catalog: dict[str, Any], kind: str) -> None:
+    (entry,) = catalogs_config.entries_of(catalog)
+    assert entry["kind"] == kind
+    read = TypeAdapter(catalogs_config.AnyCatalog).validate_python(entry)
+    assert (read.name, read.follows("batch"), read.follows(None)) == ("spark_catalog", True, True)

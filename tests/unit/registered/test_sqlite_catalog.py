@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import SqliteCatalogConfig
 from binlake.config.mirrored_tables import TablesConfig
 from binlake.doctor import catalog_checks
 from binlake.errors import LakeError, UsageError
@@ -18,7 +20,6 @@ from binlake.merge.published_tables import publish_now
 from binlake.phases.register import register, registration_due
 from binlake.records.status import read_status
 from binlake.registered import published_names
-from binlake.registered.published_names import point
 from binlake.registered.sqlite_catalog import CatalogName, SqliteCatalog
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -235,6 +236,7 @@ def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
 def of_kind(lake: PublishedLake, **more: Any) -> PipelineConfig:
     """The same catalog as an entry of ``catalog``."""
     (entry,) = lake.config.iceberg_catalogs
+    assert isinstance(entry, SqliteCatalogConfig)
     written = lake.config.model_dump(exclude_unset=True)
     written["iceberg"].pop("catalogs")
     catalog = {"kind": "sqlite", "name": entry.name, "sqlite": entry.sqlite, **more}
@@ -248,16 +250,9 @@ def test_an_entry_of_catalog_is_the_same(lake: PublishedLake) -> None:
     assert not registration_due(lake.config)
 
 
-def test_an_entry_that_follows_snapshots_leaves_batches_out(lake: PublishedLake) -> None:
-    config = of_kind(lake, every="snapshot")
-    assert not registration_due(config, "batch")
-    assert registration_due(config, "snapshot")
-    register(config, no_session, Report(quiet=True))
-    lake.batch({ORDERS: appending({"id": 2})})
-    point(config, {ORDERS: lake.tables[ORDERS].path}, Report(quiet=True), "batch")
-    assert ids(lake) == [1]
-    point(config, {ORDERS: lake.tables[ORDERS].path}, Report(quiet=True), "snapshot")
-    assert ids(lake) == [1, 2]
+def test_published_tables_follow_each_batch(lake: PublishedLake) -> None:
+    with pytest.raises(ValidationError, match="Input should be 'batch'"):
+        of_kind(lake, every="snapshot")
 
 
 def test_what_a_catalog_lacks_is_shown_until_the_next_batch_makes_it_good(lake: PublishedLake, tmp_path: Path) -> None:
