@@ -12,6 +12,7 @@ FaultPoint = Literal[
     "bootstrap noted", "lives begun", "answer known",
     "rows rewritten", "layout committed", "versions known", "versions thinned", "vacuumed", "log shortened",
     "metadata compacted", "leftovers removed",
+    "past left", "past removed", "staging purged", "rows purged", "metadata purged",
     "name registered",
     "feed sent", "feed flushed", "sink committed", "feed committed",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from binlake.cli import (
     feed_parsers,
     help_topics,
     parser_parts,
+    purge_command,
     replay_arguments,
     sql_commands,
     step_commands,
@@ -197,6 +198,8 @@ def _parser() -> argparse.ArgumentParser:
         "maintain", step_commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )
     parser_parts.add_tables(maintain)
+    help_ = "remove at once what is kept of tables from before their newest copies, as after a policy changed"
+    purge_command.add_arguments(add("purge", purge_command.run, help_, as_json=True), _add_reason)
     add("register", step_commands.register, "register the tables' names in the YAML's catalog", as_json=True)
     help_ = "show each table's state, and how far the lake is behind; or where a file's feeds are"
     status = subparsers.add_parser("status", help=help_, description=help_, parents=[parser_parts.common_options()])

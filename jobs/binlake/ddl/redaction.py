@@ -67,6 +67,18 @@ def without_values(
     return _without_literals(text, tokens, _literals_of(tokens, withheld))
 
 
+def literals(text: str, *, sql_mode: int, flavour: Flavour) -> list[str] | None:
+    """Return the texts and numbers that a statement says; None where it can't be read as tokens."""
+    lexer = Lexer(text, sql_mode, flavour)
+    try:
+        tokens = Cursor(lexer, "").all_tokens()
+    except UnfollowedStatement:
+        return None
+    if lexer.is_cut or any(token.kind == "broken" for token in tokens):
+        return None
+    return [token.text for token in tokens if token.kind in _MASKED]
+
+
 def _literals_of(tokens: Sequence[Token], withheld: Collection[str]) -> set[int]:
     """Return where the tokens begin that are in a definition of one of the columns, in one of partitions, or in the
     parentheses of another definition that name one of the columns there."""

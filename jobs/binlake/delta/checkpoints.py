@@ -101,6 +101,15 @@ def write(table_path: str, version: int) -> None:
         return
 
 
+def write_without_past(table_path: str, version: int) -> None:
+    """Write a checkpoint that says nothing of removed files. Raises what deltalake raises; LakeError, OSError,
+    ArrowException."""
+    opened_tables.opened(table_path, version).create_checkpoint()
+    with files.opened(f"{table_path}/_delta_log/{version:020}.checkpoint.parquet") as source:
+        actions = pq.ParquetFile(source).read(use_threads=False)
+    _put(table_path, version, actions.filter(pc.is_null(actions["remove"])))
+
+
 def _continue(table_path: str, version: int) -> bool:
     """Write a checkpoint of a table on a disk by the last one and the commits behind it; return False where deltalake
     is to write it, which then leaves out what is old."""

@@ -41,6 +41,8 @@ HAS_VECTORS = "delta.enableDeletionVectors"
 """Whether rows may be hidden by deletion vectors; else data files are written again."""
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 """Off: else Spark removes old commits when it writes a checkpoint, also those of pinned versions. Maintain does it."""
+PURGED = "binlake.purged"
+"""When a table's earlier versions were removed at once, in microseconds since 1970."""
 
 
 def is_widened(table: DeltaTable) -> bool:

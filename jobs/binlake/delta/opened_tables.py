@@ -93,7 +93,7 @@ def lent(path: str) -> Iterator[DeltaTable]:
     one in a store: there it would cost as much to see that the table wasn't removed and made again meanwhile. Raises
     what deltalake raises, and ConfigurationError.
     """
-    place = path, tuple(sorted((stores.storage_options(path) or {}).items()))
+    place = _place(path)
     lent = _taken(place)
     if lent is None or lent.commit != commit_file(path, lent.table.version()):
         lent = _Lent(opened(path), 0, 0.0, None)
@@ -133,6 +133,16 @@ def newest(path: str) -> DeltaTable:
     if known := _at(path, table.version()):
         _logs.put(path, replace(known, table=table, since=time.monotonic(), times=0))
     return table
+
+
+def forget(path: str) -> None:
+    """Forget what is known of a table, as files of its log are gone from which an open one may read on."""
+    _logs.drop([path])
+    _lent.take(_place(path))
+
+
+def _place(path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return path, tuple(sorted((stores.storage_options(path) or {}).items()))
 
 
 def transaction_version(path: str, table: DeltaTable, app: str) -> int | None:

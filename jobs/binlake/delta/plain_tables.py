@@ -30,6 +30,7 @@ from binlake.delta.delta_schema import (
     MAPPING_MODE,
     MOST_ID,
     OWN_ID,
+    PURGED,
     TYPE_CHANGES,
     WIDENING,
     WIDENS,
@@ -48,7 +49,7 @@ from binlake.storage import files
 _SETTINGS = frozenset(
     {
         HAS_VECTORS, "delta.checkpointInterval", "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration", LOG_CLEANUP, MAPPING_MODE, MOST_ID,
+        "delta.deletedFileRetentionDuration", LOG_CLEANUP, MAPPING_MODE, MOST_ID, PURGED,
     }
 )  # fmt: skip
 _TABLE_FEATURES = {"minReaderVersion": 3, "minWriterVersion": 7}

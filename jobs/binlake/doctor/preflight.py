@@ -15,6 +15,7 @@ from binlake import names
 from binlake.config import PipelineConfig
 from binlake.doctor import account_checks, catalog_checks, pattern_checks, reach, server_checks
 from binlake.doctor.check import GRANTS, Check
+from binlake.doctor.former_values_check import former_values_kept
 from binlake.doctor.packages import packages
 from binlake.doctor.row_filter_checks import rows_left
 from binlake.doctor.server_checks import Examined
@@ -109,7 +110,7 @@ def preflight(
         checks += [packages(), _java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-3:])
     lake = reach.lake_checks(config, session if has_spark else None) if writes else reach.lake_unwritten(config)
-    return [*checks, _spark(config), *lake, *catalog_checks.checks(config)]
+    return [*checks, _spark(config), *lake, *former_values_kept(config), *catalog_checks.checks(config)]
 
 
 def _folder_checks(config: PipelineConfig, folder: Folder, *, writes: bool) -> list[Check]:

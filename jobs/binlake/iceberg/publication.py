@@ -99,6 +99,27 @@ def _schema(table: DeltaTable, known: Mapping[str, int]) -> iceberg_schema.Icebe
     return iceberg_schema.schema_of(plain_tables.fields_of(table), known, table.metadata().partition_columns)
 
 
+def publish_alone(table_path: str) -> None:
+    """Publish a Delta table's newest version in the place of all that was published of the table, if it ever was, and
+    remove the other files of Iceberg's metadata: bounds of columns are in them. Readers of older snapshots lose them.
+
+    The version must not be published yet. Raises LakeError, OSError, ValueError.
+    """
+    metadata = table_metadata.newest(table_path)
+    if metadata is None:
+        return
+    table = opened_tables.newest(table_path)
+    before = PublishedTable(metadata.without_snapshots())
+    schema = PublishedSchema(table.schema().to_json(), _schema(table, metadata.known_ids))
+    changes = _changes(before, table_path, table.version())
+    after = _Publication(before, schema, table_path, table.version()).of(changes, None)
+    published_table.keep(after, table_path, table.version())
+    kept = {table_metadata.HINT, after.metadata.path.rpartition("/")[2]} | after.file_names()
+    for file in files.list_files(after.metadata.folder):
+        if file.name not in kept:
+            files.remove_below(table_path, f"{FOLDER}/{file.name}")
+
+
 def _finish(before: PublishedTable, table_path: str, tag: str | None) -> None:
     """Do what a snapshot that is published lacks: the upkeep publishes without a tag, and others were killed."""
     if tag and tag not in before.metadata.tags and not before.metadata.is_of_a_batch:

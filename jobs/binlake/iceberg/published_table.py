@@ -65,6 +65,13 @@ class PublishedTable:
         of_content = (manifest for manifest in self.manifests if manifest.content == content)
         return {subject(entry): entry["data_file"] for manifest in of_content for entry in manifest.entries}
 
+    def file_names(self) -> set[str]:
+        """Return the names of Iceberg's own files that the newest snapshot needs, without their folder."""
+        current = self.metadata.current
+        lists = {current["manifest-list"]} if current else set()
+        own = {manifest.record["manifest_path"] for manifest in self.manifests}
+        return {place.rpartition("/")[2] for place in lists | own | {mark["file_path"] for mark in self.marks.values()}}
+
     def vector_keys(self) -> dict[str, str]:
         """Return the identity of Delta's vector for each data file that has one, by its address."""
         return {about: hidden_rows.key_in(mark["file_path"]) for about, mark in self.marks.items()}

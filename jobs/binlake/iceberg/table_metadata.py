@@ -24,7 +24,7 @@ FOLDER = "_iceberg/metadata"
 NEWEST_FORMAT = 3
 _ROW_IDS = 3
 """The format version from which on rows have ids."""
-_HINT = "version-hint.text"
+HINT = "version-hint.text"
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
 MAIN = "main"
 BATCH_TAG = "batch-"
@@ -198,6 +198,12 @@ class TableMetadata:
         }  # fmt: skip
         return replace(self, content=content)
 
+    def without_snapshots(self) -> TableMetadata:
+        """Return the metadata with the columns' ids alone, which data files have: no snapshot, and no schema of one."""
+        content = {**self.content, "snapshots": [], "snapshot-log": [], "refs": {}, "schemas": [], "metadata-log": []}
+        content.pop("current-snapshot-id", None)
+        return replace(self, content=content)
+
     def as_of(self, number: int) -> TableMetadata | None:
         """Return the metadata as they were when a snapshot was the newest, as far as it is kept; None where it isn't.
         Readers that look for the newest snapshot, or for the newest schema, find its own."""
@@ -256,7 +262,7 @@ class TableMetadata:
     def is_own(self, name: str) -> bool:
         """Return whether a file of the folder is one of the newest metadata files, or names the newest."""
         match = _METADATA.fullmatch(name)
-        return name == _HINT or bool(match and int(match[1]) > self.number - KEPT)
+        return name == HINT or bool(match and int(match[1]) > self.number - KEPT)
 
     def is_newest(self) -> bool:
         """Return whether no later metadata file is there."""
@@ -264,7 +270,7 @@ class TableMetadata:
 
     def name_newest(self) -> None:
         """Write which number is the newest, for readers. Raises OSError."""
-        files.replace_bytes(f"{self.folder}/{_HINT}", str(self.number).encode())
+        files.replace_bytes(f"{self.folder}/{HINT}", str(self.number).encode())
 
     def is_named(self) -> bool:
         """Return whether readers see this number."""
@@ -325,7 +331,7 @@ def published_ids(table_path: str) -> dict[str, int]:
 
 
 def _hinted(folder: str) -> int | None:
-    path = f"{folder}/{_HINT}"
+    path = f"{folder}/{HINT}"
     if not files.exists(path):
         return None
     text = files.read_text(path).strip()

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from binlake.config.units import HOUR_US
 from binlake.errors import FIRST_BATCH, UsageError
+from binlake.lake.purged_versions import purges_in, why_purged
 from binlake.lake.table_at import unknown_table
 from binlake.position import Position
 from binlake.schema.table import TableName
@@ -171,6 +172,7 @@ def lake_versions(metadata: Metadata, history_hours: float | None = None, *, loo
     rows = _read(metadata)
     ends = {} if history_hours is None else rows.ends(round(history_hours * HOUR_US))
     gone = rows.unreadable()
+    purges = purges_in(metadata) if gone - names.keys() else ()
     taken = rows.taken(_vacuums(root_of(metadata), rows)) if looks else {}
     return [
         LakeVersion(
@@ -180,7 +182,9 @@ def lake_versions(metadata: Metadata, history_hours: float | None = None, *, loo
             gtid_set=own.gtid_set or "",
             committed=_moment(own.committed_us or 0),
             recorded=_moment(own.at_us),
-            why=REMOVED if batch in gone and batch not in names else taken.get(batch, ""),
+            why=why_purged(purges, batch, rows.versions) or REMOVED
+            if batch in gone and batch not in names
+            else taken.get(batch, ""),
             until=_moment(ends[batch]) if batch in ends and batch not in names else None,
             _rows=rows,
         )

@@ -108,6 +108,8 @@ class RewritingHere:
         The caller holds the lease, and saw that nobody but batches and upkeep changed the table meanwhile.
         """
         newest = self._table.opened()
+        if newest.metadata().configuration != self._log.metadata().configuration:
+            return False  # a purge, which removes what no commit names, sets one
         paths = {str(path) for path in pa.table(newest.get_add_actions())["path"].to_pylist()}
         old = [add["path"] for written in self._written for add in written.old if add["path"] in paths]
         current = {add["path"]: add for add in plain_tables.actions_of(newest, self._table.path, old)}
