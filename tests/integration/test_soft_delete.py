@@ -224,6 +224,34 @@ def test_verify_and_repair_know_the_rows_of_the_server(followed: Mirror) -> None
 
 
 @on_mysql
+def test_values_of_deleted_rows_from_before_a_mask_do_not_stay(followed: Mirror) -> None:
+    mirror = followed
+    mirror.execute("DELETE FROM t WHERE id = 2")
+    mirror.sync()
+    mirror.options["columns"] = [{"columns": "*.t.v", "mask": {"keep_last": 1, "with": "#"}}]
+    mirror.execute("INSERT INTO t VALUES (3, 'cat')")
+    mirror.snapshot()
+    assert rows(mirror, "t", "id", "v") == [(1, "#", False), (2, None, True), (3, "##t", False)]
+    mirror.execute("DELETE FROM t WHERE id = 3")
+    mirror.sync()
+    mirror.snapshot()
+    assert rows(mirror, "t", "id", "v") == [(1, "#", False), (2, None, True), (3, "##t", True)]
+
+
+@on_mysql
+def test_deleted_rows_with_keys_from_before_their_hashes_are_refused(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PII_KEY", '{"password": "a long enough secret of tests"}')
+    mirror.execute("CREATE TABLE t (name VARCHAR(20) PRIMARY KEY)", "INSERT INTO t VALUES ('ann'), ('bob')")
+    keeping(mirror, "t")
+    mirror.snapshot()
+    mirror.options["columns"] = [{"columns": "*.t.name", "hash": {"key": "pii_key"}}]
+    with pytest.raises(TableError, match="its deleted rows have name, which is of its key, without its mask"):
+        mirror.snapshot()
+
+
+@on_mysql
 def test_tables_whose_deleted_rows_can_not_stay_are_refused(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE keyless (id INT)", "CREATE TABLE taken (id INT PRIMARY KEY, _Deleted INT)")
     mirror.execute("CREATE TABLE fine (id INT PRIMARY KEY)")

@@ -13,7 +13,7 @@ import json
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -21,10 +21,11 @@ from binlake.config import PipelineConfig
 from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import WrittenMeanwhile
 from binlake.position import Position
-from binlake.records import expiry, table_versions
+from binlake.records import expiry, table_versions, watermarks
 from binlake.retries import Retries, growing
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import LakeColumn, mirror_columns
+from binlake.schema.mask import Mask
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
 from binlake.snapshot import attempts, bounds, jdbc, restore
@@ -244,6 +245,10 @@ class Records:
         """Note that the Delta versions of a table behind its newest one are lost, where such were noted: the snapshot
         gives their numbers to others. newest: -1 where no table is there."""
         table_versions.note_lost_under(self._metadata, name, newest)
+
+    def masks_before(self, name: TableName) -> list[Mapping[str, Mask]]:
+        """Return the masks of each life that had a table's name."""
+        return [life.schema.masks for life in watermarks.read_lives(self._metadata) if life.name == name]
 
     def attempts(self, table: TableSnapshot) -> Attempts:
         """Return the folders of attempts of a snapshot."""

@@ -225,7 +225,7 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
         rows = as_written(rows, table.schema, written)
         if table.schema.soft_delete:
             there = own.read.format("delta").load(log.path).where(where)
-            rows = rows.unionByName(retained_rows(there, rows, table.schema, columns, written))
+            rows = rows.unionByName(retained_rows(there, rows, table.schema, columns, written, [life.schema.masks]))
         version = exchange(
             own, log.path, where, rows, table.schema.key, note, records.check, rows_per_file=table.rows_per_file
         )

@@ -6,7 +6,7 @@ any more. Those that were deleted before keep their marks; the others are marked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +19,7 @@ from binlake.merge.own_values import WrittenInSql, own_in_sql
 from binlake.merge.position_texts import boundary_text
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import DELETED, LakeColumn
+from binlake.schema.mask import Mask
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
@@ -73,10 +74,11 @@ class SnapshotFiles:
         there = self._session.read.format("delta").load(self._target.path)
         if DELETED not in there.columns:
             return ()
-        _refuse_other_key(self._table.name, schema, there)
+        before = self._records.masks_before(self._table.name) if schema.masks else ()
+        _refuse_other_key(self._table.name, schema, there, before)
         server = self._read(self._of_chunks(self._table.chunks))
         written = WrittenInSql.at_once(0, self.at_us, boundary_text(*self._table.high.order))
-        rows = retained_rows(there, server, schema, self._records.columns(self._table), written)
+        rows = retained_rows(there, server, schema, self._records.columns(self._table), written, before)
         attempt, files = self._write(rows)
         self.kept.append(attempt)
         self.rows = sum(file.rows for file in files)
@@ -110,12 +112,18 @@ def as_written(rows: DataFrame, schema: TableSchema, written: WrittenInSql) -> D
 
 
 def retained_rows(
-    there: DataFrame, server: DataFrame, schema: TableSchema, columns: Sequence[LakeColumn], written: WrittenInSql
+    there: DataFrame,
+    server: DataFrame,
+    schema: TableSchema,
+    columns: Sequence[LakeColumn],
+    written: WrittenInSql,
+    before: Sequence[Mapping[str, Mask]],
 ) -> DataFrame:
     """Return the rows of the lake whose keys the server doesn't have, marked as deleted.
 
     there: the lake's rows, of whatever shape. server: the server's, of the mirror's columns. written: what marks those
-    that aren't yet. A value that can't be of its column's type by now is NULL.
+    that aren't yet. before: the masks under which the lake's rows may have been written. A value that can't be of its
+    column's type by now is NULL, and so is one that was written without its column's mask.
     """
     kinds = {field.name: field.dataType.simpleString().upper() for field in there.schema.fields}
     marks = own_in_sql(schema, written, "true")
@@ -124,6 +132,8 @@ def retained_rows(
         kind, quoted = kinds.get(column.name), spark_quote(column.name)
         if column.name in marks:
             return f"IF({DELETED}, {quoted if kind else 'NULL'}, {marks[column.name]})"
+        if not _has_mask(column.source.name, schema, before):
+            return f"CAST(NULL AS {column.delta})"
         if kind == column.delta.upper():
             return quoted
         castable = kind is not None and not any(name.startswith(_AS_THEY_ARE) for name in (kind, column.delta))
@@ -134,7 +144,21 @@ def retained_rows(
     return rows.alias("lake").join(server.alias("server"), expr(same), "left_anti")
 
 
-def _refuse_other_key(name: TableName, schema: TableSchema, there: DataFrame) -> None:
+def _has_mask(column: str, schema: TableSchema, before: Sequence[Mapping[str, Mask]]) -> bool:
+    """Return whether the lake's values of a column were written under the mask that it has now, if it has any."""
+    name = column.lower()
+    mask = schema.masks.get(name)
+    return mask is None or (bool(before) and all(masks.get(name) == mask for masks in before))
+
+
+def _refuse_other_key(
+    name: TableName, schema: TableSchema, there: DataFrame, before: Sequence[Mapping[str, Mask]]
+) -> None:
+    if other := [column for column in schema.key if not _has_mask(column, schema, before)]:
+        raise TableError(
+            f"{name}: its deleted rows have {other[0]}, which is of its key, without its mask",
+            remedy=_other_key_remedy(name),
+        )
     if lacking := [column for column in schema.key if column not in there.columns]:
         raise TableError(
             f"{name}: its deleted rows have no {lacking[0]}, which is of its key by now", remedy=_other_key_remedy(name)
