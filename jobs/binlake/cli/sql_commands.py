@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from importlib.abc import MetaPathFinder
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +52,7 @@ def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     """Run a query, the statements on standard input, or a prompt. Ctrl-C ends a query at once."""
     from binlake.cli.sql_prompt import Prompt
 
-    with _without_pandas(), interrupts.without_waiting():
+    with interrupts.without_waiting():
         prompt = Prompt(lake_of(arguments, config), arguments.format, arguments.output, arguments.width)
         with closing(prompt):
             if arguments.query is not None and arguments.query.lstrip().startswith("\\"):
@@ -65,25 +63,6 @@ def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
                 prompt.ask(arguments.config)
             else:
                 prompt.run(sys.stdin.read())
-
-
-class _RefusedPandas(MetaPathFinder):
-    """An import finder by which pandas, and its modules that aren't imported yet, seem not to be installed."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname.partition(".")[0] == "pandas":
-            raise ModuleNotFoundError(f"{fullname} isn't imported for a query", name=fullname)
-
-
-@contextmanager
-def _without_pandas() -> Iterator[None]:
-    """Keep pyarrow from importing pandas, only to ask whether values are its own: that is a third of a query's time."""
-    finder = _RefusedPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 def lake_of(arguments: argparse.Namespace, config: PipelineConfig) -> Lake:

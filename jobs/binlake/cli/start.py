@@ -4,12 +4,14 @@ import gc
 import sys
 
 from binlake import interrupts
+from binlake.cli import without_pandas
 
 
 def main() -> None:
     """Run a command, and exit with its code."""
     heard = interrupts.end_at_once()
     gc.disable()  # what modules make stays: to look for garbage in it takes a tenth of the start
+    without_pandas.keep_out()
     try:
         from binlake.cli import command_line
     except ImportError:
