@@ -24,7 +24,8 @@ from binlake.store.metadata import now_us
 from binlake.store.rows import DecisionRow, QuarantineRow
 from binlake.store.run_rows import RunRow
 from iceberg_readers import assert_same
-from mirror import Mirror, on_mariadb, sync_alone
+from mirror import Mirror, in_the_soak, sync_alone
+from object_store import ObjectStore
 from planted_secrets import found_in
 from without_spark import no_spark, put, repair, rows, verify
 
@@ -135,7 +136,7 @@ def carried_through(mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatc
     assert not found_in(folder, SECRETS), "\n".join(found_in(folder, SECRETS))
 
 
-@on_mariadb
+@pytest.mark.parametrize("server", ["mariadb", *in_the_soak("mysql")], indirect=True)
 def test_a_purge_leaves_nothing_of_what_is_withheld_by_now(
     server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,3 +163,18 @@ def test_a_purge_leaves_nothing_of_what_is_withheld_by_now(
     assert former_values(mirror.config, mirror.metadata) == {}
     pipeline.maintain(mirror.config, no_spark, Report(quiet=True))
     assert verify(mirror).equal
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_a_purge_leaves_nothing_in_an_object_store(
+    server: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ObjectStore(tmp_path / "s3") as store:
+        for key, value in store.environment.items():
+            monkeypatch.setenv(key, value)
+        lake = tmp_path / "yaml"
+        lake.mkdir()
+        mirror = Mirror(server, database, lake, None, url="s3://lake/mirrors", reader="direct")  # type: ignore[arg-type]
+        carried_through(mirror, store.folder / "lake", monkeypatch)
+        assert verify(mirror).equal
