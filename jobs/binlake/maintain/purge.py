@@ -1,15 +1,15 @@
 """Purge: remove at once what is kept of tables from before their newest copies, as after a policy changed.
 
-    look      what is kept, and what stands in the way of removing it (purge_look.py)
+    look      what is kept (purge_look.py), and what stands in the way of removing it (purge_obstacles.py)
     past      of each table a version of its own is committed, and known to the lake's versions; then earlier data files
               go, the earlier part of the log, and what was published as Iceberg (purged_log.py)
     staging   of the batches before the copy
     rows      of metadata that have values, and values that statements and shapes say (records/purging.py)
     metadata  the earlier versions of binlake's own tables, in which those rows were
 
-All of it is done under the lease, between two batches, while nobody copies tables. What was decided is noted first, so
-that versions that can't be read any more say why; the run is noted last. Killed anywhere, the next purge does all of it
-again.
+All of it is done under the lease, between two batches, while nobody copies tables. Pins need no lease: they are looked
+for once more before the first file goes. What was decided is noted before that, so that versions that can't be read any
+more say why; the run is noted last. Killed anywhere, the next purge does all of it again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from binlake.faults import fault
 from binlake.iceberg.table_metadata import FOLDER
 from binlake.lease import copier
 from binlake.lease.lease import Lease
-from binlake.maintain import purge_look, purged_log
+from binlake.maintain import purge_look, purge_obstacles, purged_log
 from binlake.maintain.maintain import PATIENCE
 from binlake.maintain.purge_look import KIND, Purgeable
+from binlake.maintain.purge_obstacles import Obstacle
 from binlake.maintain.table_upkeep import held_between_batches
 from binlake.merge.published_tables import is_published
 from binlake.moment import moment_text
@@ -40,8 +41,8 @@ from binlake.records.failures import noted
 from binlake.records.record import OtherRun, note_run
 from binlake.report import Report, counted
 from binlake.storage import files, storage_errors
-from binlake.store.metadata import metadata_of, now_us
-from binlake.store.rows import WatermarkRow
+from binlake.store.metadata import Metadata, metadata_of, now_us
+from binlake.store.rows import ReadableRow, WatermarkRow
 from binlake.store.table_schemas import SCHEMAS
 
 
@@ -146,9 +147,11 @@ def purge(
         if not asked:
             return looked
         batch = held.control().batch
-        decisions.note(held.metadata, KIND, reason, [each.name for each in asked], batch=batch, result=_RESULT)
         with _as_lake_error(config):
-            done = [_purged(config, held, each, report) for each in asked]
+            left = [_left(config, held, each) for each in asked]
+            _refuse_new_pins(held.metadata, left)
+            decisions.note(held.metadata, KIND, reason, [each.name for each in asked], batch=batch, result=_RESULT)
+            done = [_purged(config, held, past, report) for past in left]
             _purge_staging(config, asked)
             fault("staging purged")
             for each in asked:
@@ -174,8 +177,17 @@ def _as_lake_error(config: PipelineConfig) -> Iterator[None]:
         raise storage_errors.failed(f"a purge in {config.root} failed", error) from error
 
 
-def _purged(config: PipelineConfig, held: Lease, each: Purgeable, report: Report) -> PurgedTable:
-    """Remove the past of a table."""
+@dataclass(frozen=True)
+class _Left:
+    """A table whose past is about to go. noted: from which versions on it could be read before."""
+
+    of: Purgeable
+    past: purged_log.Past
+    noted: Sequence[ReadableRow]
+
+
+def _left(config: PipelineConfig, held: Lease, each: Purgeable) -> _Left:
+    """Commit the version that stays of a table, and note that earlier ones can't be read any more."""
     path, began_us = config.table_path(each.name), now_us()
     held.check()
     past = purged_log.leave(path, _note_of(config))
@@ -186,7 +198,27 @@ def _purged(config: PipelineConfig, held: Lease, each: Purgeable, report: Report
         if row.table_id == each.life.id
     ]
     watermarks.write_beside(held.metadata, rows, config.is_listed, began_us=began_us)
-    table_versions.note_readable_since(held.metadata, each.name, past.version, but=each.rows.living)
+    return _Left(each, past, table_versions.note_readable_since(held.metadata, each.name, past.version))
+
+
+def _refuse_new_pins(metadata: Metadata, left: Sequence[_Left]) -> None:
+    """Raise UsageError where a version that is about to go was pinned since the look; all can be read again then."""
+
+    def pinned(each: _Left) -> Iterator[Obstacle]:
+        name, version = each.of.name, each.past.version
+        return purge_obstacles.pinned(metadata, lambda table: table.name == name and table.delta_version < version)
+
+    looked = PurgeReport(tuple(replace(each.of, obstacles=tuple(pinned(each))) for each in left))
+    if any(each.obstacles for each in looked.looked):
+        for each in left:
+            table_versions.restore_readable_since(metadata, each.of.name, each.noted, each.past.version)
+    looked.refuse_obstacles()
+
+
+def _purged(config: PipelineConfig, held: Lease, left: _Left, report: Report) -> PurgedTable:
+    """Remove the past of a table."""
+    each, past = left.of, left.past
+    held.check()
     _publish_alone(config, held, each, report)
     gone = purged_log.remove(past)
     for copy in each.copies:

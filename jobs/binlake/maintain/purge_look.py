@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from binlake import names
 from binlake.config import PipelineConfig
 from binlake.config.schema_change_tools import changed_table
-from binlake.config.table_modes import BESIDE
 from binlake.config.units import HOUR_US
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
-from binlake.errors import OF_CODE, ConfigurationError, StagingError, UsageError
+from binlake.errors import StagingError, UsageError
 from binlake.iceberg.table_metadata import FOLDER
-from binlake.lake import pins
-from binlake.lake.lake_versions import lake_versions
 from binlake.lake.purged_versions import PURGE
 from binlake.lease import lease
-from binlake.lease.lease import RecordedState
 from binlake.maintain import purged_log
-from binlake.planner.rules import Rules
+from binlake.maintain.purge_obstacles import Look, Obstacle, TableBefore, obstacles
 from binlake.planner.steps import Life
-from binlake.records import expiry, feed_watermarks, watermarks
+from binlake.records import feed_watermarks, watermarks
 from binlake.records.purging import RowsBefore
 from binlake.schema.table import TableName, TableSchema
 from binlake.staging.staged_files import read_manifest
 from binlake.storage import files
-from binlake.store.conditions import literal
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import BatchRow, FeedRow, ShapeRow, VersionRow
+from binlake.store.rows import BatchRow, ShapeRow, VersionRow
 from binlake.store.run_rows import RunRow
 
 KIND = PURGE
@@ -43,14 +38,6 @@ class Kept:
     what: str
     count: int
     bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A reason why a table can't be purged now, and what to do about it."""
-
-    why: str
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -77,15 +64,6 @@ class Purgeable:
         return self.life.name
 
 
-@dataclass(frozen=True)
-class _Look:
-    config: PipelineConfig
-    metadata: Metadata
-    lives: Sequence[Life]
-    recorded: RecordedState | None
-    done: Mapping[str, int]
-
-
 def look(config: PipelineConfig, metadata: Metadata, patterns: Sequence[str]) -> list[Purgeable]:
     """Return the tables that patterns match, by their names. Raises UsageError for a pattern that matches none."""
     lives = watermarks.read_lives(metadata)
@@ -96,7 +74,8 @@ def look(config: PipelineConfig, metadata: Metadata, patterns: Sequence[str]) ->
             remedy="patterns are database.table; binlake status lists the tables",
         )
     chosen = [life for life in living if names.matches_any(patterns, life.name.database, life.name.table)]
-    looked = _Look(config, metadata, lives, lease.read(metadata).recorded_state, _purged(metadata))
+    recorded = lease.read(metadata).recorded_state
+    looked = Look(config, metadata, lives, recorded, _purged(metadata), {life.name for life in chosen})
     return [_table(looked, life) for life in sorted(chosen, key=lambda life: life.name)]
 
 
@@ -106,26 +85,24 @@ def _purged(metadata: Metadata) -> dict[str, int]:
     return {table["table_id"]: row.ended_us for row in rows for table in row.noted}
 
 
-def _table(look: _Look, life: Life) -> Purgeable:
-    shapes = ShapeRow.read(look.metadata, "why", "at_us", where=f"table_id = {literal(life.id)}")
-    since_us = max((row.at_us for row in shapes if row.why == "snapshot"), default=0)
-    since_us = since_us or min((row.at_us for row in shapes), default=0)
+def _table(look: Look, life: Life) -> Purgeable:
+    since_us = look.since_us(life.id)
     names, ended = _past_of(look, life)
     copies = [other for other in look.lives if any(_is_copy(other.name, name) for name in names)]
     ended |= {copy.id for copy in copies if copy.status == "dropped"}
     living = {other.id for other in look.lives if other.status != "dropped"} - {life.id}
     own = sorted({*names, *(copy.name for copy in copies)})
     rows = RowsBefore(look.metadata, life, own, ended, living, since_us, look.config.withheld(life.name))
-    if look.done.get(life.id, 0) > since_us:
+    if look.is_purged(life):
         return Purgeable(life, since_us, rows, is_done=True)
     gone = tuple(copy.name for copy in copies if files.has_folder(look.config.table_path(copy.name)))
     batches = tuple(_staged_before(look, life, rows.names))
     kept = (*_files_kept(look, life, gone), *_staging_kept(look, batches), *_rows_kept(rows))
-    obstacles = tuple(_obstacles(look, life, since_us, batches, copies, names))
-    return Purgeable(life, since_us, rows, gone, batches, kept, obstacles)
+    before = TableBefore(life, since_us, batches, copies, names, living)
+    return Purgeable(life, since_us, rows, gone, batches, kept, tuple(obstacles(look, before)))
 
 
-def _past_of(look: _Look, life: Life) -> tuple[set[TableName], set[str]]:
+def _past_of(look: Look, life: Life) -> tuple[set[TableName], set[str]]:
     """Return all names that a table and its lives before have had, and the ids of these lives: none that follows."""
     noted = [(row.table_id, row.name) for row in ShapeRow.read(look.metadata, "table_id", "database", "table")]
     versions = VersionRow.read(look.metadata, "table_id", "database", "table", where="table_id IS NOT NULL")
@@ -144,7 +121,7 @@ def _is_copy(name: TableName, table: TableName) -> bool:
     return name.database == table.database and changed_table(name.table) == table.table
 
 
-def _files_kept(look: _Look, life: Life, copies: Collection[TableName]) -> Iterator[Kept]:
+def _files_kept(look: Look, life: Life, copies: Collection[TableName]) -> Iterator[Kept]:
     """Yield what is kept in the table's folder, and in those of copies."""
     path = look.config.table_path(life.name)
     if not LakeLog(path, "").exists():
@@ -159,7 +136,7 @@ def _files_kept(look: _Look, life: Life, copies: Collection[TableName]) -> Itera
     yield Kept("folders of schema change tools' copies", len(copies))
 
 
-def _staged_before(look: _Look, life: Life, own: Collection[TableName]) -> Iterator[int]:
+def _staged_before(look: Look, life: Life, own: Collection[TableName]) -> Iterator[int]:
     """Yield the batches from before the copy that are still staged and may have values of the table."""
     if look.recorded is None:
         return
@@ -186,7 +163,7 @@ def _may_hold(config: PipelineConfig, batch: int, own: Collection[TableName]) ->
     return False
 
 
-def _staging_kept(look: _Look, batches: Sequence[int]) -> Iterator[Kept]:
+def _staging_kept(look: Look, batches: Sequence[int]) -> Iterator[Kept]:
     if batches:
         folders = [files.list_files(look.config.staging_path(str(batch))) for batch in batches]
         span = f"batch {batches[0]}" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]}"
@@ -197,95 +174,6 @@ def _staging_kept(look: _Look, batches: Sequence[int]) -> Iterator[Kept]:
 def _rows_kept(rows: RowsBefore) -> Iterator[Kept]:
     for table, count in rows.count().items():
         yield Kept(f"rows of metadata ({table})", count)
-
-
-# obstacles -----------------------------------------------------------------------------------------------------------
-def _obstacles(
-    look: _Look, life: Life, since_us: int, batches: Sequence[int], copies: Sequence[Life], names: Collection[TableName]
-) -> Iterator[Obstacle]:
-    yield from _not_copied(look, life)
-    if life.name in expiry.unfinished_snapshots(look.metadata).values():
-        yield Obstacle("a snapshot of it isn't finished", "run it again, then purge")
-    yield from _in_other_tables(look, life, since_us, names)
-    for copy in copies:
-        if copy.status != "dropped":
-            yield Obstacle(f"{copy.name}, a schema change tool's copy of it, is {copy.status}", "wait for the tool")
-    if life.schema.soft_delete:
-        yield Obstacle(
-            "deleted rows stay in it (soft_delete), and a copy takes them over as they are",
-            "take soft_delete off and snapshot it again, or move its Delta table away and snapshot it",
-        )
-    batches_pinned = {pin.batch: pin.name for pin in pins.read(look.metadata)}
-    for version in lake_versions(look.metadata) if batches_pinned else ():
-        if version.batch in batches_pinned and any(table.name == life.name for table in version.listed):
-            pinned = batches_pinned[version.batch]
-            yield Obstacle(
-                f"batch {version.batch} is pinned as {pinned}, with a version of it",
-                f"binlake versions unpin --config FILE {pinned}, purge, and pin a later batch",
-            )
-    yield from _awaited(look, batches)
-
-
-def _not_copied(look: _Look, life: Life) -> Iterator[Obstacle]:
-    """Yield why the table in the lake isn't a copy under the settings of the YAML."""
-    if life.status != "following":
-        yield Obstacle(f"it is {life.status}", "once it follows the log under the settings of the YAML, purge it")
-        return
-    try:
-        why = Rules.of(look.config).reads_otherwise(life.name, life.schema)
-    except (ConfigurationError, *OF_CODE) as error:
-        why = str(error)
-    if why:
-        yield Obstacle(f"it wasn't copied under the settings of the YAML yet: {why}", "run binlake sync, then purge")
-
-
-def _in_other_tables(look: _Look, life: Life, since_us: int, names: Collection[TableName]) -> Iterator[Obstacle]:
-    """Yield which other tables of the lake have values of it."""
-    if shard := look.config.shard_of(life.name):
-        yield Obstacle(
-            f"it is a part of {shard.into}, whose versions name its files",
-            "they go with maintain.history_hours and maintain.log_hours; then run binlake maintain",
-        )
-    here = {other.name for other in look.lives if other.status != "dropped"}
-    for name in names:
-        path = look.config.table_path(name)
-        if name not in here and files.has_folder(path):
-            yield Obstacle(f"{path} is there, of {name}, which it was called", "remove that folder, then purge")
-    path = look.config.table_path(life.name)
-    log = LakeLog(path, "")
-    if log.exists() and log.opened().metadata().configuration.get("delta.enableChangeDataFeed") == "true":
-        yield Obstacle(
-            f"{path} has a change data feed, which keeps former values in _change_data",
-            "set delta.enableChangeDataFeed to false on it, and remove that folder; then purge",
-        )
-    for mode in BESIDE:
-        log = LakeLog.beside(look.config, life.name, mode)
-        if log.exists() and (log.opened().metadata().created_time or 0) * 1000 < since_us:
-            yield Obstacle(
-                f"its {mode}, {log.path}, was begun before it was copied",
-                "move that folder away, or remove it: the next batch begins another; then purge",
-            )
-
-
-def _awaited(look: _Look, batches: Sequence[int]) -> Iterator[Obstacle]:
-    """Yield who waits for the staging that is to go."""
-    if look.recorded is None or not batches:
-        return
-    for transaction in look.recorded.prepared:
-        if transaction.batch in batches:
-            yield Obstacle(
-                f"rows of a prepared XA transaction wait in the staging of batch {transaction.batch}",
-                "commit it or roll it back at the server, run binlake sync, then purge",
-            )
-            return
-    awaited = feed_watermarks.awaited(look.config, look.metadata, look.recorded.batch, set(batches))
-    if awaited:
-        rows = FeedRow.read(look.metadata, "feed", "needs")
-        behind = [row.feed for row in rows if (row.needs or 0) <= max(awaited)] or ["a new one"]
-        yield Obstacle(
-            f"the staging of batch {min(awaited)} waits for feeds ({', '.join(behind)})",
-            "run binlake feed for each, or take them out of the YAML and forget them; then purge",
-        )
 
 
 # what is said of it --------------------------------------------------------------------------------------------------

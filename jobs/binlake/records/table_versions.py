@@ -22,7 +22,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -234,22 +234,20 @@ def newest_id(metadata: Metadata, name: TableName) -> str | None:
     return max(rows, key=lambda row: row.batch).table_id if rows else None
 
 
-def note_readable_since(
-    metadata: Metadata, name: TableName, version: int, folder: str = "", but: Collection[str] = ()
-) -> list[ReadableRow]:
+def note_readable_since(metadata: Metadata, name: TableName, version: int, folder: str = "") -> list[ReadableRow]:
     """Write that Delta versions before this one of all lives that were called ``name`` can't be read any more; return
     what was noted of them before.
 
     It is written before files are removed, so that no reader is given a version whose files are going. version: NEVER
     where the folder is removed. folder: in the lake, of a table that several sources fill; lives in other folders are
-    other tables. but: lives that are other tables by now.
+    other tables. A life that has another name by now keeps its versions under that.
     """
     noted = ReadableRow.read(metadata, where=rows_of(name))
     known = {row.table_id: row.delta_version for row in noted}
     folders: dict[str, str] = {}
     for row in VersionRow.read(metadata, "table_id", "folder", where=rows_of(name)):
         folders[row.life] = row.folder or folders.get(row.life, "")
-    lives = {life for life, place in folders.items() if place == folder and life not in but}
+    lives = {life for life, place in folders.items() if place == folder}
     moved = [life for life in lives if known.get(life, 0) < version]
     _note_since(metadata, name, moved, version)
     return noted

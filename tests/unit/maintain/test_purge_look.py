@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from binlake.cli import command_line
 from binlake.config import PipelineConfig
+from binlake.config.table_modes import BESIDE, BesideMode
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import UsageError
+from binlake.lake.lake_versions import lake_versions
 from binlake.lease import lease
 from binlake.lease.lease import RecordedState
-from binlake.maintain import purge_look
+from binlake.maintain import purge_look, purged_log
 from binlake.maintain.purge import purge
 from binlake.pipeline import metadata_of
 from binlake.planner.steps import Life, Standstill
@@ -27,7 +30,7 @@ from binlake.records.feed_watermarks import FeedLimits
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.store.metadata import now_us
-from binlake.store.rows import BatchRow, ChunkRow, PinRow, QuarantineRow, ReadableRow, ShapeRow, VersionRow
+from binlake.store.rows import BatchRow, ChunkRow, DecisionRow, PinRow, QuarantineRow, ReadableRow, ShapeRow, VersionRow
 
 HERE = Position("s", "b.000001", 4, 1)
 NAME = TableName("d", "t")
@@ -157,5 +160,94 @@ def test_a_table_that_was_called_so_once_keeps_what_is_its_own(tmp_path: Path) -
     purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0)
     values = {(row.table_id, row.table): "former" in row.schema for row in ShapeRow.read(metadata)}
     assert values == {("a", "t"): False, ("c", "c"): True, ("c", "t"): True, ("o", "t"): False, ("o", "old"): False}
-    assert {row.table_id for row in ReadableRow.read(metadata)} == {"a", "o"}
+    assert {row.table_id for row in ReadableRow.read(metadata)} == {"a", "c", "o"}
     assert [row.table_id for row in QuarantineRow.read(metadata)] == ["c"]
+
+
+def noted(config: PipelineConfig, batch: int, *tables: tuple[str, str, int]) -> None:
+    """A batch's version with tables: life, name, Delta version."""
+    version: dict[str, Any] = {"batch": batch, "kind": "batch", "at_us": now_us(), "position": str(HERE)}
+    rows = [
+        VersionRow(**version, table_id=life, database="d", table=name, delta_version=number, status="following")
+        for life, name, number in tables
+    ]
+    VersionRow.append(metadata_of(config), [VersionRow(**version), *rows])
+
+
+def pin(config: PipelineConfig, batch: int) -> None:
+    PinRow.append(metadata_of(config), [PinRow(name="kept", batch=batch, who="ann", why="", at_us=now_us())])
+
+
+def called(config: PipelineConfig, *names: tuple[str, str]) -> None:
+    """Names that lives had once."""
+    lives = [Life(key, TableName("d", name), SHAPE, HERE, HERE, "dropped") for key, name in names]
+    rows = [watermarks.schema_row(life, batch=0, where=HERE, why="followed") for life in lives]
+    ShapeRow.append(metadata_of(config), [replace(row, at_us=1) for row in rows])
+
+
+def test_what_another_table_had_in_the_folder_cannot_be_read_and_what_it_has_now_can(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    metadata = metadata_of(config)
+    noted(config, 1, ("c", "t", 0))
+    noted(config, 2, ("c", "c", 0), ("a", "t", 1))
+    noted(config, 3)
+    purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0)
+    known = {version.batch: version for version in lake_versions(metadata)}
+    assert {batch: version.readable for batch, version in known.items()} == {1: False, 2: False, 3: True}
+    assert known[3].tables == {"d.c": 0, "d.t": 2}
+
+
+def test_a_version_pinned_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    metadata, leave = metadata_of(config), purged_log.leave
+    noted(config, 2, ("a", "t", 0))
+    noted(config, 3)
+
+    def pinned_meanwhile(path: str, note: Mapping[str, Any]) -> purged_log.Past:
+        pin(config, 2)
+        return leave(path, note)
+
+    monkeypatch.setattr(purged_log, "leave", pinned_meanwhile)
+    with pytest.raises(UsageError, match="batch 2 is pinned as kept"):
+        purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0)
+    assert ReadableRow.read(metadata) == []
+    assert DecisionRow.read(metadata) == []
+    assert DeltaTable(config.table_path(NAME), version=0).to_pyarrow_table().to_pylist() == [{"id": 1}]
+    PinRow.replace(metadata, "true")
+    monkeypatch.setattr(purged_log, "leave", leave)
+    assert purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0).purged
+
+
+def test_pins_of_former_names_come_before_the_folder_that_they_need(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    called(config, ("o", "t"), ("o", "old"))
+    write_deltalake(config.table_path(TableName("d", "old")), pa.table({"id": [1]}))
+    noted(config, 2, ("o", "old", 0))
+    assert [why.partition(" ")[0] for why in obstacles(config)] == [config.table_path(TableName("d", "old"))]
+    pin(config, 2)
+    first, second = obstacles(config)
+    assert first.startswith("batch 2 is pinned as kept")
+    assert "which it was called" in second
+
+
+def test_another_table_in_a_former_folder_is_purged_too(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    former = Life("p", TableName("d", "p"), SHAPE, HERE, HERE)
+    watermarks.started(metadata_of(config), [former], batch=0, versions={"p": 0})
+    called(config, ("o", "t"), ("o", "p"))
+    write_deltalake(config.table_path(former.name), pa.table({"id": [1]}))
+    (why,) = obstacles(config)
+    assert why.startswith("it was called d.p")
+    tables = purge_look.look(config, metadata_of(config), ["d.t", "d.p"])
+    assert [table.obstacles for table in tables] == [(), ()]
+    purge(config, Report(quiet=True), ["d.p", "d.t"], Reason("ann", ""), patience=0)
+
+
+@pytest.mark.parametrize("mode", BESIDE)
+def test_a_history_of_a_former_name_is_in_the_way(tmp_path: Path, mode: BesideMode) -> None:
+    write_deltalake(tmp_path / "s" / "d" / f"old__{mode}", pa.table({"id": [1]}))
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    assert obstacles(config) == []
+    called(config, ("o", "t"), ("o", "old"))
+    (why,) = obstacles(config)
+    assert why == f"its {mode}, {tmp_path}/s/d/old__{mode}, was begun before it was copied"

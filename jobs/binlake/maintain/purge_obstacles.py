@@ -1,0 +1,177 @@
+"""What stands in the way of removing what is kept of a table from before its newest copy, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from binlake.config import PipelineConfig
+from binlake.config.table_modes import BESIDE
+from binlake.delta.delta_log import LakeLog
+from binlake.errors import OF_CODE, ConfigurationError
+from binlake.lake import pins
+from binlake.lake.lake_versions import VersionedTable, lake_versions
+from binlake.lease.lease import RecordedState
+from binlake.planner.rules import Rules
+from binlake.planner.steps import Life
+from binlake.records import expiry, feed_watermarks
+from binlake.schema.table import TableName
+from binlake.storage import files
+from binlake.store.conditions import literal
+from binlake.store.metadata import Metadata
+from binlake.store.rows import FeedRow, ShapeRow
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A reason why a table can't be purged now, and what to do about it."""
+
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at tables begins with. lives: all that metadata has. chosen: the names of the tables that are looked
+    at. done: when the past of lives was removed, in microseconds since 1970."""
+
+    config: PipelineConfig
+    metadata: Metadata
+    lives: Sequence[Life]
+    recorded: RecordedState | None
+    done: Mapping[str, int]
+    chosen: Collection[TableName]
+
+    def since_us(self, table_id: str) -> int:
+        """Return when the life that began with a table's newest copy began, in microseconds since 1970."""
+        shapes = ShapeRow.read(self.metadata, "why", "at_us", where=f"table_id = {literal(table_id)}")
+        since_us = max((row.at_us for row in shapes if row.why == "snapshot"), default=0)
+        return since_us or min((row.at_us for row in shapes), default=0)
+
+    def is_purged(self, life: Life) -> bool:
+        """Return whether a table's past was removed since its newest copy."""
+        return self.done.get(life.id, 0) > self.since_us(life.id)
+
+
+@dataclass(frozen=True)
+class TableBefore:
+    """What a table has from before its newest copy. since_us: of that. batches: those whose staging goes. names: all
+    that the table and its lives before have had. copies: of schema change tools. living: the ids of other tables."""
+
+    life: Life
+    since_us: int
+    batches: Sequence[int]
+    copies: Sequence[Life]
+    names: Collection[TableName]
+    living: Collection[str]
+
+
+def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
+    """Yield what stands in the way of purging a table."""
+    life = before.life
+    yield from _not_copied(look, life)
+    if life.name in expiry.unfinished_snapshots(look.metadata).values():
+        yield Obstacle("a snapshot of it isn't finished", "run it again, then purge")
+
+    def has_values(table: VersionedTable) -> bool:
+        return table.name == life.name or (table.name in before.names and table.table_id not in before.living)
+
+    yield from pinned(look.metadata, has_values)  # first: others say to remove folders that pinned versions need
+    yield from _in_other_tables(look, before)
+    yield from _in_its_folder(look, life)
+    for copy in before.copies:
+        if copy.status != "dropped":
+            yield Obstacle(f"{copy.name}, a schema change tool's copy of it, is {copy.status}", "wait for the tool")
+    if life.schema.soft_delete:
+        yield Obstacle(
+            "deleted rows stay in it (soft_delete), and a copy takes them over as they are",
+            "take soft_delete off and snapshot it again, or move its Delta table away and snapshot it",
+        )
+    yield from _awaited(look, before.batches)
+
+
+def pinned(metadata: Metadata, has_values: Callable[[VersionedTable], bool]) -> Iterator[Obstacle]:
+    """Yield the pinned batches with a version of a table that has values. Raises LakeError."""
+    batches = {pin.batch: pin.name for pin in pins.read(metadata)}
+    for version in lake_versions(metadata) if batches else ():
+        if version.batch in batches and any(map(has_values, version.listed)):
+            name = batches[version.batch]
+            yield Obstacle(
+                f"batch {version.batch} is pinned as {name}, with a version of it",
+                f"binlake versions unpin --config FILE {name}, purge, and pin a later batch",
+            )
+
+
+def _not_copied(look: Look, life: Life) -> Iterator[Obstacle]:
+    """Yield why the table in the lake isn't a copy under the settings of the YAML."""
+    if life.status != "following":
+        yield Obstacle(f"it is {life.status}", "once it follows the log under the settings of the YAML, purge it")
+        return
+    try:
+        why = Rules.of(look.config).reads_otherwise(life.name, life.schema)
+    except (ConfigurationError, *OF_CODE) as error:
+        why = str(error)
+    if why:
+        yield Obstacle(f"it wasn't copied under the settings of the YAML yet: {why}", "run binlake sync, then purge")
+
+
+def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
+    """Yield which other tables of the lake have values of it."""
+    life = before.life
+    if shard := look.config.shard_of(life.name):
+        yield Obstacle(
+            f"it is a part of {shard.into}, whose versions name its files",
+            "they go with maintain.history_hours and maintain.log_hours; then run binlake maintain",
+        )
+    here = {other.name: other for other in look.lives if other.status != "dropped"}
+    for name in sorted(set(before.names) - {life.name}):
+        path = look.config.table_path(name)
+        if not files.has_folder(path):
+            continue
+        if name not in here:
+            yield Obstacle(f"{path} is there, of {name}, which it was called", "remove that folder, then purge")
+        elif name not in look.chosen and not look.is_purged(here[name]):
+            yield Obstacle(
+                f"it was called {name}, and {path}, of another table by now, may have versions from then",
+                f"purge {name}, too: name both in --tables",
+            )
+    for name in sorted(before.names):
+        for mode in BESIDE:
+            log = LakeLog.beside(look.config, name, mode)
+            if log.exists() and (log.opened().metadata().created_time or 0) * 1000 < before.since_us:
+                yield Obstacle(
+                    f"its {mode}, {log.path}, was begun before it was copied",
+                    "move that folder away, or remove it: the next batch begins another; then purge",
+                )
+
+
+def _in_its_folder(look: Look, life: Life) -> Iterator[Obstacle]:
+    """Yield what keeps values in the table's folder that no version of it needs."""
+    path = look.config.table_path(life.name)
+    log = LakeLog(path, "")
+    if log.exists() and log.opened().metadata().configuration.get("delta.enableChangeDataFeed") == "true":
+        yield Obstacle(
+            f"{path} has a change data feed, which keeps former values in _change_data",
+            "set delta.enableChangeDataFeed to false on it, and remove that folder; then purge",
+        )
+
+
+def _awaited(look: Look, batches: Sequence[int]) -> Iterator[Obstacle]:
+    """Yield who waits for the staging that is to go."""
+    if look.recorded is None or not batches:
+        return
+    for transaction in look.recorded.prepared:
+        if transaction.batch in batches:
+            yield Obstacle(
+                f"rows of a prepared XA transaction wait in the staging of batch {transaction.batch}",
+                "commit it or roll it back at the server, run binlake sync, then purge",
+            )
+            return
+    awaited = feed_watermarks.awaited(look.config, look.metadata, look.recorded.batch, set(batches))
+    if awaited:
+        rows = FeedRow.read(look.metadata, "feed", "needs")
+        behind = [row.feed for row in rows if (row.needs or 0) <= max(awaited)] or ["a new one"]
+        yield Obstacle(
+            f"the staging of batch {min(awaited)} waits for feeds ({', '.join(behind)})",
+            "run binlake feed for each, or take them out of the YAML and forget them; then purge",
+        )
