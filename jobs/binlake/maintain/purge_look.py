@@ -90,7 +90,7 @@ def _table(look: Look, life: Life) -> Purgeable:
     names, ended = _past_of(look, life)
     copies = [other for other in look.lives if any(_is_copy(other.name, name) for name in names)]
     ended |= {copy.id for copy in copies if copy.status == "dropped"}
-    living = {other.id for other in look.lives if other.status != "dropped"} - {life.id}
+    living = {other.id: other.name for other in look.lives if other.status != "dropped" and other.id != life.id}
     own = sorted({*names, *(copy.name for copy in copies)})
     rows = RowsBefore(look.metadata, life, own, ended, living, since_us, look.config.withheld(life.name))
     if look.is_purged(life):

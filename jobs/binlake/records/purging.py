@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,18 @@ from binlake.schema.table import Column, TableName, TableSchema, Virtual
 from binlake.serialization import dumps, loads
 from binlake.store.conditions import literal, quoted, rows_of
 from binlake.store.metadata import Metadata
-from binlake.store.rows import ChunkRow, DecisionRow, QuarantineRow, ShapeRow, StatementRow, WatermarkRow
+from binlake.store.rows import (
+    ChunkRow,
+    DecisionRow,
+    FeedRow,
+    FollowerStopRow,
+    MergedRow,
+    OmissionRow,
+    QuarantineRow,
+    ShapeRow,
+    StatementRow,
+    WatermarkRow,
+)
 from binlake.store.run_rows import RepairRow, RunRow, VerificationRow, VerifiedRow
 from binlake.store.typed_rows import Row
 
@@ -29,10 +40,14 @@ _HIDDEN = "***"
 _FEWEST_LETTERS, _FEWEST_DIGITS = 4, 8
 """Letters of a value for which texts are looked through, and digits of a number: shorter ones are other words, too."""
 _QUOTING: Mapping[type[Row], tuple[str, ...]] = {
-    RunRow: ("tables", "message"), DecisionRow: ("result",), WatermarkRow: ("reason",), QuarantineRow: ("reason",),
-    StatementRow: ("reason",),
+    RunRow: ("tables", "message"), DecisionRow: ("result",), WatermarkRow: ("reason", "remedy"),
+    QuarantineRow: ("reason", "remedy"), StatementRow: ("reason",), FollowerStopRow: ("message",),
+    MergedRow: ("reason", "remedy"), FeedRow: ("reason", "remedy"), OmissionRow: ("reason",),
 }  # fmt: skip
 """Texts of rows that may quote a statement."""
+_OF_TABLES = (DecisionRow, WatermarkRow, QuarantineRow, StatementRow)
+"""Those that name the table that they are about; some rows are about none."""
+_TRIES = 5
 _ABOUT_TABLES = ("reason", "remedy", "left", "problem")
 
 
@@ -41,7 +56,7 @@ class RowsBefore:
     """The rows of a table from before its newest copy.
 
     life: the one that began with the copy. names: those that the table, its lives before and tools' copies of it have
-    had. ended: the ids of these lives. living: those of other tables, which may have had such a name, too.
+    had. ended: the ids of these lives. living: the other tables that are there, by their ids; one may have such a name.
     since_us: when the life began, in microseconds since 1970. withheld: names of columns, in lower case.
     """
 
@@ -49,7 +64,7 @@ class RowsBefore:
     life: Life
     names: Collection[TableName]
     ended: Collection[str]
-    living: Collection[str]
+    living: Mapping[str, TableName]
     since_us: int
     withheld: Collection[str]
 
@@ -70,7 +85,8 @@ class RowsBefore:
     @cached_property
     def _going(self) -> Mapping[type[Row], str]:
         """Return the predicates of the rows that go, by their kind."""
-        named = " OR ".join(f"({rows_of(name)})" for name in self.names)
+        others = set(self.living.values())  # comparisons name no life: those of such a name are the other table's
+        named = " OR ".join(f"({rows_of(name)})" for name in self.names if name not in others)
         before, unassigned = f"at_us < {self.since_us}", '("table" IS NULL AND raw IS NOT NULL)'
         return {
             QuarantineRow: f"{before} AND (({self._of_others}) OR {self._of_this} OR {unassigned})",
@@ -97,7 +113,7 @@ class RowsBefore:
     def purge(self) -> None:
         """Remove them, and the values in statements, shapes and the texts that quote these. The caller holds the lease.
         Raises LakeError."""
-        _hide(self.metadata, {value for value in self._said() if len(value) >= _fewest(value)})
+        _hide(self.metadata, {value for value in self._said() if len(value) >= _fewest(value)}, self.names)
         for kind, where in self._going.items():
             if kind.count(self.metadata, where):
                 kind.replace(self.metadata, where)
@@ -126,26 +142,37 @@ class RowsBefore:
                 yield from filter(None, values)
 
 
-def _hide(metadata: Metadata, values: Collection[str]) -> None:
-    """Hide values in the texts that quote them."""
+def _hide(metadata: Metadata, values: Collection[str], names: Collection[TableName]) -> None:
+    """Hide values in the texts that quote them, but for those about tables of other names."""
     if not values:
         return
     said = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(values, key=len, reverse=True)))})(?!\w)")
-    for kind, columns in _QUOTING.items():
-        for row in kind.read(metadata):
-            texts = {column: getattr(row, column) or "" for column in columns}
-            hidden = {column: _hidden(column, text, said) for column, text in texts.items()}
-            changed = {column: text for column, text in hidden.items() if text != texts[column]}
-            if changed and not metadata.swap(kind.TABLE, _only(row, changed), changed):
-                raise WrittenMeanwhile(f"another process wrote the metadata table {kind.TABLE}", remedy="run it again")
+    for kind in _QUOTING:
+        if not any(_hidden_in(metadata, kind, said, names) for _ in range(_TRIES)):
+            raise WrittenMeanwhile(f"another process wrote the metadata table {kind.TABLE}", remedy="run it again")
 
 
-def _hidden(column: str, text: str, said: re.Pattern[str]) -> str:
-    """Return a row's text without the values; of a list of tables, the texts about each."""
+def _hidden_in(metadata: Metadata, kind: type[Row], said: re.Pattern[str], names: Collection[TableName]) -> bool:
+    """Hide values in the texts of a metadata table; return False where another process wrote a row meanwhile: feeds
+    renew theirs."""
+    for row in kind.read(metadata):
+        if isinstance(row, _OF_TABLES) and row.table and TableName(row.database or "", row.table) not in names:
+            continue
+        texts = {column: getattr(row, column) or "" for column in _QUOTING[kind]}
+        hidden = {column: _hidden(column, text, said, names) for column, text in texts.items()}
+        changed = {column: text for column, text in hidden.items() if text != texts[column]}
+        if changed and not metadata.swap(kind.TABLE, _only(row, changed), changed):
+            return False
+    return True
+
+
+def _hidden(column: str, text: str, said: re.Pattern[str], names: Collection[TableName]) -> str:
+    """Return a row's text without the values; of a list of tables, the texts about each of some names."""
     if column != "tables":
         return said.sub(_HIDDEN, text)
     tables: list[dict[str, Any]] = json.loads(text or "[]")
-    quoting = [(table, key) for table in tables for key in _ABOUT_TABLES if said.search(table.get(key) or "")]
+    own = [table for table in tables if table.get("table") in set(map(str, names))]
+    quoting = [(table, key) for table in own for key in _ABOUT_TABLES if said.search(table.get(key) or "")]
     for table, key in quoting:
         table[key] = said.sub(_HIDDEN, table[key])
     return json.dumps(tables, ensure_ascii=False) if quoting else text
@@ -156,8 +183,11 @@ def _listed(values: Collection[str]) -> str:
 
 
 def _only(row: Row, changed: Collection[str]) -> str:
-    """Return the predicate of a row, by its columns but for those that change."""
+    """Return the predicate of a row, by its columns but for those that change, and those that have their default, which
+    may be NULL in the table of an older binlake."""
+    defaults = {field.name: field.default for field in fields(row) if field.default is not None}
     there = {column: value for column, value in row.values().items() if column not in changed}
+    there = {column: value for column, value in there.items() if value is None or value != defaults.get(column)}
     return " AND ".join(
         f"{quoted(column)} = {literal(value)}" if value is not None else f"{quoted(column)} IS NULL"
         for column, value in there.items()
