@@ -20,6 +20,8 @@ from binlake.iceberg.iceberg_schema import IcebergColumn, IcebergSchema, Iceberg
 from binlake.storage import files
 
 FOLDER = "_iceberg/metadata"
+REGISTERED = "_iceberg/registered"
+"""Catalogs that are given the table's name write metadata files below it, each in a folder of its name."""
 """Below a table's folder. Delta's readers and its vacuum leave out folders whose names begin with ``_``."""
 NEWEST_FORMAT = 3
 _ROW_IDS = 3

@@ -4,7 +4,8 @@
     past      of each table a version of its own is committed, and known to the lake's versions; then earlier data files
               go, the earlier part of the log, and what was published as Iceberg (purged_log.py)
     staging   of the batches before the copy
-    rows      of metadata that have values, and values that statements and shapes say (records/purging.py)
+    rows      of metadata that have values, and values that statements and shapes say (records/purging.py); what
+              snapshots left that no run takes up again goes with their rows
     metadata  the earlier versions of binlake's own tables, in which those rows were
 
 All of it is done under the lease, between two batches, while nobody copies tables. Pins need no lease: they are looked
@@ -34,12 +35,13 @@ from binlake.maintain.purge_obstacles import Obstacle
 from binlake.maintain.table_upkeep import held_between_batches
 from binlake.merge.published_tables import is_published
 from binlake.moment import moment_text
-from binlake.records import decisions, lost_tables, table_versions, watermarks
+from binlake.records import decisions, expiry, lost_tables, table_versions, watermarks
 from binlake.records.decisions import Reason
 from binlake.records.expiry import OTHERS_WRITE
 from binlake.records.failures import noted
 from binlake.records.record import OtherRun, note_run
 from binlake.report import Report, counted
+from binlake.snapshot import attempts
 from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, metadata_of, now_us
 from binlake.store.rows import ReadableRow, WatermarkRow
@@ -156,6 +158,7 @@ def purge(
             fault("staging purged")
             for each in asked:
                 each.rows.purge()
+            attempts.remove_dead(config, lambda: expiry.unfinished_snapshots(held.metadata))
             fault("rows purged")
             _purge_metadata(config, held)
         result = replace(looked, purged=tuple(done))
@@ -239,7 +242,7 @@ def _publish_alone(config: PipelineConfig, held: Lease, each: Purgeable, report:
     if config.iceberg_catalogs:
         from binlake.registered import published_names
 
-        published_names.follow_all(config, held.metadata, report)
+        published_names.begin_again(config, held.metadata, each.name, path, report)
 
 
 def _purge_staging(config: PipelineConfig, asked: Sequence[Purgeable]) -> None:

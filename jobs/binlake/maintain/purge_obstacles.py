@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from binlake.config import PipelineConfig
+from binlake.config import LakeConfig, PipelineConfig
 from binlake.config.table_modes import BESIDE
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import OF_CODE, ConfigurationError
+from binlake.iceberg.table_metadata import REGISTERED
 from binlake.lake import pins
 from binlake.lake.lake_versions import VersionedTable, lake_versions
 from binlake.lease.lease import RecordedState
+from binlake.merge.published_tables import is_published
 from binlake.planner.rules import Rules
 from binlake.planner.steps import Life
 from binlake.records import expiry, feed_watermarks
@@ -79,6 +81,7 @@ def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     yield from pinned(look.metadata, has_values)  # first: others say to remove folders that pinned versions need
     yield from _in_other_tables(look, before)
     yield from _in_its_folder(look, life)
+    yield from _replayed(look, before)
     for copy in before.copies:
         if copy.status != "dropped":
             yield Obstacle(f"{copy.name}, a schema change tool's copy of it, is {copy.status}", "wait for the tool")
@@ -87,6 +90,7 @@ def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
             "deleted rows stay in it (soft_delete), and a copy takes them over as they are",
             "take soft_delete off and snapshot it again, or move its Delta table away and snapshot it",
         )
+    yield from _loading(look, life)
     yield from _awaited(look, before.batches)
 
 
@@ -149,11 +153,47 @@ def _in_its_folder(look: Look, life: Life) -> Iterator[Obstacle]:
     """Yield what keeps values in the table's folder that no version of it needs."""
     path = look.config.table_path(life.name)
     log = LakeLog(path, "")
-    if log.exists() and log.opened().metadata().configuration.get("delta.enableChangeDataFeed") == "true":
+    feed = f"{path}/_change_data"
+    is_on = log.exists() and log.opened().metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+    if is_on or files.has_folder(feed):
         yield Obstacle(
             f"{path} has a change data feed, which keeps former values in _change_data",
             "set delta.enableChangeDataFeed to false on it, and remove that folder; then purge",
         )
+    known = {catalog.name for catalog in look.config.iceberg_catalogs}
+    for catalog in files.subfolders(f"{path}/{REGISTERED}") if is_published(look.config, life.name) else ():
+        if catalog not in known:
+            yield Obstacle(
+                f"{path}/{REGISTERED}/{catalog} has metadata files of a catalog that isn't in the YAML, with comments",
+                "remove the table's name from that catalog, and that folder; then purge",
+            )
+
+
+def _replayed(look: Look, before: TableBefore) -> Iterator[Obstacle]:
+    """Yield what was built of it in folders of their own: by replays, and by repairs that were killed."""
+    root = f"{look.config.root}/_replayed"
+    folders = [each for each in files.subfolders(root) if each != "beside"]
+    folders += [f"beside/{each}" for each in files.subfolders(f"{root}/beside")]
+    for folder in folders:
+        config = look.config.model_copy(update={"lake": LakeConfig(path=f"{root}/{folder}")})
+        for name in sorted(before.names):
+            for path in (config.table_path(name), *(config.beside_path(name, mode) for mode in BESIDE)):
+                if files.has_folder(path):
+                    yield Obstacle(
+                        f"{path} is there, built by a replay or a repair",
+                        "once that is done, remove that folder; then purge",
+                    )
+
+
+def _loading(look: Look, life: Life) -> Iterator[Obstacle]:
+    """Yield which feeds still load its rows from a version that is to go."""
+    for row in FeedRow.read(look.metadata, "feed", "position"):
+        position = feed_watermarks.position_of(row)
+        if position and any(table.table_id == life.id for table in position.loading):
+            yield Obstacle(
+                f"the feed {row.feed} begins with its rows, and reads them from the lake",
+                f"run binlake feed for {row.feed} until they are sent, or forget it; then purge",
+            )
 
 
 def _awaited(look: Look, batches: Sequence[int]) -> Iterator[Obstacle]:

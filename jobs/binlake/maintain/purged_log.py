@@ -12,6 +12,7 @@ It is safe beside writers without the lease, and where it is killed:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,13 @@ from binlake.delta.log_files import LogFiles, commit_path
 from binlake.errors import LakeError
 from binlake.records import leftovers
 from binlake.storage import files
+from binlake.storage.kinds import storage_of
 from binlake.storage.protocol import StoredFile
 from binlake.store.metadata import now_us
 
 _TRIES = 5
+_UNFINISHED = re.compile(r"[._].*\.tmp|\d{20}\..*#\d+")
+"""Temporary files of commits: those of binlake, Hadoop and deltalake, and of object_store."""
 _EMPTY_COMMITS = 20
 """How many of the newest earlier commits become empty ones: a writer tries the number behind the one that it read."""
 
@@ -36,11 +40,12 @@ _EMPTY_COMMITS = 20
 @dataclass(frozen=True)
 class Past:
     """A table's past, which is about to go. version: the one that stays. there: the files that were in the table's
-    folder before its commit."""
+    folder before its commit. unfinished: names of temporary files that were in the log's folder then."""
 
     path: str
     version: int
     there: Sequence[StoredFile]
+    unfinished: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -56,19 +61,27 @@ def leave(path: str, note: Mapping[str, Any]) -> Past:
     """Commit the version that stays of a table. note: what the commit tells of itself. Raises LakeError, OSError, what
     deltalake raises."""
     for _ in range(_TRIES):
-        there = data_files(path)
+        there, unfinished = data_files(path), _unfinished(path)
         table = opened_tables.opened(path)
         try:
             plain_tables.commit_settings(path, table, note, {PURGED: str(now_us())})
         except CommitFailedError:
             continue
-        return Past(path, int(table.version()) + 1, there)
+        return Past(path, int(table.version()) + 1, there, unfinished)
     raise LakeError(f"{path} is written by others all the time", remedy="run it again")
 
 
 def data_files(path: str) -> list[StoredFile]:
     """Return the data files and files of deletion vectors in a table's folder. Raises LakeError."""
     return [file for file in files.list_files(path) if file.name.endswith((".parquet", ".bin"))]
+
+
+def _unfinished(path: str) -> list[str]:
+    """Return the names of the log's temporary files, which no reader reads. A commit at work that had one has a version
+    by now, or conflicts."""
+    folder = f"{path}/_delta_log"
+    names = [file.name for file in storage_of(folder).list(folder).files]
+    return [name for name in names if _UNFINISHED.fullmatch(name)]
 
 
 def remove(past: Past) -> RemovedPast:
@@ -86,6 +99,8 @@ def remove(past: Past) -> RemovedPast:
     leftovers.remove_log(log, [file for file in earlier if file.name not in emptied])
     for version in commits:
         _empty(past.path, version)
+    for name in past.unfinished:
+        files.remove_below(past.path, f"_delta_log/{name}")
     opened_tables.forget(past.path)
     return RemovedPast(len(gone), sum(file.bytes for file in gone), len(earlier) - len(commits))
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from binlake.config import PipelineConfig
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import BinlakeError
+from binlake.iceberg.table_metadata import REGISTERED
 from binlake.records import registrations
 from binlake.records.registrations import Registration
 from binlake.registered.rest_catalog import RestCatalog
 from binlake.registered.sqlite_catalog import CatalogName
 from binlake.schema.table import TableName
+from binlake.storage import files
 from binlake.store.metadata import Metadata
 
 _SIDE_BY_SIDE = 4
@@ -98,6 +100,16 @@ def point(
         return []
     reached = RestCatalog(catalog, config.root, _BATCH_SECONDS)
     return list(_each(entries, lambda entry: reached.put(_name_in(entry), entry.path)).values())
+
+
+def take_away(config: PipelineConfig, catalog: RestCatalogConfig, table: TableName, path: str) -> None:
+    """Take a table's name away, and remove the catalog's metadata files of it, with all that the table ever was;
+    ``follow`` registers it again. Raises LakeError where the catalog can't be reached."""
+    folder = f"{path}/{REGISTERED}/{catalog.name}"
+    if files.has_folder(folder):
+        name = _name_in(_registration(config, catalog, table, path))
+        RestCatalog(catalog, config.root, _BATCH_SECONDS).drop(name, path)
+        files.remove_folder(folder)
 
 
 def _each(entries: Iterable[Registration], change: Callable[[Registration], str | None]) -> dict[Registration, str]:

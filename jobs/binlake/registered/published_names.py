@@ -195,6 +195,15 @@ def follow_all(config: PipelineConfig, metadata: Metadata, report: Report) -> No
         settle(config, catalog, metadata, report)
 
 
+def begin_again(config: PipelineConfig, metadata: Metadata, table: TableName, path: str, report: Report) -> None:
+    """Let all catalogs follow, and those that write metadata files of their own begin again with what is published of
+    a table. Raises LakeError where such a catalog can't be reached."""
+    for catalog in config.iceberg_catalogs:
+        if isinstance(catalog, RestCatalogConfig):
+            committed_names.take_away(config, catalog, table, path)
+    follow_all(config, metadata, report)
+
+
 def _newest(path: str) -> str | None:
     """Return the address of a table's newest metadata file; None where it isn't published, empty where it can't be
     read."""

@@ -16,13 +16,12 @@ from typing import Any
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
 from binlake.iceberg import table_metadata
-from binlake.iceberg.table_metadata import TableMetadata, address_of
+from binlake.iceberg.table_metadata import REGISTERED, TableMetadata, address_of
 from binlake.registered import rest_commits
 from binlake.registered.rest_client import CONFLICT, NOT_FOUND, RestClient, RestRefused
 from binlake.registered.sqlite_catalog import CatalogName
 from binlake.storage import files
 
-_FOLDER = "_iceberg/registered"
 _COPY, _METADATA = "binlake-", ".metadata.json"
 _TRIES = 5
 _UNKNOWN_SECONDS = 6 * 3600
@@ -84,7 +83,7 @@ class RestCatalog:
         loaded = self._loaded(name)
         if loaded is None or loaded["metadata"]["location"] != address_of(path):
             return
-        folder = f"{path}/{_FOLDER}/{self._entry.name}"
+        folder = f"{path}/{REGISTERED}/{self._entry.name}"
         log = loaded["metadata"].get("metadata-log") or ()
         # By their names: catalogs write the folder's address in ways of their own.
         needed = {str(loaded.get("metadata-location")), *(each["metadata-file"] for each in log)}
@@ -112,7 +111,7 @@ class RestCatalog:
 
     def _register(self, name: CatalogName, ours: TableMetadata) -> None:
         """Register a table by a copy of its metadata. Raises RestRefused, LakeError, OSError."""
-        folder = f"{ours.table_path}/{_FOLDER}/{self._entry.name}"
+        folder = f"{ours.table_path}/{REGISTERED}/{self._entry.name}"
         copy = f"{folder}/{_COPY}{uuid.uuid4()}{_METADATA}"
         content = rest_commits.registered(ours.content, address_of(folder))
         files.make_readers_folder(folder)

@@ -26,7 +26,7 @@ from binlake.planner.steps import Life, Standstill
 from binlake.position import Position
 from binlake.records import feed_watermarks, watermarks
 from binlake.records.decisions import Reason
-from binlake.records.feed_watermarks import FeedLimits
+from binlake.records.feed_watermarks import FeedLimits, FeedPosition, TableAtVersion
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.store.metadata import now_us
@@ -251,3 +251,53 @@ def test_a_history_of_a_former_name_is_in_the_way(tmp_path: Path, mode: BesideMo
     called(config, ("o", "t"), ("o", "old"))
     (why,) = obstacles(config)
     assert why == f"its {mode}, {tmp_path}/s/d/old__{mode}, was begun before it was copied"
+
+
+@pytest.mark.parametrize("folder", ["7/s/d/t", "7/s/d/t__history", "7/s/d/old", "beside/x/s/d/t__log"])
+def test_what_a_replay_or_a_killed_repair_built_is_in_the_way(tmp_path: Path, folder: str) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    called(config, ("o", "t"), ("o", "old"))
+    built = f"{config.root}/_replayed/{folder}"
+    write_deltalake(f"{config.root}/_replayed/7/s/d/other", pa.table({"id": [1]}))
+    write_deltalake(built, pa.table({"id": [1]}))
+    assert obstacles(config) == [f"{built} is there, built by a replay or a repair"]
+
+
+def test_a_change_data_feed_that_was_switched_off_is_in_the_way(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    Path(config.table_path(NAME), "_change_data").mkdir()
+    (why,) = obstacles(config)
+    assert why.endswith("keeps former values in _change_data")
+
+
+def test_a_feed_that_loads_the_table_is_in_the_way(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    metadata = metadata_of(config)
+    for feed, life in (("out", "a"), ("other", "b")):
+        with feed_watermarks.held(metadata, feed, FeedLimits(1, 24)) as held:
+            held.advance(FeedPosition(3, loading=(TableAtVersion(life, 1),)), 0)
+    assert obstacles(config) == ["the feed out begins with its rows, and reads them from the lake"]
+
+
+def test_files_of_a_catalog_that_is_forgotten_are_in_the_way(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE), iceberg={"every": "batch"})
+    Path(config.table_path(NAME), "_iceberg", "registered", "c").mkdir(parents=True)
+    (why,) = obstacles(config)
+    assert why.endswith("_iceberg/registered/c has metadata files of a catalog that isn't in the YAML, with comments")
+    rest = {"kind": "rest", "name": "c", "uri": "http://127.0.0.1:9", "database": "{database}"}
+    assert obstacles(PipelineConfig.model_validate({**config.model_dump(exclude_unset=True), "catalog": [rest]})) == []
+
+
+def test_what_killed_writers_left_goes(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    log = Path(config.table_path(NAME), "_delta_log")
+    left = [log / ".00000000000000000002.json.x.tmp", log / "_commit_x.json.tmp", log / "00000000000000000002.json#1"]
+    for file in left:
+        file.write_text("former")
+    snapshot = Path(config.staging_path("snapshot", "n", "attempt"))
+    snapshot.mkdir(parents=True)
+    (snapshot / "copied.json").write_text("former")
+    purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0)
+    assert not [file for file in left if file.exists()]
+    assert not snapshot.exists()
+    assert len(DeltaTable(config.table_path(NAME)).to_pyarrow_table()) == 1

@@ -14,6 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.doctor import catalog_checks
 from binlake.errors import LakeError
 from binlake.iceberg import published_table, table_metadata, upkeep
+from binlake.iceberg.publication import publish_alone
 from binlake.phases.register import register, registration_due
 from binlake.records.status import read_status
 from binlake.registered import published_names
@@ -124,6 +125,25 @@ def test_each_publication_is_a_commit(followed: Followed, tmp_path: Path, server
         of_version.change(ORDERS, change)
     of_version.assert_same(ORDERS)
     assert not registration_due(of_version.config)
+
+
+def test_a_catalog_begins_again_without_what_a_table_was(followed: Followed) -> None:
+    followed.register()
+    for change in CHANGES[:3]:
+        followed.change(ORDERS, change)
+    table, config = followed.lake.tables[ORDERS], followed.config
+    folder = Path(table.path, "_iceberg", "registered", "lakehouse")
+    before = {file.name for file in folder.iterdir()}
+    CHANGES[3](table)
+    publish_alone(table.path)
+    published_names.begin_again(config, metadata_of(config), ORDERS, table.path, Report(quiet=True))
+    files = list(folder.iterdir())
+    assert files
+    assert not before & {file.name for file in files}
+    assert not [file for file in files if '"name": "v"' in file.read_text()]
+    followed.assert_same(ORDERS)
+    followed.change(ORDERS, CHANGES[4])
+    followed.assert_same(ORDERS)
 
 
 def test_what_was_missed_is_one_commit(followed: Followed) -> None:
