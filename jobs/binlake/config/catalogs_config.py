@@ -159,10 +159,19 @@ def entries_of(written: Any) -> Any:
     return [{"kind": "hive" if "metastore" in given else "spark", **given}]
 
 
+_SPARK = ("hive", "spark")
+
+
+def _own_name(entry: CatalogEntry) -> str:
+    """Return what no other entry may have."""
+    return entry.identity if entry.kind == "sqlite" else entry.name
+
+
 def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
     """Raise ValueError where entries don't go together. publishes: whether the YAML publishes Iceberg tables."""
-    names = [entry.name if entry.kind in ("hive", "spark") else entry.identity for entry in entries]
-    if twice := [name for name, times in Counter(names).items() if times > 1]:
+    # A REST catalog's name is also that of its folder in each table's folder.
+    names = [(_SPARK if entry.kind in _SPARK else entry.kind, _own_name(entry)) for entry in entries]
+    if twice := [name for (_, name), times in Counter(names).items() if times > 1]:
         raise ValueError(f"catalog has the entry {twice[0]!r} twice; give each a name of its own")
     if sum(entry.kind == "hive" for entry in entries) > 1:
         raise ValueError("catalog has two entries of kind hive, and Spark reaches one metastore; leave one out")

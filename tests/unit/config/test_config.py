@@ -206,3 +206,25 @@ def test_a_catalog_alone_is_an_entry(catalog: dict[str, Any], kind: str) -> None
     assert entry["kind"] == kind
     read = TypeAdapter(catalogs_config.AnyCatalog).validate_python(entry)
     assert (read.name, read.follows("batch"), read.follows(None)) == ("spark_catalog", True, True)
+
+
+REST = {"kind": "rest", "name": "lakehouse", "uri": "http://a"}
+
+
+@pytest.mark.parametrize(
+    ("other", "is_refused"),
+    [
+        ({**REST, "uri": "http://b"}, True),
+        ({**REST, "warehouse": "w"}, True),
+        ({**REST, "name": "another"}, False),
+        ({"kind": "sqlite", "name": "lakehouse", "sqlite": "/c.db"}, False),
+        ({"kind": "spark", "name": "lakehouse"}, False),
+    ],
+)
+def test_rest_catalogs_have_names_of_their_own(other: dict[str, Any], is_refused: bool) -> None:
+    """Each has a folder of its name in each table's folder."""
+    entries = [TypeAdapter(catalogs_config.AnyCatalog).validate_python(entry) for entry in (REST, other)]
+    if not is_refused:
+        return catalogs_config.refuse_wrong(entries, publishes=True)
+    with pytest.raises(ValueError, match="has the entry 'lakehouse' twice"):
+        catalogs_config.refuse_wrong(entries, publishes=True)
