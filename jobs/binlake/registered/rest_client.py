@@ -3,7 +3,7 @@
 An Airflow connection holds the credentials: ``token`` in its extra is a bearer token; else login and password are a
 client's id and secret, for a token by OAuth2's client credentials, from ``oauth2_server_uri`` in the extra or from the
 catalog itself, with ``scope`` in the extra. ``ssl`` in the extra says how the server's certificate is verified, as in a
-source's connection. Redirects aren't followed: they would pass the credentials on.
+source's connection.
 
 Source: Iceberg's "REST Catalog Spec" (rest-catalog-open-api.yaml).
 """
@@ -21,10 +21,13 @@ from urllib.parse import quote, urlencode
 
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
+from binlake.registered import timed_http
 from binlake.source.connection import endpoint, fields_of
 
 _PATIENCE_SECONDS = 10.0
 _MOST_WORDS = 300
+_MOST_BYTES, _MOST_OF_REFUSAL = 64 << 20, 1 << 20
+"""What an answer may have: of a table of a thousand columns and a hundred schemas it has less."""
 _TOKEN = re.compile(r"[!-~]+")
 """What may be in a header."""
 _OF_CREDENTIALS = ("token", "scope", "oauth2_server_uri")
@@ -40,9 +43,12 @@ class RestRefused(LakeError):
         self.status = status
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any) -> None:
-        """Return None, so that a redirect is an error."""
+class CatalogSilent(LakeError):
+    """The catalog didn't answer. late: it had answered, and the time for all requests was over."""
+
+    def __init__(self, message: str, *, remedy: str, late: bool) -> None:
+        super().__init__(message, remedy=remedy)
+        self.late = late
 
 
 class RestClient:
@@ -55,16 +61,15 @@ class RestClient:
         """
         self._deadline = time.monotonic() + seconds
         self._entry, self._url = entry, f"{entry.uri.rstrip('/')}/v1"
-        self._silent: LakeError | None = None
+        self._silent: CatalogSilent | None = None
+        self._has_answered = False
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         fields = fields_of(entry.connection) if entry.connection else {"extra": {}, "login": None}
         extra = fields["extra"]
-        handlers: list[Any] = [_NoRedirects]
         tls = {key: value for key, value in extra.items() if key not in _OF_CREDENTIALS}
         encryption = endpoint(host=None, port=None, user=None, password=None, extra=tls).encryption
-        if encryption is not None:
-            handlers.append(urllib.request.HTTPSHandler(context=encryption.context()))
-        self._opener = urllib.request.build_opener(*handlers)
+        context = None if encryption is None else encryption.context()
+        self._opener = timed_http.opener(self._deadline, _PATIENCE_SECONDS, context)
         if token := extra.get("token") or (fields["login"] and self._token(fields)):
             if not _TOKEN.fullmatch(str(token)):
                 raise LakeError(
@@ -79,6 +84,11 @@ class RestClient:
             given = settings.get(name)
             if isinstance(given, dict) and given.get("prefix"):
                 self._prefix = f"/{quote(str(given['prefix']), safe='')}"
+
+    @property
+    def silent(self) -> CatalogSilent | None:
+        """Return why the catalog isn't asked any more, if it isn't."""
+        return self._silent
 
     def ask(self, method: str, *path: str, body: Any = None, query: str = "") -> dict[str, Any]:
         """Send a request below the catalog's prefix, and return the answer. Raises RestRefused, LakeError."""
@@ -111,18 +121,22 @@ class RestClient:
         left = self._deadline - time.monotonic()
         try:
             if left <= 0:
-                raise TimeoutError("it took too long for all tables")
+                raise TimeoutError(timed_http.TOO_LATE)
             with self._opener.open(request, timeout=min(left, _PATIENCE_SECONDS)) as answer:
-                text = answer.read()
+                text = timed_http.read(answer, _MOST_BYTES)
             said = json.loads(text) if text else {}
         except urllib.error.HTTPError as error:
             raise self._refusal(request, error) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The text of others than the system's errors may hold what was sent.
             reason = getattr(error, "reason", error)
-            words = str(reason) if isinstance(reason, OSError) else type(error).__name__
-            self._silent = self._failed(f"didn't answer: {words}")
+            words, is_over = type(error).__name__, time.monotonic() >= self._deadline
+            if isinstance(reason, OSError):
+                words = timed_http.TOO_LATE if is_over else str(reason)
+            failed = self._failed(f"didn't answer: {words}")
+            self._silent = CatalogSilent(failed.message, remedy=failed.remedy, late=is_over and self._has_answered)
             raise self._silent from None
+        self._has_answered = True
         if not isinstance(said, dict):
             raise self._failed("answered what isn't of Iceberg's REST protocol")
         return said
@@ -135,7 +149,7 @@ class RestClient:
 
     def _refusal(self, request: urllib.request.Request, error: urllib.error.HTTPError) -> RestRefused:
         try:
-            said = json.load(error)
+            said = json.loads(error.read(_MOST_OF_REFUSAL))
             why = str(said.get("error_description") or said["error"]["message"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException):
             why = str(error.reason)
