@@ -52,6 +52,17 @@ def path_at(address: str) -> str:
     return address.removeprefix("file://")
 
 
+def normal_address(address: str) -> str:
+    """Return an address in the one of its forms that ``address_of`` returns: others write ``file:/x`` for ``file:///x``
+    and ``s3a`` or ``s3n`` for ``s3``, and end folders with a slash."""
+    scheme, colon, rest = address.partition(":")
+    if not colon or "/" in scheme:
+        return address.rstrip("/")
+    if scheme == "file":
+        return f"file:///{rest.strip('/')}"
+    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}".rstrip("/")
+
+
 @dataclass(frozen=True)
 class TableMetadata:
     """A table's metadata. number: of its file. content: as JSON has it."""

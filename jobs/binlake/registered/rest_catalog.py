@@ -16,9 +16,9 @@ from typing import Any
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
 from binlake.iceberg import table_metadata
-from binlake.iceberg.table_metadata import REGISTERED, TableMetadata, address_of
+from binlake.iceberg.table_metadata import REGISTERED, TableMetadata, address_of, normal_address
 from binlake.registered import rest_commits
-from binlake.registered.rest_client import CONFLICT, NOT_FOUND, RestClient, RestRefused
+from binlake.registered.rest_client import CONFLICT, NOT_FOUND, CatalogSilent, RestClient, RestRefused
 from binlake.registered.sqlite_catalog import CatalogName
 from binlake.storage import files
 
@@ -34,7 +34,12 @@ class RestCatalog:
     def __init__(self, entry: RestCatalogConfig, root: str, seconds: float) -> None:
         """seconds: for all requests together. Raises LakeError where the catalog can't be reached."""
         self._client, self._entry = RestClient(entry, seconds), entry
-        self._root = f"{address_of(root)}/"
+        self._root = f"{normal_address(address_of(root))}/"
+
+    @property
+    def silent(self) -> CatalogSilent | None:
+        """Return why the catalog isn't asked any more, if it isn't."""
+        return self._client.silent
 
     def put(self, name: CatalogName, path: str) -> str:
         """Let a name be what is published of the table at a path; return why not, where the name is another's.
@@ -74,32 +79,33 @@ class RestCatalog:
         loaded = self._loaded(name)
         if loaded is None or not self._is_ours(loaded["metadata"]):
             return
-        if loaded["metadata"]["location"] == address_of(path):
+        if _is_at(loaded["metadata"], path):
             self._remove(name)
 
     def tidy(self, name: CatalogName, path: str) -> None:
         """Remove copies of a table's metadata that were registered and aren't needed any more. Raises LakeError,
         OSError."""
-        loaded = self._loaded(name)
-        if loaded is None or loaded["metadata"]["location"] != address_of(path):
+        folder, before = f"{path}/{REGISTERED}/{self._entry.name}", time.time() - _UNKNOWN_SECONDS
+        copies = (file for file in files.list_files(folder) if file.name.startswith(_COPY))
+        old = [file.name for file in copies if file.modified < before]
+        loaded = self._loaded(name) if old else None
+        if loaded is None or not _is_at(loaded["metadata"], path):
             return
-        folder = f"{path}/{REGISTERED}/{self._entry.name}"
         log = loaded["metadata"].get("metadata-log") or ()
         # By their names: catalogs write the folder's address in ways of their own.
         needed = {str(loaded.get("metadata-location")), *(each["metadata-file"] for each in log)}
         names = {address.rpartition("/")[2] for address in needed}
-        for file in files.list_files(folder):
-            is_old = file.name.startswith(_COPY) and file.modified < time.time() - _UNKNOWN_SECONDS
-            if is_old and file.name not in names:
-                files.remove_file(f"{folder}/{file.name}")
+        for copy in old:
+            if copy not in names:
+                files.remove_file(f"{folder}/{copy}")
 
     def _is_ours(self, theirs: Mapping[str, Any]) -> bool:
-        location = f"{theirs.get('location', '')}/"
+        location = f"{normal_address(str(theirs.get('location', '')))}/"
         return location.startswith(self._root) and rest_commits.is_published_by_us(theirs)
 
     def _is_followed(self, ours: TableMetadata, theirs: Mapping[str, Any]) -> bool:
         """Return whether a name is of this table, and what is published continues what the catalog has."""
-        return theirs["location"] == address_of(ours.table_path) and rest_commits.continues(ours.content, theirs)
+        return _is_at(theirs, ours.table_path) and rest_commits.continues(ours.content, theirs)
 
     def _loaded(self, name: CatalogName) -> dict[str, Any] | None:
         try:
@@ -145,3 +151,8 @@ class RestCatalog:
         except RestRefused as error:
             if error.status != NOT_FOUND:
                 raise
+
+
+def _is_at(theirs: Mapping[str, Any], path: str) -> bool:
+    """Return whether a table of the catalog is the one at a path."""
+    return normal_address(str(theirs["location"])) == normal_address(address_of(path))

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from binlake.iceberg.table_metadata import DELTA_ID, DELTA_VERSION, MAIN
+from binlake.iceberg.table_metadata import DELTA_ID, DELTA_VERSION, MAIN, normal_address
 
 MetadataJson = Mapping[str, Any]
 """A table's metadata, as JSON has it."""
@@ -46,11 +46,10 @@ def continues(ours: MetadataJson, theirs: MetadataJson) -> bool:
         return False
     if _partitions(ours) != _partitions(theirs):
         return False
-    lists = {each["snapshot-id"]: each["manifest-list"] for each in theirs.get("snapshots") or ()}
+    lists = {each["snapshot-id"]: normal_address(each["manifest-list"]) for each in theirs.get("snapshots") or ()}
     new = [each for each in ours["snapshots"] if each["snapshot-id"] not in lists]
-    if any(
-        lists.get(each["snapshot-id"], each["manifest-list"]) != each["manifest-list"] for each in ours["snapshots"]
-    ):
+    same = [each for each in ours["snapshots"] if each["snapshot-id"] in lists]
+    if any(lists[each["snapshot-id"]] != normal_address(each["manifest-list"]) for each in same):
         return False
     newest = max((each["snapshot-id"] for each in ours["snapshots"]), default=0)
     if any(number > newest for number in lists):

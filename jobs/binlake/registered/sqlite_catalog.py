@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from binlake.errors import LakeError
-from binlake.iceberg.table_metadata import FOLDER, address_of, path_at
+from binlake.iceberg.table_metadata import FOLDER, address_of, normal_address, path_at
 from binlake.storage import files
 
 _WAIT_SECONDS = 10
@@ -44,7 +44,7 @@ class SqliteCatalog:
     """The catalog of a name in a file. root: of the folder below which tables are ours."""
 
     def __init__(self, path: str, name: str, root: str) -> None:
-        self._path, self._name, self._ours = path, name, f"{address_of(root)}/"
+        self._path, self._name, self._ours = path, name, f"{normal_address(address_of(root))}/"
 
     def entries(self) -> dict[CatalogName, str]:
         """Return the addresses of our tables' metadata files by their names in the catalog. Raises LakeError."""
@@ -81,10 +81,11 @@ class SqliteCatalog:
             )
             return ""
         before = found[0]
-        if before == address:
+        at, new_at = normal_address(before or ""), normal_address(address)
+        if at == new_at:
             return ""
-        is_of_table = self._is_ours(before) and before.rpartition("/")[0] == address.rpartition("/")[0]
-        if not is_of_table and not (self._is_ours(before) and not files.exists(path_at(before))):
+        is_of_table = self._is_ours(before) and at.rpartition("/")[0] == new_at.rpartition("/")[0]
+        if not is_of_table and not (self._is_ours(before) and not files.exists(path_at(at))):
             return f"{name} is another's table, at {before}"
         connection.execute(
             "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? WHERE catalog_name = ?"
@@ -104,7 +105,8 @@ class SqliteCatalog:
                 )
 
     def _is_ours(self, address: str | None) -> bool:
-        return bool(address) and str(address).startswith(self._ours) and f"/{FOLDER}/" in str(address)
+        at = normal_address(address or "")
+        return at.startswith(self._ours) and f"/{FOLDER}/" in at
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:

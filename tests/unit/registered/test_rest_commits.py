@@ -13,6 +13,7 @@ import pytest
 
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
+from binlake.iceberg.table_metadata import normal_address
 from binlake.registered.rest_client import RestClient
 from binlake.registered.rest_commits import commit_of, continues, is_published_by_us, registered
 
@@ -95,6 +96,27 @@ def test_a_table_that_somebody_else_wrote_is_not_ours() -> None:
     there["snapshots"][1]["summary"] = {"operation": "append"}
     assert not is_published_by_us(there)
     assert not is_published_by_us({**metadata(1), "properties": {}})
+
+
+@pytest.mark.parametrize(
+    ("address", "normal"),
+    [
+        ("file:///l/t", "file:///l/t"), ("file:/l/t/", "file:///l/t"), ("file://l/t", "file:///l/t"), ("/l/t/", "/l/t"),
+        ("/l/t:x", "/l/t:x"), ("s3://b/t", "s3://b/t"), ("s3a://b/t/", "s3://b/t"), ("s3n://b/t", "s3://b/t"),
+        ("gs://b/t", "gs://b/t"), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_address_has_one_form(address: str, normal: str) -> None:
+    assert normal_address(address) == normal
+    assert normal_address(normal) == normal
+
+
+def test_manifests_at_addresses_of_another_form_are_the_same() -> None:
+    ours, theirs = metadata(1), metadata(1)
+    ours["snapshots"][0]["manifest-list"], theirs["snapshots"][0]["manifest-list"] = "file:///l/m", "file:/l/m"
+    assert continues(ours, theirs)
+    theirs["snapshots"][0]["manifest-list"] = "file:/l/other"
+    assert not continues(ours, theirs)
 
 
 class _Issuer(BaseHTTPRequestHandler):
