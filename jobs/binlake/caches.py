@@ -40,6 +40,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "tables that weren't published": CacheBound(256, "tables"),
     "problems of catalogs": CacheBound(256, "sources"),
     "catalogs that failed": CacheBound(256, "catalogs"),
+    "names that catalogs were asked for": CacheBound(16, "catalogs"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
     "columns of data files": CacheBound(5_000, "data files"),
     "data files of metadata": CacheBound(256, "tables"),

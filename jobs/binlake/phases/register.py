@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake.config import NamedCatalog, PipelineConfig
 from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, PublishedCatalog
-from binlake.errors import LakeError, UsageError
+from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.faults import fault
 from binlake.lake import pinned_views
 from binlake.lake.pinned_views import PinnedChanges, PinnedDatabase
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from binlake.spark.starting import SessionFactory
 
 _REMEDY = "choose other databases by catalog.database in the YAML, or free the name and run binlake register"
+_TURNS, _PATIENCE = 15, 60.0
+"""How often a catalog of many tables is continued with, and for how many seconds the lease is waited for then."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +97,35 @@ def register(
     """
     if not config.catalogs:
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help register")
-    done = RegisterReport((), ())
-    with lease.held(metadata_of(config)) as held:
-        metadata = held.metadata
-        for catalog in config.catalogs:
-            if catalog.follows(occasion):
-                done = done.and_(_follow(config, catalog, session, metadata))
-        asked = {entry.name for entry in config.catalogs if entry.follows(occasion)}
-        problems = [each for each in catalog_problems.read(config, metadata) if each.catalog in asked]
+    asked = left = [entry for entry in config.catalogs if entry.follows(occasion)]
+    done, patience = RegisterReport((), ()), 0.0
+    for _ in range(_TURNS):  # between them others get the lease
+        try:
+            with lease.held(metadata_of(config), patience=patience) as held:
+                for catalog in left:
+                    done = done.and_(_follow(config, catalog, session, held.metadata))
+        except LeaseHeld:
+            if not patience:
+                raise
+            break  # what is left is noted
+        left, patience = [entry for entry in left if _is_unfinished(entry)], _PATIENCE
+        if not left:
+            break
+    problems = catalog_problems.read(config, metadata_of(config), asked)
     report.say(done.headline)
     if problems:
         said = "; ".join(f"catalog {each.catalog}: {each.problem}" for each in problems)
         raise LakeError(said, remedy=". ".join(dict.fromkeys(each.remedy for each in problems)))
     return done
+
+
+def _is_unfinished(catalog: CatalogEntry) -> bool:
+    """Return whether a catalog wasn't asked for all names in the time for which the lease is held."""
+    if not isinstance(catalog, PublishedCatalog):
+        return False
+    from binlake.registered import published_names  # it imports pyarrow
+
+    return published_names.is_unfinished(catalog)
 
 
 def _follow(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import CatalogEntry
 from binlake.errors import LakeError
 from binlake.store.conditions import literal
 from binlake.store.metadata import Metadata, now_us
@@ -30,9 +31,11 @@ class CatalogProblem:
     since_us: int
 
 
-def read(config: PipelineConfig, metadata: Metadata) -> list[CatalogProblem]:
-    """Return the problems of the YAML's catalogs. Raises LakeError."""
-    names = {entry.identity: entry.name for entry in config.catalogs}
+def read(
+    config: PipelineConfig, metadata: Metadata, catalogs: Iterable[CatalogEntry] | None = None
+) -> list[CatalogProblem]:
+    """Return the problems of catalogs; of all of the YAML's where none are given. Raises LakeError."""
+    names = {entry.identity: entry.name for entry in (config.catalogs if catalogs is None else catalogs)}
     if not names:
         return []
     rows = sorted(CatalogProblemRow.read(metadata), key=lambda row: row.since_us)

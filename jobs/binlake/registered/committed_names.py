@@ -5,25 +5,32 @@ alone that it changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from binlake.caches import Cache
 from binlake.config import PipelineConfig
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import BinlakeError
 from binlake.iceberg.table_metadata import REGISTERED
-from binlake.records import registrations
+from binlake.records import catalog_problems, registrations
 from binlake.records.registrations import Registration
 from binlake.registered.rest_catalog import RestCatalog
+from binlake.registered.rest_client import CatalogSilent
 from binlake.registered.sqlite_catalog import CatalogName
 from binlake.schema.table import TableName
 from binlake.storage import files
 from binlake.store.metadata import Metadata
 
 _SIDE_BY_SIDE = 4
-_BATCH_SECONDS, _WHOLE_SECONDS = 30, 300
-"""How long a catalog is waited for altogether: by a batch, and for all tables."""
+_SECONDS = 20
+"""How long a catalog is waited for altogether, as the source's lease is held meanwhile."""
+_NOTED_TOGETHER = 50
+_asked: Cache[str, frozenset[Registration]] = Cache("names that catalogs were asked for")
+"""The names, by the catalog's identity, that were brought to what is published before the time was over: the next time
+the others come first."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +62,26 @@ def names_of(config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metad
     return CommittedNames(single, known, tuple(twins))
 
 
-def follow(
-    config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata
-) -> tuple[Collection[Registration], Collection[Registration], list[str]]:
-    """Bring a catalog to what is published; return the names that were given and taken away, and why some weren't.
+@dataclass(frozen=True)
+class FollowedNames:
+    """Names that were given and taken away, and why some weren't."""
+
+    given: tuple[Registration, ...]
+    gone: tuple[Registration, ...]
+    refused: tuple[str, ...]
+
+
+def follow(config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata) -> FollowedNames:
+    """Bring a catalog to what is published, as far as the time allows: new names first, so that each time has more.
 
     Raises LakeError where the catalog can't be reached.
     """
-    names, reached = names_of(config, catalog, metadata), RestCatalog(catalog, config.root, _WHOLE_SECONDS)
-    if names.lacks_names:
-        registrations.note(metadata, catalog.identity, names.known | names.wanted)
-    gone = sorted(names.known - names.wanted)
-    refused = _each(gone, lambda entry: reached.drop(_name_in(entry), entry.path))
-    still = frozenset(entry for entry in gone if entry in refused)
+    names, reached = names_of(config, catalog, metadata), RestCatalog(catalog, config.root, _SECONDS)
+    gone, new = sorted(names.known - names.wanted), sorted(names.wanted - names.known)
+    outcomes = [_each(gone, lambda entry: reached.drop(_name_in(entry), entry.path))]
+    has = names.known - outcomes[0].done
     if gone:
-        registrations.note(metadata, catalog.identity, names.wanted | still)
+        registrations.note(metadata, catalog.identity, has)
 
     def put(entry: Registration) -> str:
         why = reached.put(_name_in(entry), entry.path)
@@ -77,9 +89,35 @@ def follow(
             reached.tidy(_name_in(entry), entry.path)
         return why
 
-    refused |= _each(sorted(names.wanted), put)
-    given = [entry for entry in sorted(names.wanted - names.known) if entry not in refused]
-    return given, [entry for entry in gone if entry not in still], [*refused.values(), *names.twins]
+    for first in range(0, len(new), _NOTED_TOGETHER):
+        if reached.silent is None:
+            some = new[first : first + _NOTED_TOGETHER]
+            has |= frozenset(some)
+            registrations.note(metadata, catalog.identity, has)
+            outcomes.append(_each(some, put))
+    before = _asked.get(catalog.identity) or frozenset()
+    old = sorted(names.wanted & names.known)
+    random.shuffle(old)  # other processes were asked for others
+    outcomes.append(_each(sorted(old, key=lambda entry: entry in before), put))
+    if reached.silent is not None and not reached.silent.late:
+        raise reached.silent
+    done = frozenset[Registration]().union(*(outcome.done for outcome in outcomes))
+    refused = {entry: why for outcome in outcomes for entry, why in outcome.refused.items()}
+    left = (names.wanted | names.known) - done - refused.keys() - before
+    if left:
+        _asked.put(catalog.identity, done | before)
+    else:
+        _asked.drop([catalog.identity])
+    whys = [*refused.values(), *names.twins]
+    if left and (left - names.known or left - names.wanted or catalog_problems.noted(metadata, catalog.identity)):
+        whys.append(f"{len(left)} names weren't asked for within {_SECONDS} seconds; run binlake register")
+    given, taken = (tuple(entry for entry in each if entry in done) for each in (new, gone))
+    return FollowedNames(given, taken, tuple(whys))
+
+
+def is_unfinished(catalog: RestCatalogConfig) -> bool:
+    """Return whether the time was over before all names of a catalog were asked for, by this process."""
+    return _asked.get(catalog.identity) is not None
 
 
 def point(
@@ -98,33 +136,52 @@ def point(
         registrations.note(metadata, catalog.identity, known | lacking)
     if not entries:
         return []
-    reached = RestCatalog(catalog, config.root, _BATCH_SECONDS)
-    return list(_each(entries, lambda entry: reached.put(_name_in(entry), entry.path)).values())
+    reached = RestCatalog(catalog, config.root, _SECONDS)
+    outcome = _each(entries, lambda entry: reached.put(_name_in(entry), entry.path))
+    if reached.silent is not None:
+        raise reached.silent
+    return list(outcome.refused.values())
 
 
-def take_away(config: PipelineConfig, catalog: RestCatalogConfig, table: TableName, path: str) -> None:
+def take_away(
+    config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata, table: TableName, path: str
+) -> None:
     """Take a table's name away, and remove the catalog's metadata files of it, with all that the table ever was;
-    ``follow`` registers it again. Raises LakeError where the catalog can't be reached."""
+    ``follow`` registers it again, before other names. Raises LakeError where the catalog can't be reached."""
     folder = f"{path}/{REGISTERED}/{catalog.name}"
     if files.has_folder(folder):
-        name = _name_in(_registration(config, catalog, table, path))
-        RestCatalog(catalog, config.root, _BATCH_SECONDS).drop(name, path)
+        entry = _registration(config, catalog, table, path)
+        RestCatalog(catalog, config.root, _SECONDS).drop(_name_in(entry), path)
+        known = {known for known in registrations.read(metadata) if known.catalog == catalog.identity}
+        registrations.note(metadata, catalog.identity, known - {entry})
         files.remove_folder(folder)
 
 
-def _each(entries: Iterable[Registration], change: Callable[[Registration], str | None]) -> dict[Registration, str]:
-    """Make a change for each name, side by side; return why not, for those for which it wasn't made."""
+@dataclass(frozen=True)
+class _Outcome:
+    """Names for which a change was made, and why not for others; those in neither weren't asked for."""
 
-    def outcome(entry: Registration) -> tuple[Registration, str]:
+    done: frozenset[Registration]
+    refused: Mapping[Registration, str]
+
+
+def _each(entries: Iterable[Registration], change: Callable[[Registration], str | None]) -> _Outcome:
+    """Make a change for each name, side by side."""
+
+    def outcome(entry: Registration) -> tuple[Registration, str | None]:
         try:
             return entry, change(entry) or ""
+        except CatalogSilent:
+            return entry, None
         except BinlakeError as error:
             return entry, error.message
         except (OSError, ValueError, KeyError) as error:
             return entry, f"the metadata of {entry.table} can't be read: {type(error).__name__}"
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="names") as pool:
-        return {entry: why for entry, why in pool.map(outcome, entries) if why}
+        outcomes = list(pool.map(outcome, entries))
+    done = frozenset(entry for entry, why in outcomes if why == "")
+    return _Outcome(done, {entry: why for entry, why in outcomes if why})
 
 
 def _registration(config: PipelineConfig, catalog: RestCatalogConfig, name: TableName, path: str) -> Registration:

@@ -14,10 +14,10 @@ from typing import Literal
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import PublishedCatalog, RestCatalogConfig, SqliteCatalogConfig
+from binlake.config.catalogs_config import CatalogEntry, PublishedCatalog, RestCatalogConfig, SqliteCatalogConfig
 from binlake.errors import BinlakeError
 from binlake.iceberg import table_metadata
-from binlake.iceberg.table_metadata import address_of
+from binlake.iceberg.table_metadata import address_of, normal_address
 from binlake.records import catalog_problems, registrations
 from binlake.registered import committed_names
 from binlake.registered.sqlite_catalog import CatalogName, SqliteCatalog
@@ -29,9 +29,10 @@ GivenNames = tuple[tuple[str, ...], tuple[str, ...]]
 """Names that were given, and names that were taken away."""
 _Failure = Literal["not reached", "refused"]
 _REST_SECONDS = 30
-"""For how long batches don't ask a catalog again that couldn't be reached, nor for all tables where it refused some."""
+"""For how long batches don't ask a catalog again that couldn't be reached."""
 _failed: Cache[str, tuple[float, _Failure]] = Cache("catalogs that failed")
-"""When a catalog on the network failed last, by ``time.monotonic``, and how."""
+"""When a catalog failed last, by ``time.monotonic``, and how, until it has all tables. Where it refused some, the
+upkeep asks for all of them again, and no batch."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Repor
 
 
 def _failed_lately(catalog: PublishedCatalog) -> _Failure | None:
-    """Return how a catalog on the network failed shortly before, if it did: batches don't wait for it again."""
+    """Return how a catalog failed, if batches don't wait for it again."""
     at, how = _failed.get(catalog.identity) or (0.0, None)
-    return how if at and time.monotonic() - at < _REST_SECONDS else None
+    return how if how == "refused" or (how and time.monotonic() - at < _REST_SECONDS) else None
 
 
 def settle(
@@ -87,14 +88,16 @@ def settle(
             given, refused = _followed(config, catalog, metadata)
         else:
             refused = _pointed(config, catalog, metadata, changed)
-        failure = "refused"
+        failure = "refused" if refused else None
     except BinlakeError as error:
         refused, remedy, failure = [error.message], error.remedy or remedy, "not reached"
     except Exception as error:  # whatever it answered, the batch is done
         refused, failure = [f"unexpected {type(error).__name__}"], "not reached"
         remedy = "report it with what the catalog is; the tables aren't held back by it"
-    if refused and (whole or failure == "not reached") and not isinstance(catalog, SqliteCatalogConfig):
+    if failure is not None and (whole or failure == "not reached"):
         _failed.put(catalog.identity, (time.monotonic(), failure))
+    elif whole:
+        _failed.drop([catalog.identity])
     if lacked and not whole and not refused:
         return given  # what was lacking before still is
     problem = "; ".join(refused)
@@ -116,8 +119,8 @@ def _pointed(
 
 def _followed(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> tuple[GivenNames, list[str]]:
     if isinstance(catalog, RestCatalogConfig):
-        put, drop, refused = committed_names.follow(config, catalog, metadata)
-        return (tuple(map(str, put)), tuple(map(str, drop))), refused
+        names = committed_names.follow(config, catalog, metadata)
+        return (tuple(map(str, names.given)), tuple(map(str, names.gone))), [*dict.fromkeys(names.refused)]
     done, refused = follow(config, catalog, metadata)
     return (tuple(map(str, sorted(done.put))), tuple(map(str, sorted(done.drop)))), refused
 
@@ -150,10 +153,14 @@ def changes(config: PipelineConfig, catalog: SqliteCatalogConfig, metadata: Meta
     twins = {name: same for name, same in published.items() if len(same) > 1}
     there = opened(config, catalog).entries()
     return CatalogChanges(
-        {name: address for name, address in wanted.items() if address and there.get(name) != address},
+        {name: address for name, address in wanted.items() if address and not _is_same(address, there.get(name))},
         {name: address for name, address in there.items() if not published.get(name)},
         tuple(f"{name} would be {' and '.join(map(str, same))}" for name, same in sorted(twins.items())),
     )
+
+
+def _is_same(address: str, there: str | None) -> bool:
+    return there is not None and normal_address(there) == normal_address(address)
 
 
 def _tables(
@@ -190,9 +197,17 @@ def follow(
 
 
 def follow_all(config: PipelineConfig, metadata: Metadata, report: Report) -> None:
-    """Let all catalogs follow. One that can't be reached holds nothing back: it is noted and said."""
+    """Let all catalogs follow. One that can't be reached holds nothing back: it is noted and said, and isn't waited for
+    again shortly after that."""
     for catalog in config.iceberg_catalogs:
-        settle(config, catalog, metadata, report)
+        if _failed_lately(catalog) != "not reached":
+            settle(config, catalog, metadata, report)
+
+
+def is_unfinished(catalog: CatalogEntry) -> bool:
+    """Return whether the time was over before a catalog had been asked for all names: the next time the others come
+    first."""
+    return isinstance(catalog, RestCatalogConfig) and committed_names.is_unfinished(catalog)
 
 
 def begin_again(config: PipelineConfig, metadata: Metadata, table: TableName, path: str, report: Report) -> None:
@@ -200,7 +215,7 @@ def begin_again(config: PipelineConfig, metadata: Metadata, table: TableName, pa
     a table. Raises LakeError where such a catalog can't be reached."""
     for catalog in config.iceberg_catalogs:
         if isinstance(catalog, RestCatalogConfig):
-            committed_names.take_away(config, catalog, table, path)
+            committed_names.take_away(config, catalog, metadata, table, path)
     follow_all(config, metadata, report)
 
 
