@@ -36,6 +36,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "logs of tables": CacheBound(256, "tables"),
     "checkpoints by deltalake": CacheBound(10_000, "tables"),
     "files of Iceberg tables": CacheBound(5_000, "data files and vectors"),  # some 10 kB each
+    "schemas of manifests": CacheBound(256, "partitions"),
     "sources whose tables were published": CacheBound(256, "sources"),
     "tables that weren't published": CacheBound(256, "tables"),
     "problems of catalogs": CacheBound(256, "sources"),

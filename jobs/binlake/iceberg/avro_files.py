@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import fastavro
 
+from binlake.caches import remembered
 from binlake.storage import files
 
 Record = dict[str, Any]
@@ -70,7 +70,7 @@ _OF_MANIFESTS = (
 _OF_MANIFESTS_SINCE_3 = (_optional("first_row_id", 520, "long"),)
 
 
-@cache
+@remembered("schemas of manifests")
 def _entry(format_version: int, partition: tuple[tuple[str, int], ...]) -> Any:
     """Return the schema of a manifest's entries. partition: the names and ids of the partition's fields."""
     values = [_optional(name, number, "string") for name, number in partition]
