@@ -332,7 +332,7 @@ def test_a_metastore_that_is_down_is_a_warning(lake: Path, up: bool, ok: bool | 
             listening.close()
         config = pipeline_config(lake, "none", catalog={"metastore": address})
         checks = preflight(config, Folder(lake / "no logs"), spark_checks=False)
-    (check,) = [check for check in checks if check.name == "catalog"]
+    (check,) = [check for check in checks if check.name == "catalog spark_catalog"]
     assert check.ok == ok
     assert address in check.found
 
