@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from binlake.cli import drawn_tables
 from binlake.errors import FIRST_BATCH
 from binlake.moment import moment_text
 from binlake.names import shown
@@ -55,24 +54,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wid
 
 
 def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None) -> None:
-    """Draw a table. width: None for that of the terminal."""
-    title, names = harmless(title), [harmless(shown(column)) for column in columns]
-    texts = [["" if value is None else harmless(shown(str(value))) for value in row] for row in rows]
-    stream = raw(where)
-    is_utf = (getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")  # else rich has other borders
-    if width is not None and is_utf and (whole := drawn_tables.drawn(title, names, texts, width)) is not None:
-        stream.write(whole)
-        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    by_rich = Table(title=Text(title) if title else None, title_justify="left")
-    for name in names:
-        by_rich.add_column(Text(name), overflow="fold")
-    for row in texts:
-        by_rich.add_row(*map(Text, row))  # a string would be searched for [words] as styles, and :words: as emoji
-    Console(file=stream, width=width).print(by_rich)
+    drawn = Table(title=Text(harmless(title)) if title else None, title_justify="left")
+    for column in columns:
+        drawn.add_column(Text(harmless(shown(column))), overflow="fold")
+    for row in rows:
+        # A text is shown as it is: rich takes [words] in strings for styles, and :words: for emoji.
+        drawn.add_row(*(Text("" if value is None else harmless(shown(str(value)))) for value in row))
+    Console(file=raw(where), width=width).print(drawn)
 
 
 def run_report(run: RunReport) -> None:
@@ -84,10 +76,10 @@ def run_report(run: RunReport) -> None:
 
 def run_lines(run: RunReport) -> list[str]:
     """Return the lines of ``run_report`` for a log file, which has no terminal's width."""
-    stream = io.StringIO()
+    drawn = io.StringIO()
     if run.tables:
-        _draw(stream, *_tables_of(run), _WIDE)
-    return [line.rstrip() for line in stream.getvalue().splitlines()] + _summary_lines(run)
+        _draw(drawn, *_tables_of(run), _WIDE)
+    return [line.rstrip() for line in drawn.getvalue().splitlines()] + _summary_lines(run)
 
 
 def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
