@@ -44,6 +44,10 @@ class CatalogEntry(Section):
         """The catalog's identity in metadata."""
         return self.name
 
+    def database_of(self, source: str, database: str) -> str:
+        """Return the name that a source's database gets in the catalog."""
+        return self.database.format(source=source, database=database)
+
     def follows(self, occasion: CatalogOccasion | None) -> bool:
         """Return whether the catalog follows an occasion; all follow None, which is somebody's own wish."""
         return occasion in (None, "snapshot") or self.every == "batch"

@@ -98,7 +98,7 @@ def _databases(
 ) -> tuple[dict[str, list[tuple[str, str, int]]], list[str]]:
     by_name: dict[tuple[str, str], list[TableAt]] = defaultdict(list)
     for table in version.listed:
-        database = catalog.database.format(source=config.source.name, database=table.name.database)
+        database = catalog.database_of(config.source.name, table.name.database)
         at = TableAt.of(config.root, table.name, table.delta_version, table.folder)
         by_name[plain_name(f"{database}__at_{version.name}"), plain_name(table.name.table)].append(at)
     views: dict[str, list[tuple[str, str, int]]] = defaultdict(list)

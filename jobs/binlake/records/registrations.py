@@ -116,5 +116,5 @@ def readable_tables(config: PipelineConfig, metadata: Metadata) -> Iterator[tupl
 
 
 def _registration(config: PipelineConfig, catalog: NamedCatalog, name: TableName, path: str) -> Registration:
-    database = catalog.database.format(source=config.source.name, database=name.database)
+    database = catalog.database_of(config.source.name, name.database)
     return Registration(catalog.identity, plain_name(database), plain_name(name.table), path, name)

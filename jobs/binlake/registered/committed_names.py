@@ -185,7 +185,7 @@ def _each(entries: Iterable[Registration], change: Callable[[Registration], str 
 
 
 def _registration(config: PipelineConfig, catalog: RestCatalogConfig, name: TableName, path: str) -> Registration:
-    database = catalog.database.format(source=config.source.name, database=name.database)
+    database = catalog.database_of(config.source.name, name.database)
     return Registration(catalog.identity, database, name.table, path, name)
 
 

@@ -28,7 +28,7 @@ from binlake.store.metadata import Metadata, metadata_of
 GivenNames = tuple[tuple[str, ...], tuple[str, ...]]
 """Names that were given, and names that were taken away."""
 _Failure = Literal["not reached", "refused"]
-_REST_SECONDS = 30
+_RETRY_SECONDS = 30
 """For how long batches don't ask a catalog again that couldn't be reached."""
 _failed: Cache[str, tuple[float, _Failure]] = Cache("catalogs that failed")
 """When a catalog failed last, by ``time.monotonic``, and how, until it has all tables. Where it refused some, the
@@ -65,7 +65,7 @@ def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Repor
 def _failed_lately(catalog: PublishedCatalog) -> _Failure | None:
     """Return how a catalog failed, if batches don't wait for it again."""
     at, how = _failed.get(catalog.identity) or (0.0, None)
-    return how if how == "refused" or (how and time.monotonic() - at < _REST_SECONDS) else None
+    return how if how == "refused" or (how and time.monotonic() - at < _RETRY_SECONDS) else None
 
 
 def settle(
@@ -127,7 +127,7 @@ def _followed(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metad
 
 def name_in(config: PipelineConfig, catalog: SqliteCatalogConfig, name: TableName) -> CatalogName:
     """Return the name that a table has in a catalog."""
-    return CatalogName(catalog.database.format(source=config.source.name, database=name.database), name.table)
+    return CatalogName(catalog.database_of(config.source.name, name.database), name.table)
 
 
 def lacks_names(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> bool:
