@@ -87,7 +87,7 @@ def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
             yield Obstacle(f"{copy.name}, a schema change tool's copy of it, is {copy.status}", "wait for the tool")
     if life.schema.soft_delete:
         yield Obstacle(
-            "deleted rows stay in it (soft_delete), and a copy takes them over as they are",
+            "deleted rows stay in it (soft_delete), also those from before the copy",
             "take soft_delete off and snapshot it again, or move its Delta table away and snapshot it",
         )
     yield from _loading(look, life)

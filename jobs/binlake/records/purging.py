@@ -238,6 +238,4 @@ def _bare_column(column: Column) -> Column:
     def bare(expression: Virtual | None) -> Virtual | None:
         return expression and replace(expression, expression="NULL")
 
-    return replace(
-        column, default=None, comment="", values=(), virtual=bare(column.virtual), stored=bare(column.stored)
-    )
+    return replace(column.without_values, virtual=bare(column.virtual), stored=bare(column.stored))
