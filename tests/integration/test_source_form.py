@@ -173,7 +173,9 @@ def test_a_name_that_resolves_anywhere_is_no_new_connection(
         given = json.dumps({"connections_file_path": str(tmp_path / "connections.json")})
         monkeypatch.setenv(f"AIRFLOW__{section}__{kwargs}", given)
     admin, wanted = client(api, "ada", "ADMIN"), asked(address, database, tmp_path / "lake")
-    expected, said = (503, "can't tell") if place == "broken backend" else (409, "secrets backend has a connection")
+    expected, said = (
+        (503, "doesn't say whether") if place == "broken backend" else (409, "secrets backend has a connection")
+    )
     for step in ("preview", "write"):
         assert said in post(admin, f"new-source/{step}", expected, **wanted)["detail"]
     assert not folder.exists()
