@@ -89,12 +89,12 @@ def _load(file: Path) -> PipelineConfig | ConfigurationError:
             known = _loaded.get(file)
         if known and all(file_stand(each) == stand for each, stand in known[0].items()):
             return known[1]
-        stands = files_stand(file)
+        seen = files_stand(file)
         config: PipelineConfig | ConfigurationError = load(file)
     except OSError as error:
         return ConfigurationError(f"can't read {file}: {error.strerror}", remedy="let Airflow's account read it")
     except ConfigurationError as error:
         config = error
     with _lock:
-        _loaded[file] = (stands, config)
+        _loaded[file] = (seen, config)
     return config

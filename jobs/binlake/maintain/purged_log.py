@@ -58,8 +58,8 @@ class RemovedPast:
 
 
 def leave(path: str, note: Mapping[str, Any]) -> Past:
-    """Commit the version that stays of a table. note: what the commit tells of itself. Raises LakeError, OSError, what
-    deltalake raises."""
+    """Commit the version that stays of a table. note: is written into the commit's information. Raises LakeError,
+    OSError, what deltalake raises."""
     for _ in range(_TRIES):
         there, unfinished = data_files(path), _unfinished(path)
         table = opened_tables.opened(path)

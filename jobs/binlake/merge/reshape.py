@@ -184,7 +184,7 @@ def reshaped(
     """
     names = {old.lower(): new for old, new in renamed}
     kinds = {column.name.lower(): column for column in wanted}
-    come, anew = {new.lower() for _, new in renamed}, {name.lower() for name in begun}
+    come, begun_names = {new.lower() for _, new in renamed}, {name.lower() for name in begun}
     have = {field["name"].lower() for field in fields}
     taken = have | kinds.keys() | come
     columns: list[ReshapedColumn] = []
@@ -195,7 +195,7 @@ def reshaped(
         if new.lower() in kinds and (lower in names or lower not in come):
             wanted_here = kinds[new.lower()]
             new = wanted_here.name
-            if delta_type(wanted_here.kind) != field["type"] or (lower in anew and lower not in names):
+            if delta_type(wanted_here.kind) != field["type"] or (lower in begun_names and lower not in names):
                 new = _aside(new, taken)
         elif lower in come and lower not in names:
             new = _aside(name, taken)

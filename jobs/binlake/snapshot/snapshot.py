@@ -340,8 +340,8 @@ class _Snapshotter:
             time.sleep(_PAUSE)
 
     def _start_again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
-        """Begin a table's snapshot again. What is noted of one that isn't begun again stays: it tells the next snapshot
-        which columns the table had."""
+        """Begin a table's snapshot again. What is noted of one that isn't begun again stays: the next snapshot reads
+        there which columns the table had."""
         self.task.report.say(f"{old.name}: DDL during its snapshot, which begins again")
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:

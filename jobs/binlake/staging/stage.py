@@ -199,8 +199,8 @@ def stage_batch(
         if again := [replace(tasks[part.slice], ghosts=spans) for part in slices if differs(part, spans)]:
             for task in again:
                 files.remove_folder(slice_folder(task.folder, task.number))
-            anew = {part.slice: part for part in _staged(config, session, again, transports, plan, report)}
-            slices = [anew.get(part.slice, part) for part in slices]
+            staged_again = {part.slice: part for part in _staged(config, session, again, transports, plan, report)}
+            slices = [staged_again.get(part.slice, part) for part in slices]
         manifest = Manifest(
             plan.batch,
             attempt,

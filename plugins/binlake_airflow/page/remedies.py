@@ -43,7 +43,7 @@ _COMMAND = re.compile(rf"(?:\brun )?\bbinlake ({'|'.join(BUTTONS)}|status)(?![\w
 def on_the_page(remedy: str) -> tuple[str, tuple[Fix, ...]]:
     """Return a remedy with the names of buttons in the place of their commands, and these buttons, in order.
 
-    A command that no button stands for is left as it is.
+    A command without a button is left as it is.
     """
     fixes: dict[Fix, None] = {}
 

@@ -1,5 +1,5 @@
 """What another binlake left in metadata, in a form that this one doesn't know, is refused by name; a manifest that was
-staged before fields were added tells the same content."""
+staged before fields were added has the same content."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class _Columns:
         ]
         return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
 
-    def anew(self, fields: _Fields, path: str) -> _Columns:
+    def replaced(self, fields: _Fields, path: str) -> _Columns:
         """Return columns that have nothing of those that were there, whatever their names. path: the table's."""
         before = self
         if not self.are_mapped and needs_column_mapping([field["name"] for field in fields]):
@@ -172,7 +172,7 @@ def replacing(
 ) -> tuple[list[DeltaAction], list[dict[str, Any]]]:
     """Return the actions that give a table other columns without a value, and Delta's fields then. fields: their names
     and types."""
-    after = _Columns(plain_tables.fields_of(table), table.metadata().configuration).anew(fields, path)
+    after = _Columns(plain_tables.fields_of(table), table.metadata().configuration).replaced(fields, path)
     return _actions(table, after, description=""), after.fields
 
 

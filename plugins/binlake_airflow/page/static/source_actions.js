@@ -41,7 +41,7 @@ function pauseButton(source) {
   if (!source.may?.edit || !running.length) return null;
   const open = () => confirm({
     title: `Pause the source ${source.source}`,
-    says: `Its ${running.map((what) => WORDS[what]).join(", ")} are paused. What runs now ends as usual. The server keeps its log meanwhile, for as long as it is set to. So ${source.source}'s limits are still checked, by the DAG binlake_${source.source}_watch where there is one: it tells before log is deleted that the lake needs.`,
+    says: `Its ${running.map((what) => WORDS[what]).join(", ")} are paused. What runs now ends as usual. The server keeps its log meanwhile, for as long as it is set to. So ${source.source}'s limits are still checked, by the DAG binlake_${source.source}_watch where there is one: it warns before the server deletes log that the lake needs.`,
     label: "Pause the source",
     fields: [MAY_BE_WHY],
     act: asks(source, "pause"),
