@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -17,8 +18,9 @@ def imported_when_run(module: str, name: str) -> Callable[[argparse.Namespace], 
     return command
 
 
+@cache
 def common_options() -> argparse.ArgumentParser:
-    """Return the parser of the options that every command has."""
+    """Return the parser of the options that every command has, which share it."""
     parser = argparse.ArgumentParser(add_help=False)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("-q", "--quiet", action="store_true", help="print only results and errors")

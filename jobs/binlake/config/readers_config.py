@@ -14,8 +14,9 @@ from binlake.config.orchestration import Duration
 from binlake.config.section import Section, TablePattern
 from binlake.schema.table import TableName
 
-_ROLE = r"^arn:[\w-]+:iam:[\w-]*:\w*:role/[^\s*?]{1,512}$"
-"""The name of a role, as Amazon's IAM and stores like it write it."""
+_ROLE = r"^arn:[A-Za-z0-9_-]+:iam:[A-Za-z0-9_-]*:[A-Za-z0-9_]*:role/[!-)+->@-~]{1,512}$"
+"""The name of a role, as Amazon's IAM and stores like it write it: of ASCII alone. To compile 512 repetitions of any of
+Unicode's characters takes 5 ms."""
 
 
 def _is_time(every: Any) -> Any:

@@ -10,10 +10,11 @@ from pydantic import AfterValidator, model_validator
 from binlake import names
 from binlake.config.schema_change_tools import changed_table, has_no_rows_of_it, hides_original
 from binlake.config.section import Section, TablePattern
-from binlake.schema.row_condition import CONDITION_REMEDY, RefusedCondition, parsed
 
 
 def _is_understood(text: str) -> str:
+    from binlake.schema.row_condition import CONDITION_REMEDY, RefusedCondition, parsed  # most YAMLs have no condition
+
     try:
         parsed(text)
     except RefusedCondition as error:

@@ -25,13 +25,13 @@ VECTOR_KEY = ("storageType", "pathOrInlineDv", "offset")
 
 @dataclass(frozen=True)
 class LogAction:
-    """An action of a log. fields: all that the log has of it. kind: its name there."""
+    """An action of a log. fields: all that the log has of it. kind: its name there. The kinds of actions have no fields
+    of their own, and inherit its methods."""
 
     fields: DeltaAction
     kind: ClassVar[str]
 
 
-@dataclass(frozen=True)
 class FileAction(LogAction):
     """An action on a data file."""
 
@@ -68,7 +68,6 @@ class FileAction(LogAction):
         return bool(self.fields.get("dataChange", True))
 
 
-@dataclass(frozen=True)
 class Add(FileAction):
     """A data file that comes, or gets other statistics or another deletion vector."""
 
@@ -115,14 +114,12 @@ def counted_rows(add: DeltaAction) -> int:
     return rows
 
 
-@dataclass(frozen=True)
 class Remove(FileAction):
     """A data file that goes, or the end of its last deletion vector."""
 
     kind = "remove"
 
 
-@dataclass(frozen=True)
 class Recorded(LogAction):
     """The version that an application records."""
 
@@ -140,14 +137,12 @@ class Recorded(LogAction):
         return int(self.fields["version"])
 
 
-@dataclass(frozen=True)
 class CommitInfo(LogAction):
     """A commit's description of itself."""
 
     kind = "commitInfo"
 
 
-@dataclass(frozen=True)
 class OtherAction(LogAction):
     """An action that may change a table's schema, settings or protocol."""
 

@@ -123,9 +123,15 @@ def note_log(metadata: Metadata, seen: LogSeen, batch: int, kind: LookKind = "lo
         LogRow.replace(metadata, f"at_us >= {since} AND kind = {literal(kind)}", [row])
 
 
+def newest_looks(metadata: Metadata) -> list[LogRow]:
+    """Return what the server said of its log when it was looked at last for each kind of look, the newest first."""
+    looks = LogRow.read(metadata, newest=Newest("at_us", 1, per=("kind",)))
+    return sorted(looks, key=lambda look: look.at_us, reverse=True)
+
+
 def log_noted(metadata: Metadata) -> LogRow | None:
     """Return what the server said of its log when it was looked at last; None before that."""
-    return LogRow.first(metadata, newest=Newest("at_us", 1))
+    return next(iter(newest_looks(metadata)), None)
 
 
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from binlake.records.catalog_problems import CatalogProblem
 from binlake.records.failures import FAILED
 from binlake.records.feed_watermarks import FeedStatus
 from binlake.records.merged_shapes import MergedStatus, ProblemBeside, merged_shapes, problems_of_merged
+from binlake.records.record import newest_looks
 from binlake.records.snapshot_ids import OF_KEYS
 from binlake.records.verified import VerifiedTables, VerifiedThrough
 from binlake.records.waiting_changes import WaitingChange
@@ -41,8 +42,6 @@ from binlake.store.run_rows import RunRow
 
 _SUCCEEDED = "kind IN ('sync', 'bootstrap')"
 """Predicate of runs that moved the lake forward."""
-_FOUND_NOTHING = "kind = 'nothing new'"
-"""Predicate of the log's rows that a sync left which found nothing."""
 _BETWEEN_TASKS_US = 10 * 60 * 1_000_000
 """Microseconds for which an open batch may have no run at work: Airflow starts the next task."""
 
@@ -222,7 +221,8 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     last = RunRow.first(metadata, where=_SUCCEEDED, newest=Newest("ended_us", 1))
-    quiet = LogRow.first(metadata, "at_us", where=_FOUND_NOTHING, newest=Newest("at_us", 1))
+    looks = newest_looks(metadata)
+    quiet = next((look for look in looks if look.kind == "nothing new"), None)
     succeeded_us = max(last.ended_us if last else 0, quiet.at_us if quiet and control.open is None else 0)
     failed = _failed(metadata, succeeded_us)
     noted, follower = verified.read(metadata), followers.read_status(metadata)
@@ -240,7 +240,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
             PoisonEvent(row.file, row.offset, row.reason, row.remedy)
             for row in (decisions.poison(metadata, control.open.batch) if control.open else [])
         ),
-        carried_us=_carried(metadata, control.recorded_state, follower) if control.recorded_state else None,
+        carried_us=_carried(metadata, control.recorded_state, looks, follower) if control.recorded_state else None,
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
         merged=merged_shapes(config, metadata),
@@ -304,14 +304,19 @@ def _abandoned(metadata: Metadata, control: lease.Control, batch: int, failed: F
     return "no run works on it" if now_us() - (row.updated_us if row else 0) > _BETWEEN_TASKS_US else None
 
 
-def _carried(metadata: Metadata, recorded: lease.RecordedState, follower: FollowerStatus | None = None) -> int | None:
-    """Return a time in microseconds: what was committed before is in the lake. None if it isn't known.
+def _carried(
+    metadata: Metadata, recorded: lease.RecordedState, looks: Sequence[LogRow], follower: FollowerStatus | None = None
+) -> int | None:
+    """Return a time in microseconds: what was committed before is in the lake. None if it isn't known. looks: the
+    newest at the log.
 
     A look at a log that had nothing beyond a recorded batch proves it without a batch. A process that follows looks
     again and again, and so knows a later time than its batches, too.
     """
-    where = f"bytes_ahead = 0 AND batch <= {recorded.batch}"
-    look = LogRow.first(metadata, "at_us", where=where, newest=Newest("at_us", 1))
+    look = looks[0] if looks else None
+    if look and not (look.bytes_ahead == 0 and look.batch is not None and look.batch <= recorded.batch):
+        where = f"bytes_ahead = 0 AND batch <= {recorded.batch}"
+        look = LogRow.first(metadata, "at_us", where=where, newest=Newest("at_us", 1))
     known = [_carried_by_batches(metadata, recorded), look.at_us if look else None]
     if follower and follower.behind_seconds is not None:
         known.append(int(follower.at_us - follower.behind_seconds * 1e6))

@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pymysql
@@ -25,9 +25,11 @@ from binlake.errors import (
 )
 from binlake.source import authentication, driver, error_numbers, session_settings
 from binlake.source.endpoint import Endpoint, Renewal
-from binlake.source.tokens import token_of
-from binlake.source.tunnel import tunnel_of
 from binlake.storage.connection_text import is_json, parsed, variable_of
+
+if TYPE_CHECKING:
+    from binlake.source.tokens import PasswordToken
+    from binlake.source.tunnel import Tunnel
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -148,7 +150,7 @@ def endpoint(
             "allow_cleartext in the connection's extra is neither true nor false", remedy="write true, or leave it out"
         )
     tls = {**tls, **{name: extra[field] for field, name in TLS_FIELDS.items() if extra.get(field) not in (None, "")}}
-    token = token_of(extra)
+    token = _token_of(extra)
     if token and password:
         raise ConfigurationError(
             "the connection has a password, and its extra a token", remedy="take one of the two away"
@@ -165,8 +167,24 @@ def endpoint(
         tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
         allow_cleartext=str(allowed).lower() == "true",
         token=token,
-        tunnel=tunnel_of(through) if through else None,
+        tunnel=_tunnel_of(through) if through else None,
     )
+
+
+def _token_of(extra: dict[str, Any]) -> PasswordToken | None:
+    """Return what a connection's extra says of tokens; None where it has none. Raises ConfigurationError."""
+    if extra.get("token") in (None, ""):
+        return None
+    from binlake.source.tokens import token_of  # tokens and tunnels run programs, and few connections have any
+
+    return token_of(extra)
+
+
+def _tunnel_of(fields: dict[str, Any]) -> Tunnel:
+    """Return the tunnel that an SSH connection describes. Raises ConfigurationError."""
+    from binlake.source.tunnel import tunnel_of  # see _token_of
+
+    return tunnel_of(fields)
 
 
 def from_environment(connection: str, file_variable: str = CONNECTION_FILE) -> Endpoint:

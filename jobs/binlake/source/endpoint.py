@@ -9,11 +9,14 @@ import ipaddress
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from binlake.errors import AccessDenied, ConnectionFailed, SourceError
 from binlake.source.tls import Tls, carried
-from binlake.source.tokens import PasswordToken
-from binlake.source.tunnel import Tunnel
+
+if TYPE_CHECKING:
+    from binlake.source.tokens import PasswordToken
+    from binlake.source.tunnel import Tunnel
 
 
 @dataclass(frozen=True)

@@ -72,14 +72,9 @@ class PasswordToken:
         return token
 
 
-def token_of(extra: dict[str, Any]) -> PasswordToken | None:
-    """Return what a connection's extra says of tokens; None where it has none.
-
-    Raises ConfigurationError, which doesn't repeat it.
-    """
-    asked = extra.get("token")
-    if asked in (None, ""):
-        return None
+def token_of(extra: dict[str, Any]) -> PasswordToken:
+    """Return what a connection's extra says of tokens. Raises ConfigurationError, which doesn't repeat it."""
+    asked = extra["token"]
     with suppress(ValueError):
         asked = json.loads(asked) if isinstance(asked, str) and asked.lstrip().startswith("[") else asked
     if isinstance(asked, str) and asked in _SERVICES:
