@@ -7,9 +7,9 @@ import sys
 from binlake import interrupts
 from binlake.cli import without_pandas
 
-_FEW_OBJECTS = 10_000
+_FEW_OBJECTS = 100_000
 """New objects after which garbage is looked for among them. With Python's 700 that is done 70 times in a sync without
-changes, and takes 3 % of its processor time."""
+changes, and takes 3 % of its processor time; with changes numba is imported, and it takes more."""
 
 
 def main() -> None:

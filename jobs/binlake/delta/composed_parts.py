@@ -28,6 +28,7 @@ from binlake.delta.composed_sources import (
     notes_in,
     unread_in,
 )
+from binlake.delta.continued_table import paths_of
 from binlake.delta.delta_actions import Add, DeltaAction
 from binlake.delta.delta_schema import MAPPING_MODE, OWN_ID
 from binlake.errors import OF_CODE, BinlakeError, LakeError, LakeTableChanged, LogUnreadable, unexpected
@@ -152,8 +153,7 @@ class ShownPart:
     @cached_property
     def added(self) -> list[Add]:
         """Return the actions that add its data files, with their paths below the composed table."""
-        paths = pa.table(self.table.get_add_actions())["path"].to_pylist()
-        return [self._moved(add) for add in _added(self.path, self.version, paths)]
+        return [self._moved(add) for add in _added(self.path, self.version, paths_of(self.table))]
 
     def _moved(self, add: Add) -> Add:
         folder = self.part.folder
@@ -290,8 +290,7 @@ class ComposedLog:
     @cached_property
     def paths(self) -> list[str]:
         """Return the data files that it names."""
-        paths: list[str] = pa.table(self.opened.get_add_actions())["path"].to_pylist() if self.opened else []
-        return paths
+        return paths_of(self.opened) if self.opened else []
 
     @cached_property
     def added(self) -> dict[str, Add]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from arro3.core import Table
 from deltalake import DeltaTable, Metadata, Schema
 from deltalake.table import ProtocolVersions
 
@@ -32,11 +33,18 @@ class ContinuedTable(DeltaTable):
     """A table at a version, to be read only. Its log is read again where it is asked for more than is known here.
 
     base: the table at an older version, of the same schema, settings and protocol. before: deltalake's add actions
-    before ``commits``, which follow them up to the version. open_at: reads its log.
+    before ``commits``, which follow them up to the version; None where those of the base are before them. open_at:
+    reads its log.
     """
 
     def __init__(
-        self, path: str, base: DeltaTable, version: int, before: pa.Table, commits: Sequence[Commit], open_at: OpenAt
+        self,
+        path: str,
+        base: DeltaTable,
+        version: int,
+        before: pa.Table | None,
+        commits: Sequence[Commit],
+        open_at: OpenAt,
     ) -> None:
         self._path, self._base, self._version, self._open_at = path, base, version, open_at
         self._before, self._commits = before, tuple(commits)
@@ -50,8 +58,20 @@ class ContinuedTable(DeltaTable):
 
     @cached_property
     def _added(self) -> pa.Table:
-        """Deltalake's add actions. Many callers need the version alone."""
-        return _behind(self._before, self._commits)
+        """Deltalake's add actions. Many callers need the version alone, or the paths."""
+        before = pa.table(self._base.get_add_actions()) if self._before is None else self._before
+        if tuple(before.column_names) != _COLUMNS:
+            return pa.table(super().get_add_actions())
+        return _behind(before, self._commits)
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of the data files, as the log has them."""
+        if "_added" in vars(self) or self._before is not None:
+            return list(map(str, self._added["path"].to_pylist()))
+        replay = Replay().take_all(self._commits)
+        changed = {*replay.files, *(remove.path for remove in replay.gone.values())}
+        return [*(path for path in paths_of(self._base) if path not in changed), *replay.files]
 
     @cached_property
     def _table(self) -> Any:  # type: ignore[override]
@@ -85,10 +105,16 @@ def continued(path: str, table: DeltaTable, commits: Sequence[Commit], open_at: 
     """
     if isinstance(table, ContinuedTable):
         return table.continued(commits)
-    added = pa.table(table.get_add_actions())
-    if tuple(added.column_names) != _COLUMNS:
+    if table.metadata().partition_columns:
         return None
-    return ContinuedTable(path, table, table.version() + len(commits), added, commits, open_at)
+    return ContinuedTable(path, table, table.version() + len(commits), None, commits, open_at)
+
+
+def paths_of(table: DeltaTable) -> list[str]:
+    """Return the paths of a table's data files, as the log has them."""
+    if isinstance(table, ContinuedTable):
+        return table.paths
+    return list(map(str, Table.from_arrow(table.get_add_actions()).column("path").to_pylist()))
 
 
 def _behind(added: pa.Table, commits: Sequence[Commit]) -> pa.Table:

@@ -197,7 +197,12 @@ def actions_in(text: str) -> Iterator[LogAction]:
         if line.strip():
             for kind, fields in _decoded(line).items():
                 if fields:
-                    yield _KINDS.get(kind, OtherAction)(fields)
+                    yield of_kind(kind, fields)
+
+
+def of_kind(kind: str, fields: DeltaAction) -> LogAction:
+    """Return an action by its name in the log."""
+    return _KINDS.get(kind, OtherAction)(fields)
 
 
 def info_of(text: str) -> DeltaAction:

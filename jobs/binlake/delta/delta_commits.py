@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake.delta import checkpoints
+from binlake.delta import checkpoints, opened_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.log_files import commit_path
 from binlake.storage import files
@@ -28,6 +28,7 @@ def commit(table: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -
     """
     version = table.version() + 1
     write(table_path, version, actions)
+    opened_tables.committed(table_path, version, actions)
     asked = table.metadata().configuration.get("delta.checkpointInterval")
     if version % int(asked or _CHECKPOINT_EACH):
         return

@@ -328,6 +328,8 @@ class LakeLog:
 
 def _commit_info(path: str, version: int) -> dict[str, Any] | None:
     """Return a commit's description of itself; None where it is gone. Raises LakeError."""
+    if (info := opened_tables.info_at(path, version)) is not None:
+        return {**info, "version": version}
     file = commit_path(path, version)
     try:
         text = files.read_text(file)

@@ -2,8 +2,9 @@
 
 A process that follows a source asks each table after each of its own commits which transaction version is recorded, and
 with which actions its data files were added. deltalake reads the newest checkpoint and all commits behind it for that;
-here only the commits are read that came since, each once. A table is known by the file of its newest commit, so that
-one that was removed and made again isn't taken for it. In a store everything is read each time.
+here only the commits are read that came since, each once, and none that this process made. A table is known by the file
+of its newest commit, so that one that was removed and made again isn't taken for it. In a store everything is read each
+time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.caches import Cache
 from binlake.delta import log_files
-from binlake.delta.delta_actions import Add, Replay
+from binlake.delta.delta_actions import Add, Commit, DeltaAction, Replay, of_kind
 from binlake.errors import LakeError
 from binlake.storage import files, storage_errors, stores
 
@@ -53,14 +54,16 @@ class _Lent(NamedTuple):
 @dataclass(frozen=True)
 class _KnownLog:
     """The known part of a table's log, up to a version. commit: the file of the newest commit. recorded: transaction
-    versions by application id, of those that were asked for or came since. files: add actions by path, likewise. table:
-    as it was opened to be read, at the version; since: when, by the monotonic clock; times: how often it was continued.
+    versions by application id, of those that were asked for or came since. files: add actions by path, likewise. info:
+    what the newest commit says of itself; None where it isn't known. table: as it was opened to be read, at the
+    version; since: when, by the monotonic clock; times: how often it was continued.
     """
 
     version: int
     commit: CommitFile
     recorded: Mapping[str, int | None] = field(default_factory=dict)
     files: Mapping[str, Add] = field(default_factory=dict)
+    info: DeltaAction | None = None
     table: DeltaTable | None = None
     since: float = 0.0
     times: int = 0
@@ -125,7 +128,7 @@ def newest(path: str) -> DeltaTable:
     if known and known.table and time.monotonic() - known.since < _KEPT_SECONDS and _is_there(path, known):
         if not _has_next(path, known.version):
             return known.table
-        later = _continued(path, known) if known.times < _CONTINUED_TIMES else None
+        later = _continued(path, known) if _is_fresh(known) else None
         if later and later.table:
             _logs.put(path, later)
             return later.table
@@ -173,6 +176,23 @@ def added(path: str, version: int, paths: Collection[str]) -> dict[str, Add] | N
     return actions
 
 
+def committed(path: str, version: int, actions: Iterable[DeltaAction]) -> None:
+    """Remember a commit that this process just made of these actions, so that it needn't be read."""
+    known = _logs.get(path)
+    if known is None or known.version != version - 1 or not (_is_fresh(known) and _is_there(path, known)):
+        return
+    commit = Commit(version, [of_kind(*each) for action in actions for each in action.items()])
+    if commit.is_of_plain_files and (later := _behind(path, known, [commit])):
+        _logs.put(path, later)
+
+
+def info_at(path: str, version: int) -> DeltaAction | None:
+    """Return what a commit says of itself, where it is the newest that is known; else None."""
+    known = _logs.get(path)
+    there = known is not None and known.version == version and _is_there(path, known)
+    return known.info if known and there else None
+
+
 def _at(path: str, version: int) -> _KnownLog | None:
     """Return what is known of a log at a version; None where it isn't known by a file."""
     if (commit := commit_file(path, version)) is None:
@@ -191,8 +211,12 @@ def _continued(path: str, known: _KnownLog, until: int | None = None) -> _KnownL
     """Return what is known of a log behind the commits that came, up to a version or behind all; None where deltalake
     has to read it."""
     commits = log_files.commits_of_files(path, known.version, until)
-    if not commits or not _is_there(path, known):
-        return None
+    return _behind(path, known, commits) if commits and _is_there(path, known) else None
+
+
+def _behind(path: str, known: _KnownLog, commits: Sequence[Commit]) -> _KnownLog | None:
+    """Return what is known of a log behind the next commits, which change data files alone; None where the last one is
+    gone."""
     from binlake.delta import continued_table  # imports pyarrow, which a status doesn't need
 
     version = known.version + len(commits)
@@ -201,7 +225,8 @@ def _continued(path: str, known: _KnownLog, until: int | None = None) -> _KnownL
     replay = Replay(dict(known.files)).take_all(commits)
     recorded = {**known.recorded, **{app: each.version for app, each in replay.recorded.items()}}
     table = known.table and continued_table.continued(path, known.table, commits, opened)
-    return _KnownLog(version, commit, recorded, _newest_files(replay.files), table, time.monotonic(), known.times + 1)
+    newest, info = _newest_files(replay.files), commits[-1].info
+    return _KnownLog(version, commit, recorded, newest, info, table, time.monotonic(), known.times + 1)
 
 
 def _newest_files(files: Mapping[str, Add]) -> Mapping[str, Add]:
@@ -213,6 +238,11 @@ def _keep(path: str, known: _KnownLog) -> None:
     there = _logs.get(path)
     if there is None or there.version <= known.version or not _is_there(path, there):
         _logs.put(path, known)
+
+
+def _is_fresh(known: _KnownLog) -> bool:
+    """Return whether a table may be continued by further commits."""
+    return known.times < _CONTINUED_TIMES and time.monotonic() - known.since < _KEPT_SECONDS
 
 
 def _is_there(path: str, known: _KnownLog) -> bool:
