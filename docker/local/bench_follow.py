@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,19 +95,21 @@ class Freshness:
 class Writer:
     """Changes rows of tables at a steady pace: of ten transactions six insert, three update and one deletes."""
 
-    def __init__(self, server: Server, tables: int, pace: float, rows: int = ROWS) -> None:
+    def __init__(self, server: Server, tables: Sequence[str], pace: float, rows: int = ROWS) -> None:
+        """tables: their names, ``database.table``. pace: changes a second. rows: of each table at first."""
         self._server, self._tables, self._pace = server, tables, pace
         self._chance = random.Random(5)
-        self._newest = [rows] * tables
+        self._newest = [rows] * len(tables)
         self.changes = 0
 
     def prepare(self) -> None:
-        self._server.execute("CREATE DATABASE follow")
+        """Make the tables."""
         rows = ", ".join(f"({row}, {row}, 'name {row}', NOW())" for row in range(1, self._newest[0] + 1))
-        for number in range(self._tables):
+        for table in self._tables:
             self._server.execute(
-                f"CREATE TABLE follow.t{number} (id BIGINT PRIMARY KEY, v INT, name VARCHAR(40), at DATETIME)",
-                f"INSERT INTO follow.t{number} VALUES {rows}",
+                f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}",
+                f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v INT, name VARCHAR(40), at DATETIME)",
+                f"INSERT INTO {table} VALUES {rows}",
             )
 
     def at_work(self) -> AbstractContextManager[None]:
@@ -115,9 +117,9 @@ class Writer:
 
     def _work(self, over: threading.Event) -> None:
         began, transactions = time.monotonic(), 0
-        with self._server.connect(database="follow") as connection, connection.cursor() as cursor:
+        with self._server.connect() as connection, connection.cursor() as cursor:
             while not over.is_set():
-                table = self._chance.randrange(self._tables)
+                table = self._chance.randrange(len(self._tables))
                 self.changes += cursor.execute(self._statement(table))
                 transactions += 1
                 due = began + transactions * IN_A_TRANSACTION / self._pace
@@ -129,11 +131,11 @@ class Writer:
             first = self._newest[table] + 1
             self._newest[table] += IN_A_TRANSACTION
             rows = ", ".join(f"({row}, {row}, 'new', NOW())" for row in range(first, first + IN_A_TRANSACTION))
-            return f"INSERT INTO t{table} VALUES {rows}"
+            return f"INSERT INTO {self._tables[table]} VALUES {rows}"
         ids = ", ".join(str(self._chance.randrange(1, self._newest[table])) for _ in range(IN_A_TRANSACTION))
         if kind < 9:
-            return f"UPDATE t{table} SET v = v + 1, at = NOW() WHERE id IN ({ids})"
-        return f"DELETE FROM t{table} WHERE id IN ({ids})"
+            return f"UPDATE {self._tables[table]} SET v = v + 1, at = NOW() WHERE id IN ({ids})"
+        return f"DELETE FROM {self._tables[table]} WHERE id IN ({ids})"
 
 
 class RecordedTimes:
@@ -196,37 +198,44 @@ def measure(
     os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     file = HOME / "follow.yaml"
     file.write_text(_YAML.replace("LAKE", str(HOME.resolve() / "lake")) + feeds)
-    config = configuration.load(file)
-    measured = Freshness()
     with Server("mysql", max_binlog_size="128M") as server:
         os.environ["AIRFLOW_CONN_FOLLOW"] = server.uri()
-        writer = Writer(server, tables, pace, rows)
+        writer = Writer(server, [f"follow.t{number}" for number in range(tables)], pace, rows)
         writer.prepare()
         run("snapshot", file)
         report.say(f"{pace:,.0f} changes a second in {tables} tables for {seconds:,.0f} s …")
-        process = subprocess.Popen(
-            [_BINLAKE, "follow", "--config", str(file), "--every", f"{every:g}s", "--json"],
-            stdout=subprocess.PIPE, stderr=open(HOME / "log", "wb"), preexec_fn=die_with_parent,  # noqa: SIM115
-        )  # fmt: skip
-        _wait_for_batches(config, writer, 3)
-        recorded, began, before = RecordedTimes(config), time.time(), writer.changes
-        with writer.at_work():
-            for second in range(round(seconds)):
-                measured.usage.append(Usage.of(process.pid))
-                measured.reference.append(reference_seconds())
-                if second % 60 == 30:
-                    recorded.look()
-                time.sleep(1)
-        measured.changes = writer.changes - before
-        _wait_for_the_head(server, config)
-        _wait_for_feeds(config)
-        recorded.look()
-        process.send_signal(signal.SIGTERM)
-        followed: dict[str, Any] = json.loads(process.communicate()[0])
-        assert process.returncode == 0
-        measured.batches = followed["batches"]
-        measured.delays = [delay for delay in delays(server, config, recorded.by_batch) if delay[0] >= began]
-        at_end(server, config)
+        measured = followed(server, file, writer, seconds, every)
+        at_end(server, configuration.load(file))
+    return measured
+
+
+def followed(server: Server, file: Path, writer: Writer, seconds: float, every: float = 1.0) -> Freshness:
+    """Follow a source whose tables are snapshotted while a writer changes them for some time; return how fresh the lake
+    was. file: the source's YAML, beside which the follower's log lies. every: seconds from one look at the log to the
+    next."""
+    config, measured = configuration.load(file), Freshness()
+    process = subprocess.Popen(
+        [_BINLAKE, "follow", "--config", str(file), "--every", f"{every:g}s", "--json"],
+        stdout=subprocess.PIPE, stderr=open(file.with_suffix(".log"), "wb"), preexec_fn=die_with_parent,  # noqa: SIM115
+    )  # fmt: skip
+    _wait_for_batches(config, writer, 3)
+    recorded, began, before = RecordedTimes(config), time.time(), writer.changes
+    with writer.at_work():
+        for second in range(round(seconds)):
+            measured.usage.append(Usage.of(process.pid))
+            measured.reference.append(reference_seconds())
+            if second % 60 == 30:
+                recorded.look()
+            time.sleep(1)
+    measured.changes = writer.changes - before
+    _wait_for_the_head(server, config)
+    _wait_for_feeds(config)
+    recorded.look()
+    process.send_signal(signal.SIGTERM)
+    outcome: dict[str, Any] = json.loads(process.communicate()[0])
+    assert process.returncode == 0
+    measured.batches = outcome["batches"]
+    measured.delays = [delay for delay in delays(server, config, recorded.by_batch) if delay[0] >= began]
     return measured
 
 
@@ -251,9 +260,11 @@ def _wait_for_batches(config: PipelineConfig, writer: Writer, count: int) -> Non
             time.sleep(1)
 
 
-def figures(measured: Freshness, tables: int, seconds: float, rows: int = ROWS) -> list[Figure]:
+def figures(measured: Freshness, tables: int | str, seconds: float, rows: int = ROWS) -> list[Figure]:
+    """Return what was measured. tables: their number, or what they are."""
     pace = measured.changes / seconds
-    what = f"followed, {tables} tables" + (f" of {rows:,} rows" if rows != ROWS else "")
+    what = f"followed, {tables} tables" if isinstance(tables, int) else f"followed, {tables}"
+    what += f" of {rows:,} rows" if rows != ROWS else ""
     return [
         (f"{what}: changes", pace, "/s"),
         (f"{what}: commit to readable, p50", measured.percentile(0.5), "s"),

@@ -4,7 +4,8 @@ bench_shards.py [ROWS] [SHARDS] [KIND]    whole ``binlake`` processes in turns; 
 
 ROWS are in all shards together. Both are mirrored from one server, each by a source of its own; a sync carries as many
 new rows again. SOURCES in the environment divides the shards among several sources that fill one table, and READER says
-who copies the snapshots (``snapshot.reader``).
+who copies the snapshots (``snapshot.reader``). FOLLOW is for how many seconds each is followed in the place of the
+syncs, while PACE rows change in a second.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import bench_follow
 from bench_figures import Figure, keep, show
 from bench_sync import Cost, run
 from binlake.report import Report
@@ -119,6 +121,24 @@ def figures(kind: Kind, rows: int, compared: Sequence[Sources], report: Report) 
     ]
 
 
+def followed(kind: Kind, rows: int, compared: Sequence[Sources], seconds: float, report: Report) -> list[Figure]:
+    """Return how fresh the tables are and how many cores they take while they are followed, one after the other."""
+    pace = float(os.environ.get("PACE", "200"))
+    shown: list[Figure] = []
+    with Server(kind) as server:
+        os.environ["AIRFLOW_CONN_SHARDS"] = server.uri()
+        for sources in compared:
+            tables = [f"{database}.orders" for database in sources.databases]
+            writer = bench_follow.Writer(server, tables, pace, rows // len(tables))
+            writer.prepare()
+            sources.run("snapshot")
+            report.say(f"{sources.what}: {pace:,.0f} changes a second for {seconds:,.0f} s …")
+            measured = bench_follow.followed(server, sources.files[0], writer, seconds)
+            shown += bench_follow.figures(measured, sources.what, seconds)
+    of_first, of_shards = (value for name, value, _ in shown if name.endswith("cores busy"))
+    return [*shown, (f"followed, {compared[1].what} : {compared[0].what}, cores busy", of_shards / of_first, "times")]
+
+
 def _ratios(what: str, compared: Sequence[Sources], measured: Sequence[Sequence[Cost]]) -> list[Figure]:
     medians = [statistics.median(cost.cpu_seconds for cost in costs) for costs in measured]
     shown: list[Figure] = []
@@ -135,9 +155,12 @@ def main(rows: int, shards: int, kind: Kind) -> None:
     HOME.mkdir(parents=True)
     os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     compared = [alone(HOME), sharded(HOME, shards)]
-    if count := int(os.environ.get("SOURCES", "0")):
-        compared = [sharded(HOME, shards), of_sources(HOME, shards, count)]
-    measured = figures(kind, rows, compared, Report())
+    if seconds := float(os.environ.get("FOLLOW", "0")):
+        measured = followed(kind, rows, compared, seconds, Report())
+    else:
+        if count := int(os.environ.get("SOURCES", "0")):
+            compared = [sharded(HOME, shards), of_sources(HOME, shards, count)]
+        measured = figures(kind, rows, compared, Report())
     shutil.rmtree(HOME)
     show("shards", measured)
     keep(measured)
