@@ -3,13 +3,16 @@ PYTHON := .venv/bin/python
 SETUP := docker/local/setup.sh
 ROOMS := tests/unit/test_rooms.py
 
-.PHONY: help setup demo ui sql test quick lint platforms bench bench-peers soak images lock clean
+.PHONY: help setup setup-tests demo ui sql test quick lint platforms bench bench-peers soak images lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## what this machine needs: .venv with binlake in .venv/bin, Java, MariaDB, MySQL, Spark's jars
 	@$(SETUP)
+
+setup-tests: ## what make test needs: more servers, their own test suites, a browser and other readers of tables
+	@$(SETUP) tests
 
 demo: ## a private server with a shop, bootstrapped, changed, synced, proved equal (SERVER=mariadb)
 	@$(SETUP) demo
@@ -22,8 +25,7 @@ ui: ## Airflow's UI on what the last demo left
 sql: ## a client on the server that make ui runs: what is written there is in the lake after the next sync
 	@$(PYTHON) docker/local/sql.py
 
-test: ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
-	@$(SETUP) tests
+test: setup-tests ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 quick: lint ## in minutes: lint, the tests that need neither server nor Spark, and a sync without Spark on each server

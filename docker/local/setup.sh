@@ -3,7 +3,7 @@
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
 #   setup.sh tests      these, MariaDB 11.8 and the releases that SERVERS names, the servers' own test suites, servers of
-#                       S3, Azure Blobs and SSH, ClickHouse's engine, and a browser
+#                       S3, Azure Blobs and SSH, a broker, ClickHouse's engine, a catalog, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #   setup.sh iceberg_rest an Iceberg REST catalog, for the tests
@@ -22,6 +22,7 @@ STATE=.binlake
 say() { printf '%-9s%s\n' "$1" "$2"; }
 fail() { printf '%-9s%s\n' "$1" "$2" >&2; exit 1; }
 there() { command -v "$1" > /dev/null 2>&1; }
+. docker/local/steps.sh
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"
@@ -30,19 +31,18 @@ as_root() {
   fi
 }
 
-apt_updated=
-# apt_install STEP PACKAGES…: quiet unless it fails.
+apt_update() { # once in a run; its output goes to stdout
+  [ -e "$RUN/apt-updated" ] || { as_root apt-get -q update 2>&1 && touch "$RUN/apt-updated"; }
+}
+
+# apt_install PACKAGES…: quiet unless it fails.
 apt_install() {
-  local step=$1 log
-  shift
+  local log status=0
   log=$(mktemp)
-  if [ -z "$apt_updated" ]; then
-    as_root apt-get -q update > "$log" 2>&1 || { tail -n 5 "$log" >&2; return 1; }
-    apt_updated=yes
-  fi
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" > "$log" 2>&1 ||
-    { tail -n 5 "$log" >&2; rm -f "$log"; return 1; }
+  { apt_update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@"; } \
+    > "$log" 2>&1 || { status=$?; tail -n 5 "$log" >&2; }
   rm -f "$log"
+  return $status
 }
 
 # by_apt STEP WHAT PACKAGES…: install, or say what to do by hand.
@@ -51,7 +51,7 @@ by_apt() {
   shift 2
   there apt-get || fail "$step" "$what is missing, and this isn't Debian or Ubuntu: install it, or use docker/compose.yaml"
   say "$step" "installing $* with apt"
-  apt_install "$step" "$@" || fail "$step" "apt couldn't install $*: install $what yourself, or use docker/compose.yaml"
+  locked apt apt_install "$@" || fail "$step" "apt couldn't install $*: install $what yourself, or use docker/compose.yaml"
 }
 
 # -- python ----------------------------------------------------------------------------------------
@@ -109,6 +109,14 @@ setup_python() {
 # With PYTHONDONTWRITEBYTECODE in the environment, every process would compile what it imports for itself.
 compile_own_code() { $VENV/bin/python -m compileall -q jobs plugins docker/local tests/support; }
 
+setup_release() { # python-3.13, java-21, mariadb-11.4 …
+  case $1 in
+    python-*) setup_another Python "${1#python-}" "usr/bin/python${1#python-}" ;;
+    java-*) setup_another Java "${1#java-}" "usr/lib/jvm/java-${1#java-}" ;;
+    mariadb-*) setup_mariadb_release "${1#mariadb-}" ;;
+  esac
+}
+
 setup_another() { # Python or Java of another release, beside the machine's own: its name, release and place
   local kind=${1,,}
   local folder=$STATE/$kind-$2
@@ -134,13 +142,18 @@ setup_java() {
   [ -z "${JAVA_HOME:-}" ] || fail java "JAVA_HOME is $JAVA_HOME, which isn't Java 17 or 21: unset or change it"
   local package=openjdk-17-jre-headless
   if there apt-cache && [ -z "$(apt-cache policy $package 2> /dev/null | grep 'Candidate: [0-9]')" ]; then
-    as_root apt-get -q update > /dev/null 2>&1 && apt_updated=yes
+    locked apt apt_update > /dev/null || true
     apt-cache policy $package | grep -q 'Candidate: [0-9]' || package=openjdk-21-jre-headless
   fi
   by_apt java "Java 17" $package
   version=$(java_version || true)
   case $version in 17 | 21) return ;; esac
   fail java "java on PATH is still version ${version:-none}: put Java 17 or 21 first, or set JAVA_HOME"
+}
+
+by_ivy() { # OPTIONS…: the Ivy that pyspark ships; its runs keep what they work on under one name
+  locked ivy "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" \
+    -cp "$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)" org.apache.ivy.Main "$@"
 }
 
 # -- servers ---------------------------------------------------------------------------------------
@@ -155,13 +168,14 @@ setup_mariadb() {
 }
 
 setup_mariadb_release() { # 11.4 or 11.8, beside the machine's own
-  local folder=$STATE/mariadb-$1
+  local folder=$STATE/mariadb-$1 lock=mariadb-$1
   if [ -d "$folder/root" ]; then
     say mariadb "MariaDB $1 in $folder"
     return
   fi
   say mariadb "unpacking MariaDB $1 into $folder"
-  bash docker/local/mariadb.sh install "$1" "$folder" || fail mariadb "MariaDB $1 can't be had: see above"
+  [ "$1" != 11.4 ] || { in_order python java; lock=ivy; } # which brings it
+  locked $lock bash docker/local/mariadb.sh install "$1" "$folder" || fail mariadb "MariaDB $1 can't be had: see above"
 }
 
 setup_mariadb_releases() { # what the tests use, and those that SERVERS names
@@ -196,9 +210,9 @@ try_mysql() {
   fi
   say mysql "unpacking Debian sid's MySQL into $STATE/mysql (60 MB)"
   if there apt-get && [ ! -r /usr/share/keyrings/debian-archive-keyring.gpg ]; then
-    apt_install mysql debian-archive-keyring || true
+    locked apt apt_install debian-archive-keyring || true
   fi
-  bash docker/local/mysql.sh install $STATE/mysql
+  locked mysql bash docker/local/mysql.sh install $STATE/mysql
 }
 
 setup_mysql() {
@@ -255,8 +269,12 @@ setup_store() { # the tests' S3 server; Go is asked for only here
   fi
   there go || fail store "the tests' S3 server is built with Go 1.25 or newer: install it (users need none)"
   say store "building the S3 server versitygw $VERSITYGW into $STATE (80 MB)"
-  GOBIN=$PWD/$STATE GOFLAGS=-buildvcs=false go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW" ||
-    fail store "the S3 server can't be built: see above"
+  local log
+  log=$(mktemp)
+  # Niced: it takes all cores, and what Spark needs takes longer.
+  GOBIN=$PWD/$STATE GOFLAGS=-buildvcs=false nice go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW" \
+    > "$log" 2>&1 || { tail -n 5 "$log" >&2; fail store "the S3 server can't be built: see above"; }
+  rm -f "$log"
 }
 
 # -- chdb ------------------------------------------------------------------------------------------
@@ -318,7 +336,7 @@ setup_sshd() { # the tests' bastion, and a PAM that knows its password; unpacked
   fresh=$(cd $STATE/sshd.partial && pwd)
   # shellcheck disable=SC2086 # one word for each package
   (cd "$fresh" && apt-get -q download $packages) > "$fresh/log" 2>&1 ||
-    { as_root apt-get -q update > "$fresh/log" 2>&1 && (cd "$fresh" && apt-get -q download $packages); } >> "$fresh/log" 2>&1 ||
+    { locked apt apt_update > "$fresh/log" 2>&1 && (cd "$fresh" && apt-get -q download $packages); } >> "$fresh/log" 2>&1 ||
     { tail -n 5 "$fresh/log" >&2; fail sshd "an SSH server can't be had: see above"; }
   for package in "$fresh"/*.deb; do dpkg-deb -x "$package" "$fresh"; done
   rm -f "$fresh"/*.deb
@@ -336,12 +354,10 @@ setup_kafka() { # the tests' broker: Kafka's jars, by the Ivy that pyspark ships
     return
   fi
   say kafka "bringing Kafka $KAFKA into $STATE/kafka (43 MB)"
-  local ivy log
-  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  local log
   log=$(mktemp)
   rm -rf $STATE/kafka.partial
-  "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main \
-    -dependency org.apache.kafka kafka_2.13 $KAFKA -confs default -types jar bundle \
+  by_ivy -dependency org.apache.kafka kafka_2.13 $KAFKA -confs default -types jar bundle \
     -retrieve "$STATE/kafka.partial/[artifact]-[revision].[ext]" > "$log" 2>&1 ||
     { tail -n 5 "$log" >&2; fail kafka "Kafka's jars can't be had: see above"; }
   mv $STATE/kafka.partial $STATE/kafka
@@ -360,14 +376,12 @@ setup_iceberg() { # Spark as a reader of Iceberg tables, for the soak: no releas
     return
   fi
   say iceberg "bringing Spark $ICEBERG_SPARK and Iceberg $ICEBERG into $env (500 MB)"
-  local ivy log name=iceberg-spark-runtime-${ICEBERG_SPARK}_2.13
-  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  local log name=iceberg-spark-runtime-${ICEBERG_SPARK}_2.13
   log=$(mktemp)
   rm -rf $env.partial
   { $VENV/bin/uv venv -q --python $VENV/bin/python $env.partial &&
     $VENV/bin/uv pip install -q --python $env.partial/bin/python "pyspark==$ICEBERG_SPARK.3" pandas pyarrow &&
-    "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main -notransitive \
-      -dependency org.apache.iceberg $name $ICEBERG -confs default -types jar \
+    by_ivy -notransitive -dependency org.apache.iceberg $name $ICEBERG -confs default -types jar \
       -retrieve "$env.partial/[artifact].[ext]"; } > "$log" 2>&1 ||
     { tail -n 5 "$log" >&2; fail iceberg "it can't be had: see above"; }
   mv $env.partial/$name.jar $env.partial/iceberg.jar
@@ -382,13 +396,13 @@ setup_iceberg_rest() { # an Iceberg REST catalog for the tests: Iceberg's own ha
     return
   fi
   say iceberg "bringing a REST catalog of Iceberg $ICEBERG into $folder (60 MB)"
-  local ivy log of
-  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  local log of
   log=$(mktemp)
   rm -rf $folder.partial
   for of in "org.apache.iceberg iceberg-spark-runtime-${ICEBERG_SPARK}_2.13 $ICEBERG" "org.xerial sqlite-jdbc 3.50.3.0"; do
-    "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main -notransitive \
-      -dependency $of -confs default -types jar -retrieve "$folder.partial/[artifact].[ext]" > "$log" 2>&1 ||
+    # shellcheck disable=SC2086 # organisation, name and version
+    by_ivy -notransitive -dependency $of -confs default -types jar -retrieve "$folder.partial/[artifact].[ext]" \
+      > "$log" 2>&1 ||
       { tail -n 5 "$log" >&2; fail iceberg "it can't be had: see above"; }
   done
   mv $folder.partial $folder
@@ -398,29 +412,31 @@ setup_iceberg_rest() { # an Iceberg REST catalog for the tests: Iceberg's own ha
 # -- engine ----------------------------------------------------------------------------------------
 
 setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
-  $VENV/bin/binlake setup
+  locked engine $VENV/bin/binlake setup
 }
 
 setup_engine_for_stores() {
-  $VENV/bin/binlake setup --stores s3 azure
+  locked engine $VENV/bin/binlake setup --stores s3 azure
 }
 
 # -- all of it -------------------------------------------------------------------------------------
 
-mkdir -p $STATE
-exec 9> $STATE/setup.lock
-flock 9 # two runs at once would install over each other
+begin_steps
 
-[ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite chdb browser sshd kafka iceberg_rest
-[ "$*" != bench ] || set -- python java mariadb mysql tools engine tpch
-[ "$*" != demo ] || set -- python java one_server engine
-for step in "$@"; do
-  case $step in
-    python-*) setup_another Python "${step#python-}" "usr/bin/python${step#python-}" ;;
-    java-*) setup_another Java "${step#java-}" "usr/lib/jvm/java-${step#java-}" ;;
-    mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
-    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | chdb | tpch | browser | sshd | kafka | iceberg | iceberg_rest) "setup_$step" ;;
-    *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
-  esac
-done
+case "$*" in
+  '') side_by_side 'python java engine' 'java mariadb tools' mysql ;;
+  tests)
+    side_by_side 'python java engine_for_stores kafka iceberg_rest chdb' 'java mariadb tools browser sshd' \
+      'mysql mariadb_releases suites' 'azurite store'
+    ;;
+  bench) side_by_side 'python java engine tpch' 'java mariadb tools' mysql ;;
+  demo) side_by_side 'python java engine' one_server ;;
+  *)
+    known='python|java|mariadb|mariadb_releases|mysql|tools|one_server|engine|engine_for_stores|suites|store|azurite'
+    known+='|chdb|tpch|browser|sshd|kafka|iceberg|iceberg_rest|(python|java|mariadb)-.+'
+    for step in "$@"; do
+      [[ $step =~ ^($known)$ ]] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
+    done
+    in_order "$@"
+    ;;
+esac
