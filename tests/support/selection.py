@@ -6,6 +6,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = ("unit", "cases", "integration", "strangers", "ui", "faults")
-"""In the order in which they run: quick tests first, and last a folder of many files, which keep both workers busy."""
+"""In the order in which they run: quick tests first, and last a folder of many files, which keep all workers busy."""
 
 NEEDS = {
     "server": frozenset({"shared_servers", "new_server"}),
@@ -97,10 +98,19 @@ def in_the_soak_alone(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     return [of_servers[sorted(of_servers)[zlib.crc32(test.encode()) % len(of_servers)]] for test, of_servers in pairs]
 
 
-def place(item: pytest.Item) -> int:
-    """Return the rank of a test's folder: folders with a smaller one run first."""
+def place(item: pytest.Item) -> tuple[int, int]:
+    """Return the rank of a test, smaller ones first: of its folder, and in the last folder of its file.
+
+    There larger files, which mostly take longer, come first: so workers have nothing left to do at about the same time.
+    """
     folder = item.path.relative_to(TESTS).parts[0]
-    return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+    rank = FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+    return rank, -_size(item.path) if folder == FOLDERS[-1] else 0
+
+
+@cache
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def first_merges(test: str) -> tuple[Merge, ...]:
