@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -39,41 +39,12 @@ from feeding import carried, feed, kept
 from mirror import Mirror, in_the_soak, sync_alone
 from no_session import NoSession
 from own_relay import SECRET, over_http
-from planted_secrets import found_in
+from planted_secrets import COLUMNS, NAMES, SECRETS, found_in, row, withheld
 from servers import Server, die_with_parent
 from without_spark import no_spark, put, repair, rows, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-COLUMNS = (
-    "id INT PRIMARY KEY, email VARCHAR(80) DEFAULT 'zq01-in-a-default' COMMENT 'zq02-in-a-comment', phone VARCHAR(30),"
-    " born DATE, card BIGINT, token TEXT, doc JSON, kind ENUM('a', 'zq03-in-members'), password VARBINARY(60),"
-    " wide VARCHAR(60) CHARACTER SET utf16, plain VARCHAR(40), grade ENUM('a', 'zq04-in-members') DEFAULT 'a',"
-    " tags SET('a', 'zq06-in-members'), loud VARCHAR(99) AS (CONCAT(email, 'zq09-in-a-formula')) STORED,"
-    " known INT AS (password = 'zq00-in-a-formula') STORED, CHECK (email <> 'zq00-in-a-check')"
-)
-NAMES = "id, email, phone, born, card, token, doc, kind, password, wide, plain"
-
-
-def row(number: int) -> str:
-    """Values of a row whose secrets have its number, from 10 on."""
-    return (
-        f"{number}, 'zq{number}-email@mail', '555-zq{number}-1234', '1987-06-{number}', 918273645000{number},"
-        f' \'zq{number}-is-the-token\', \'{{"k": {{"inner": "zq{number}-in-the-doc", "n": 1}}}}\', \'a\','
-        f" 'zq{number}-is-the-password', 'zq{number}-is-wide-text', 'plain {number}'"
-    )
-
-
-def secrets() -> list[Any]:
-    texts, numbers = [f"zq0{number}-in-" for number in range(10)], range(10, 21)
-    for n in numbers:
-        texts += [f"zq{n}-email", f"555-zq{n}", f"zq{n}-is-the-token", f"zq{n}-in-the-doc", f"zq{n}-is-the-password"]
-        texts += [f"zq{n}-is-wide-text", f"1987-06-{n}", f"918273645000{n}"]
-    return [*texts, *(date(1987, 6, n) for n in numbers), *(int(f"918273645000{n}") for n in numbers)]
-
-
-SECRETS = secrets()
 
 
 @dataclass
@@ -114,17 +85,7 @@ def watched(
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.INFO, "py4j")  # each call of the JVM
     mirror = Mirror(server, database, lake, None, include=[f"{database}.*"], reader="direct")  # type: ignore[arg-type]
-    hashed = {"hash": {"key": "pii_key", "length": 32}}
-    mirror.options = {
-        "columns": [
-            {"columns": f"{database}.p*.email", **hashed}, {"columns": f"{database}.p*.card", **hashed},
-            {"columns": f"{database}.p*.doc", **hashed}, {"columns": f"{database}.p*.wide", **hashed},
-            {"columns": f"{database}.p*.phone", "mask": {"keep_last": 4}},
-            {"columns": f"{database}.p*.born", "truncate": "year"}, {"columns": f"{database}.p*.token", "null": True},
-            {"columns": f"{database}.p*.kind", "null": True}, {"columns": f"{database}.p*.password", "exclude": True},
-            {"columns": f"{database}.p*.grade", **hashed}, {"columns": f"{database}.p*.tags", "exclude": True},
-        ]
-    }  # fmt: skip
+    mirror.options = {"columns": withheld(f"{database}.p*")}
     mirror.modes = [{"tables": f"{database}.people", "log": {}, "history": {}}]
     made = Watched(mirror)
     yield made

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,50 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+COLUMNS = (
+    "id INT PRIMARY KEY, email VARCHAR(80) DEFAULT 'zq01-in-a-default' COMMENT 'zq02-in-a-comment', phone VARCHAR(30),"
+    " born DATE, card BIGINT, token TEXT, doc JSON, kind ENUM('a', 'zq03-in-members'), password VARBINARY(60),"
+    " wide VARCHAR(60) CHARACTER SET utf16, plain VARCHAR(40), grade ENUM('a', 'zq04-in-members') DEFAULT 'a',"
+    " tags SET('a', 'zq06-in-members'), loud VARCHAR(99) AS (CONCAT(email, 'zq09-in-a-formula')) STORED,"
+    " known INT AS (password = 'zq00-in-a-formula') STORED, CHECK (email <> 'zq00-in-a-check')"
+)
+NAMES = "id, email, phone, born, card, token, doc, kind, password, wide, plain"
+
+
+def row(number: int) -> str:
+    """Return the values of a row whose secrets have its number, from 10 on."""
+    return (
+        f"{number}, 'zq{number}-email@mail', '555-zq{number}-1234', '1987-06-{number}', 918273645000{number},"
+        f' \'zq{number}-is-the-token\', \'{{"k": {{"inner": "zq{number}-in-the-doc", "n": 1}}}}\', \'a\','
+        f" 'zq{number}-is-the-password', 'zq{number}-is-wide-text', 'plain {number}'"
+    )
+
+
+def secrets_of(*numbers: int) -> list[Any]:
+    """Return the secrets of rows with these numbers."""
+    texts: list[Any] = []
+    for n in numbers:
+        texts += [f"zq{n}-email", f"555-zq{n}", f"zq{n}-is-the-token", f"zq{n}-in-the-doc", f"zq{n}-is-the-password"]
+        texts += [f"zq{n}-is-wide-text", f"1987-06-{n}", f"918273645000{n}"]
+    return [*texts, *(date(1987, 6, n) for n in numbers), *(int(f"918273645000{n}") for n in numbers)]
+
+
+SECRETS = [*(f"zq0{number}-in-" for number in range(10)), *secrets_of(*range(10, 21))]
+"""Those of rows 10 to 20, and of what the columns' definitions say."""
+
+
+def withheld(table: str) -> list[dict[str, Any]]:
+    """Return the YAML's columns: for a table that has the columns. The name of the hashes' connection is pii_key."""
+    hashed = {"hash": {"key": "pii_key", "length": 32}}
+    return [
+        {"columns": f"{table}.email", **hashed}, {"columns": f"{table}.card", **hashed},
+        {"columns": f"{table}.doc", **hashed}, {"columns": f"{table}.wide", **hashed},
+        {"columns": f"{table}.phone", "mask": {"keep_last": 4}}, {"columns": f"{table}.born", "truncate": "year"},
+        {"columns": f"{table}.token", "null": True}, {"columns": f"{table}.kind", "null": True},
+        {"columns": f"{table}.password", "exclude": True}, {"columns": f"{table}.grade", **hashed},
+        {"columns": f"{table}.tags", "exclude": True},
+    ]  # fmt: skip
 
 
 def traces_of(secret: str) -> list[bytes]:
@@ -30,6 +75,12 @@ def _traces_of(plain: bytes) -> list[bytes]:
     shifted = (base64.b64encode(b"x" * shift + plain + b"x" * (-(len(plain) + shift) % 3)) for shift in range(3))
     inside = [text[4:-4] for text in shifted]
     return [plain, plain.hex().encode(), plain.hex().upper().encode(), *inside]
+
+
+def said_by_database(path: Path) -> str:
+    """Return all that a SQLite database has, as SQL: in its file, a value may lie on several pages."""
+    with closing(sqlite3.connect(path)) as database:
+        return "\n".join(database.iterdump())
 
 
 def found_in(folder: Path, secrets: Iterable[Any], also: str = "") -> list[str]:
