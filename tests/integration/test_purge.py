@@ -16,13 +16,14 @@ from binlake import pipeline
 from binlake.errors import UsageError
 from binlake.faults import FaultPoint
 from binlake.lake.lake_versions import lake_versions, version_at
+from binlake.maintain.former_values import former_values
 from binlake.maintain.purge import PurgeReport, purge
-from binlake.maintain.purge_look import former_values
 from binlake.records.decisions import Reason
 from binlake.report import Report
 from binlake.store.metadata import now_us
 from binlake.store.rows import DecisionRow, QuarantineRow
 from binlake.store.run_rows import RunRow
+from binlake_airflow.page import tables
 from iceberg_readers import assert_same
 from mirror import Mirror, in_the_soak, sync_alone
 from object_store import ObjectStore
@@ -123,9 +124,14 @@ def carried_through(mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatc
     withhold(mirror, monkeypatch)
     with pytest.raises(UsageError, match="it wasn't copied under the settings of the YAML yet"):
         purged(mirror)
-    assert former_values(mirror.config, mirror.metadata) == {}
+    assert former_values(mirror.config, mirror.metadata) == []
     sync_alone(mirror)  # it is copied again
-    assert [name.table for name in former_values(mirror.config, mirror.metadata)] == ["people"]
+    (former,) = former_values(mirror.config, mirror.metadata)
+    assert (former.table, former.obstacles) == (f"{mirror.database}.people", ())
+    assert former.command == f"binlake purge --config FILE --tables {mirror.database}.people"
+    answer = tables.table(mirror.config, former.table)
+    assert answer
+    assert answer["former"]["command"] == former.command
     mirror.execute(f"INSERT INTO people ({NAMES}) VALUES ({row(17)})", "DELETE FROM people WHERE id = 12")
     sync_alone(mirror)
     assert where_found(mirror, folder) == {"_iceberg", "_delta_log", "_staging", "_binlake", mirror.database}
@@ -160,7 +166,7 @@ def test_a_purge_leaves_nothing_of_what_is_withheld_by_now(
     assert verify(mirror).equal
     assert_same(mirror.path("people"))
     assert found_in(lake, SECRETS) == []
-    assert former_values(mirror.config, mirror.metadata) == {}
+    assert former_values(mirror.config, mirror.metadata) == []
     pipeline.maintain(mirror.config, no_spark, Report(quiet=True))
     assert verify(mirror).equal
 

@@ -196,12 +196,16 @@ class Mirror:
             return pipeline.sync(config, self.origin, lambda _: self.spark, Report(), **options)
 
     @contextmanager
-    def cut_off_at(self, point: FaultPoint) -> Iterator[None]:
-        """What runs in here is cut off when it reaches the point, which it must."""
+    def cut_off_at(self, point: FaultPoint, after: int = 0) -> Iterator[None]:
+        """What runs in here is cut off when it reaches the point, which it must. after: how often it passes before."""
+        left = after
 
         def cut_off(reached: FaultPoint) -> None:
+            nonlocal left
             if reached == point:
-                raise CutOff(point)
+                left -= 1
+                if left < 0:
+                    raise CutOff(point)
 
         before, faults.at_point = faults.at_point, cut_off
         try:

@@ -25,6 +25,7 @@ from binlake.schema.table import TableName
 if TYPE_CHECKING:
     from binlake.lake.lake_versions import LakeVersion
     from binlake.lease.followers import FollowerStatus
+    from binlake.maintain.former_values import FormerValues
     from binlake.maintain.maintain import MaintainReport
     from binlake.records.ddl_history import Shape
     from binlake.records.feed_watermarks import FeedStatus
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 _WIDTH, _WIDE = 80, 200
 _MOST_ROWS = 40
 """Number of tables above which those that follow the log are counted, not listed."""
-_MOST_DIFFERENCES = 10
-"""Differences of shards that are listed."""
+_MOST_DIFFERENCES, _MOST_FORMER = 10, 10
+"""Differences of shards, and tables with former values, that are listed."""
 
 
 def as_json(value: Any) -> None:
@@ -225,6 +226,18 @@ def status(status: SourceStatus, ahead: Ahead | str, health: Health, *, all_tabl
             _say(_entry(f"{row.table} {state}{row.reason}"))
             if row.remedy:
                 _say(_entry(f"  → {row.remedy}"))
+
+
+def former_values(former: Sequence[FormerValues]) -> None:
+    """Print which tables have values or rows from before they were withheld, and what removes these."""
+    for each in former[:_MOST_FORMER]:
+        _say(_entry(f"{each.table}: {each.what}"))
+        for obstacle in each.obstacles:
+            _say(_entry(f"  in the way of a purge: {obstacle.why}"))
+            _say(_entry(f"    → {obstacle.remedy}"))
+        print(_entry(f"  → {each.command}"))
+    if (more := len(former) - _MOST_FORMER) > 0:
+        _say(f"and {counted(more, 'other table')} with such values: --json lists all")
 
 
 def _entry(text: str) -> str:

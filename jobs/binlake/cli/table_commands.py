@@ -23,9 +23,11 @@ from binlake.serialization import dump
 if TYPE_CHECKING:
     from binlake.config.feed_config import FeedConfig
     from binlake.lake.lake_versions import LakeVersion
+    from binlake.maintain.former_values import FormerValues
     from binlake.position import Position
     from binlake.records.status import SourceStatus, TableStatus
     from binlake.source.ahead import Ahead
+    from binlake.store.metadata import Metadata
 
 
 def status(arguments: argparse.Namespace) -> None:
@@ -110,13 +112,26 @@ def _print_source(arguments: argparse.Namespace, config: PipelineConfig) -> None
         if name in chosen and (not arguments.state or row.status in arguments.state)
     ]
     status = replace(status, tables=tuple(kept))
+    former = _former_values(config, metadata)
     if arguments.json:
         head, beyond, gaps = (None, None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes, ahead.gaps)
         log_gaps = None if gaps is None else [{"reason": gap.reason, "remedy": gap.remedy} for gap in gaps]
         of_log = {"head": head, "bytes_ahead": beyond, "log_gaps": log_gaps, "lag_seconds": evidence.lag_seconds}
-        printing.as_json({**status.to_json(), **of_log, "health": asdict(health)})
+        printing.as_json(
+            {**status.to_json(), **of_log, "health": asdict(health), "former_values": [asdict(each) for each in former]}
+        )
     else:
         printing.status(status, ahead, health, all_tables=bool(arguments.state))
+        printing.former_values(former)
+
+
+def _former_values(config: PipelineConfig, metadata: Metadata) -> list[FormerValues]:
+    """Return the tables that have values from before a policy withheld them. Raises LakeError."""
+    if not (config.columns or config.tables.exclude_columns or config.rows):
+        return []
+    from binlake.maintain.former_values import former_values  # it imports much, for policies alone
+
+    return former_values(config, metadata)
 
 
 def _chosen(tables: Sequence[TableName], patterns: Sequence[str] | None) -> set[TableName]:

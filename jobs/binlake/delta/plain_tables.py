@@ -267,10 +267,14 @@ def create_of(log: LakeLog, schema: DeltaSchema, own: OwnCommit, added: Sequence
 
 
 def metadata_with(
-    table: DeltaTable, schema: str, settings: Mapping[str, str], description: str | None = None
+    table: DeltaTable,
+    schema: str,
+    settings: Mapping[str, str],
+    description: str | None = None,
+    partitions: Sequence[str] = (),
 ) -> DeltaAction:
     """Return a table's metadata with another schema, as JSON, and other settings. description: another one, may be
-    empty; None keeps it."""
+    empty; None keeps it. partitions: the columns by which it is partitioned, as merged tables are."""
     before = table.metadata()
     described = {"description": (before.description if description is None else description) or None}
     kept = {"id": before.id, "name": before.name, **described, "createdTime": before.created_time}
@@ -279,7 +283,7 @@ def metadata_with(
             **{name: value for name, value in kept.items() if value is not None},
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
-            "partitionColumns": [],
+            "partitionColumns": [*partitions],
             "configuration": dict(settings),
         }
     }
@@ -290,7 +294,9 @@ def commit_settings(table_path: str, table: DeltaTable, note: Mapping[str, Any],
     ``commit``."""
     metadata = table.metadata()
     info = commit_info("SET TBLPROPERTIES", {"properties": json.dumps(dict(settings))}, note, {}, table.version())
-    changed = metadata_with(table, table.schema().to_json(), {**metadata.configuration, **settings})
+    changed = metadata_with(
+        table, table.schema().to_json(), {**metadata.configuration, **settings}, partitions=metadata.partition_columns
+    )
     delta_commits.commit(table, table_path, [{"commitInfo": info}, changed])
 
 

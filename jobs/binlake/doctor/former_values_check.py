@@ -1,4 +1,4 @@
-"""Tables that still have former values of columns that are masked or excluded by now."""
+"""Tables whose earlier versions have values, or rows, that a policy withholds by now."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from binlake.config import PipelineConfig
 from binlake.doctor.check import Check
 from binlake.errors import LakeError
-from binlake.maintain.purge_look import former_values
-from binlake.moment import moment_text
+from binlake.maintain.former_values import former_values
 from binlake.store.metadata import metadata_of
 
 
@@ -18,11 +17,10 @@ def former_values_kept(config: PipelineConfig) -> Iterator[Check]:
         kept = former_values(config, metadata_of(config))
     except LakeError:
         return  # other checks say what is wrong with the lake
-    for name, until_us in sorted(kept.items()):
+    for former in kept:
         yield Check(
             "former values",
             "warn",
-            f"{name}: earlier versions have values of columns that are masked or excluded since; data files of theirs"
-            f" are kept until {moment_text(until_us)}",
-            f"binlake purge --config FILE --tables {name} shows all that is kept, and removes it",
+            f"{former.table}: {former.what}",
+            f"{former.command} shows all that is kept, and removes it",
         )

@@ -1,8 +1,9 @@
 """Purge: remove at once what is kept of tables from before their newest copies, as after a policy changed.
 
     look      what is kept (purge_look.py), and what stands in the way of removing it (purge_obstacles.py)
-    past      of each table a version of its own is committed, and known to the lake's versions; then earlier data files
-              go, the earlier part of the log, and what was published as Iceberg (purged_log.py)
+    past      of each table a version of its own is committed, and known to the lake's versions; then of the merged
+              tables that show them, once these show that version. Then earlier data files go, the earlier part of the
+              logs, and what was published as Iceberg (purged_log.py)
     staging   of the batches before the copy
     rows      of metadata that have values, and values that statements and shapes say (records/purging.py); what
               snapshots left that no run takes up again goes with their rows
@@ -23,9 +24,11 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.errors import BinlakeError, UsageError
+from binlake.delta.composed_parts import CONVERTED
+from binlake.errors import BinlakeError, LakeError, UsageError
 from binlake.faults import fault
 from binlake.iceberg.table_metadata import FOLDER
+from binlake.lake import merged_tables
 from binlake.lease import copier
 from binlake.lease.lease import Lease
 from binlake.maintain import purge_look, purge_obstacles, purged_log
@@ -35,12 +38,14 @@ from binlake.maintain.purge_obstacles import Obstacle
 from binlake.maintain.table_upkeep import held_between_batches
 from binlake.merge.published_tables import is_published
 from binlake.moment import moment_text
+from binlake.planner.outcome import BesideOutcome
 from binlake.records import decisions, expiry, lost_tables, table_versions, watermarks
 from binlake.records.decisions import Reason
 from binlake.records.expiry import OTHERS_WRITE
 from binlake.records.failures import noted
 from binlake.records.record import OtherRun, note_run
 from binlake.report import Report, counted
+from binlake.schema.table import TableName
 from binlake.snapshot import attempts
 from binlake.storage import files, storage_errors
 from binlake.store.metadata import Metadata, metadata_of, now_us
@@ -90,11 +95,15 @@ class PurgeReport:
 
     def refuse_obstacles(self) -> None:
         """Raise UsageError where something stands in the way of a table."""
-        blocked = [(each, obstacle) for each in self.looked for obstacle in each.obstacles]
-        if blocked:
-            (each, obstacle), more = blocked[0], len(blocked) - 1
-            others = f"; {counted(more, 'other reason')}: --dry-run lists all" if more else ""
-            raise UsageError(f"{each.name} can't be purged: {obstacle.why}{others}", remedy=obstacle.remedy)
+        _refuse([(each.name, obstacle) for each in self.looked for obstacle in each.obstacles])
+
+
+def _refuse(blocked: Sequence[tuple[TableName, Obstacle]]) -> None:
+    """Raise UsageError with the first obstacle of tables, if there is one."""
+    if blocked:
+        (name, obstacle), more = blocked[0], len(blocked) - 1
+        others = f"; {counted(more, 'other reason')}: --dry-run lists all" if more else ""
+        raise UsageError(f"{name} can't be purged: {obstacle.why}{others}", remedy=obstacle.remedy)
 
 
 def _lines(each: Purgeable) -> Iterator[str]:
@@ -151,8 +160,9 @@ def purge(
         batch = held.control().batch
         with _as_lake_error(config):
             left = [_left(config, held, each) for each in asked]
+            left += _merged_left(config, held, left, report)
             _refuse_new_pins(held.metadata, left)
-            decisions.note(held.metadata, KIND, reason, [each.name for each in asked], batch=batch, result=_RESULT)
+            decisions.note(held.metadata, KIND, reason, [each.name for each in left], batch=batch, result=_RESULT)
             done = [_purged(config, held, past, report) for past in left]
             _purge_staging(config, asked)
             fault("staging purged")
@@ -182,9 +192,12 @@ def _as_lake_error(config: PipelineConfig) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Left:
-    """A table whose past is about to go. noted: from which versions on it could be read before."""
+    """A table whose past is about to go. copies: of schema change tools, whose folders go. noted: from which versions
+    on it could be read before."""
 
-    of: Purgeable
+    name: TableName
+    table_id: str
+    copies: Sequence[TableName]
     past: purged_log.Past
     noted: Sequence[ReadableRow]
 
@@ -201,39 +214,75 @@ def _left(config: PipelineConfig, held: Lease, each: Purgeable) -> _Left:
         if row.table_id == each.life.id
     ]
     watermarks.write_beside(held.metadata, rows, config.is_listed, began_us=began_us)
-    return _Left(each, past, table_versions.note_readable_since(held.metadata, each.name, past.version))
+    noted = table_versions.note_readable_since(held.metadata, each.name, past.version)
+    return _Left(each.name, each.life.id, each.copies, past, noted)
+
+
+def _merged_left(config: PipelineConfig, held: Lease, shards: Sequence[_Left], report: Report) -> list[_Left]:
+    """Do the same for the tables that show purged ones, once they show the versions that stay of these. Their data
+    files are those of the shards, but for some that are in a folder of their own."""
+    named = dict.fromkeys(filter(None, (purge_obstacles.merged_of(config, each.name) for each in shards)))
+    merged = [name for name in named if opened_tables.is_table(config.table_path(name))]
+    if merged:
+        merged_tables.refresh(config, held, report)
+    left = []
+    for name in merged:
+        path, began_us = config.table_path(name), now_us()
+        _refuse_shown_as_before(path, [each for each in shards if purge_obstacles.merged_of(config, each.name) == name])
+        held.check()
+        past = purged_log.leave(path, _note_of(config), CONVERTED)
+        fault("past left")
+        table_id = str(opened_tables.newest(path).metadata().id)
+        outcome = BesideOutcome(name, table_id, "following", past.version)
+        table_versions.note_going_on(held.metadata, outcome, began_us=began_us)
+        noted = table_versions.note_readable_since(held.metadata, name, past.version)
+        left.append(_Left(name, table_id, (), past, noted))
+    return left
+
+
+def _refuse_shown_as_before(path: str, shards: Sequence[_Left]) -> None:
+    """Raise LakeError where a merged table doesn't show a shard at the version that stays of it."""
+    from binlake.delta import composed_table  # it imports pyarrow, which most lakes don't need for this
+
+    shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
+    for each in shards:
+        if shown.get(str(opened_tables.newest(each.past.path).metadata().id)) != each.past.version:
+            raise LakeError(
+                f"{each.name} can't be purged: {path} doesn't show it as it is",
+                remedy="binlake status says why; then purge",
+            )
 
 
 def _refuse_new_pins(metadata: Metadata, left: Sequence[_Left]) -> None:
     """Raise UsageError where a version that is about to go was pinned since the look; all can be read again then."""
 
     def pinned(each: _Left) -> Iterator[Obstacle]:
-        name, version = each.of.name, each.past.version
+        name, version = each.name, each.past.version
         return purge_obstacles.pinned(metadata, lambda table: table.name == name and table.delta_version < version)
 
-    looked = PurgeReport(tuple(replace(each.of, obstacles=tuple(pinned(each))) for each in left))
-    if any(each.obstacles for each in looked.looked):
+    found = [(each.name, obstacle) for each in left for obstacle in pinned(each)]
+    if found:
         for each in left:
-            table_versions.restore_readable_since(metadata, each.of.name, each.noted, each.past.version)
-    looked.refuse_obstacles()
+            table_versions.restore_readable_since(metadata, each.name, each.noted, each.past.version)
+    _refuse(found)
 
 
 def _purged(config: PipelineConfig, held: Lease, left: _Left, report: Report) -> PurgedTable:
     """Remove the past of a table."""
-    each, past = left.of, left.past
+    past = left.past
     held.check()
-    _publish_alone(config, held, each, report)
+    _publish_alone(config, held, left.name, report)
     gone = purged_log.remove(past)
-    for copy in each.copies:
+    for copy in left.copies:
         files.remove_folder(config.table_path(copy))
     fault("past removed")
-    return PurgedTable(str(each.name), each.life.id, past.version, gone.files, gone.bytes, gone.log_files)
+    return PurgedTable(str(left.name), left.table_id, past.version, gone.files, gone.bytes, gone.log_files)
 
 
-def _publish_alone(config: PipelineConfig, held: Lease, each: Purgeable, report: Report) -> None:
+def _publish_alone(config: PipelineConfig, held: Lease, name: TableName, report: Report) -> None:
     """Publish a table's only version as Iceberg; what was published, and isn't any more, goes."""
-    path = config.table_path(each.name)
-    if not is_published(config, each.name):
+    path = config.table_path(name)
+    if not is_published(config, name):
         files.remove_folder(f"{path}/{FOLDER.partition('/')[0]}")
         return
     from binlake.iceberg.publication import publish_alone  # it imports fastavro
@@ -242,7 +291,7 @@ def _publish_alone(config: PipelineConfig, held: Lease, each: Purgeable, report:
     if config.iceberg_catalogs:
         from binlake.registered import published_names
 
-        published_names.begin_again(config, held.metadata, each.name, path, report)
+        published_names.begin_again(config, held.metadata, name, path, report)
 
 
 def _purge_staging(config: PipelineConfig, asked: Sequence[Purgeable]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlake import names
 from binlake.config import PipelineConfig
 from binlake.config.schema_change_tools import changed_table
-from binlake.config.units import HOUR_US
+from binlake.delta.composed_parts import CONVERTED
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
 from binlake.errors import StagingError, UsageError
@@ -16,15 +16,15 @@ from binlake.iceberg.table_metadata import FOLDER
 from binlake.lake.purged_versions import PURGE
 from binlake.lease import lease
 from binlake.maintain import purged_log
-from binlake.maintain.purge_obstacles import Look, Obstacle, TableBefore, obstacles
+from binlake.maintain.purge_obstacles import Look, Obstacle, TableBefore, merged_of, obstacles
 from binlake.planner.steps import Life
 from binlake.records import feed_watermarks, watermarks
 from binlake.records.purging import RowsBefore
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import TableName
 from binlake.staging.staged_files import read_manifest
 from binlake.storage import files
-from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import BatchRow, ShapeRow, VersionRow
+from binlake.store.metadata import Metadata
+from binlake.store.rows import BatchRow
 from binlake.store.run_rows import RunRow
 
 KIND = PURGE
@@ -68,45 +68,60 @@ def look(config: PipelineConfig, metadata: Metadata, patterns: Sequence[str]) ->
     """Return the tables that patterns match, by their names. Raises UsageError for a pattern that matches none."""
     lives = watermarks.read_lives(metadata)
     living = [life for life in lives if life.status != "dropped" and not config.in_ghosts(life.name)]
-    if unknown := names.unmatched(patterns, [(life.name.database, life.name.table) for life in living]):
+    called = {life.id: [(name.database, name.table) for name in _names_of(config, life)] for life in living}
+    if unknown := names.unmatched(patterns, [name for own in called.values() for name in own]):
         raise UsageError(
             f"no table of the lake matches {', '.join(unknown)}",
             remedy="patterns are database.table; binlake status lists the tables",
         )
-    chosen = [life for life in living if names.matches_any(patterns, life.name.database, life.name.table)]
-    recorded = lease.read(metadata).recorded_state
-    looked = Look(config, metadata, lives, recorded, _purged(metadata), {life.name for life in chosen})
+    chosen = [life for life in living if any(names.matches_any(patterns, *name) for name in called[life.id])]
+    looked = look_at(config, metadata, lives, {life.name for life in chosen})
     return [_table(looked, life) for life in sorted(chosen, key=lambda life: life.name)]
 
 
-def _purged(metadata: Metadata) -> dict[str, int]:
+def look_at(config: PipelineConfig, metadata: Metadata, lives: Sequence[Life], chosen: Collection[TableName]) -> Look:
+    """Return what a look at some tables begins with. lives: all that metadata has. chosen: names of the tables."""
+    return Look(config, metadata, lives, lease.read(metadata).recorded_state, purged(metadata), chosen)
+
+
+def _names_of(config: PipelineConfig, life: Life) -> list[TableName]:
+    """Return the names that mean a table: its own, and of a shard that of the table that shows it."""
+    shard = config.shard_of(life.name)
+    return [life.name, shard.into] if shard else [life.name]
+
+
+def purged(metadata: Metadata) -> dict[str, int]:
     """Return when the past of lives was removed, in microseconds since 1970."""
     rows = sorted(RunRow.read(metadata, "tables", "ended_us", where=f"kind = '{KIND}'"), key=lambda row: row.ended_us)
     return {table["table_id"]: row.ended_us for row in rows for table in row.noted}
 
 
 def _table(look: Look, life: Life) -> Purgeable:
-    since_us = look.since_us(life.id)
+    before = before_copy(look, life)
+    own = sorted({*before.names, *(copy.name for copy in before.copies)})
+    ended = before.ended | {copy.id for copy in before.copies if copy.status == "dropped"}
+    taken, withheld = look.taken(own, before.living), look.config.withheld(life.name)
+    rows = RowsBefore(look.metadata, life, own, ended, [*before.living], taken, before.since_us, withheld)
+    if look.is_purged(life):
+        return Purgeable(life, before.since_us, rows, is_done=True)
+    gone = tuple(copy.name for copy in before.copies if files.has_folder(look.config.table_path(copy.name)))
+    batches = tuple(_staged_before(look, life, own))
+    kept = (*_folders_kept(look, life, gone), *_staging_kept(look, batches), *_rows_kept(rows))
+    found = tuple(obstacles(look, replace(before, batches=batches)))
+    return Purgeable(life, before.since_us, rows, gone, batches, kept, found)
+
+
+def before_copy(look: Look, life: Life) -> TableBefore:
+    """Return what a table has from before its newest copy, but for staging."""
     names, ended = _past_of(look, life)
     copies = [other for other in look.lives if any(_is_copy(other.name, name) for name in names)]
-    ended |= {copy.id for copy in copies if copy.status == "dropped"}
     living = {other.id: other.name for other in look.lives if other.status != "dropped" and other.id != life.id}
-    own = sorted({*names, *(copy.name for copy in copies)})
-    rows = RowsBefore(look.metadata, life, own, ended, living, since_us, look.config.withheld(life.name))
-    if look.is_purged(life):
-        return Purgeable(life, since_us, rows, is_done=True)
-    gone = tuple(copy.name for copy in copies if files.has_folder(look.config.table_path(copy.name)))
-    batches = tuple(_staged_before(look, life, rows.names))
-    kept = (*_files_kept(look, life, gone), *_staging_kept(look, batches), *_rows_kept(rows))
-    before = TableBefore(life, since_us, batches, copies, names, living)
-    return Purgeable(life, since_us, rows, gone, batches, kept, tuple(obstacles(look, before)))
+    return TableBefore(life, look.since_us(life.id), (), copies, names, ended, living)
 
 
 def _past_of(look: Look, life: Life) -> tuple[set[TableName], set[str]]:
     """Return all names that a table and its lives before have had, and the ids of these lives: none that follows."""
-    noted = [(row.table_id, row.name) for row in ShapeRow.read(look.metadata, "table_id", "database", "table")]
-    versions = VersionRow.read(look.metadata, "table_id", "database", "table", where="table_id IS NOT NULL")
-    noted += [(row.life, row.name) for row in versions]
+    noted = look.noted_names
     living = {other.id for other in look.lives if other.status != "dropped"}
     names, own = {life.name}, {life.id}
     while more := {(key, name) for key, name in noted if key in own or (name in names and key not in living)} - {
@@ -121,19 +136,26 @@ def _is_copy(name: TableName, table: TableName) -> bool:
     return name.database == table.database and changed_table(name.table) == table.table
 
 
-def _files_kept(look: Look, life: Life, copies: Collection[TableName]) -> Iterator[Kept]:
-    """Yield what is kept in the table's folder, and in those of copies."""
-    path = look.config.table_path(life.name)
+def _folders_kept(look: Look, life: Life, copies: Collection[TableName]) -> Iterator[Kept]:
+    """Yield what is kept in the table's folder, in that of the table that shows it, and in those of copies."""
+    yield from _files_kept(look.config.table_path(life.name))
+    if merged := merged_of(look.config, life.name):
+        yield from _files_kept(look.config.table_path(merged), f" of {merged}", CONVERTED)
+    yield Kept("folders of schema change tools' copies", len(copies))
+
+
+def _files_kept(path: str, of: str = "", below: str = "") -> Iterator[Kept]:
+    """Yield what is kept of a Delta table. of: what is said of it. below: the folder with its own data files."""
     if not LakeLog(path, "").exists():
         return
     log = LogFiles.of(path)
     needed = log.needed_by(max(log.commits, default=-1)) or set()
-    old = [file for file in purged_log.data_files(path) if file.name.rpartition("/")[2] not in needed]
-    yield Kept("data files of earlier versions", len(old), sum(file.bytes for file in old))
-    yield Kept("files of Delta's log, with least and greatest values", len(log.files), sum(f.bytes for f in log.files))
+    old = [file for file in purged_log.data_files(path, below) if file.name.rpartition("/")[2] not in needed]
+    yield Kept(f"data files of earlier versions{of}", len(old), sum(file.bytes for file in old))
+    size = sum(file.bytes for file in log.files)
+    yield Kept(f"files of Delta's log{of}, with least and greatest values", len(log.files), size)
     published = files.list_files(f"{path}/{FOLDER}")
-    yield Kept("files of Iceberg's metadata, with bounds", len(published), sum(file.bytes for file in published))
-    yield Kept("folders of schema change tools' copies", len(copies))
+    yield Kept(f"files of Iceberg's metadata{of}, with bounds", len(published), sum(file.bytes for file in published))
 
 
 def _staged_before(look: Look, life: Life, own: Collection[TableName]) -> Iterator[int]:
@@ -174,29 +196,3 @@ def _staging_kept(look: Look, batches: Sequence[int]) -> Iterator[Kept]:
 def _rows_kept(rows: RowsBefore) -> Iterator[Kept]:
     for table, count in rows.count().items():
         yield Kept(f"rows of metadata ({table})", count)
-
-
-# what is said of it --------------------------------------------------------------------------------------------------
-def former_values(config: PipelineConfig, metadata: Metadata) -> dict[TableName, int]:
-    """Return the tables that have former values of columns that are withheld by now, and until when upkeep keeps
-    these, in microseconds since 1970. Raises LakeError."""
-    if not (config.columns or config.tables.exclude_columns):
-        return {}
-    done, shapes = _purged(metadata), ShapeRow.read(metadata)
-    kept: dict[TableName, int] = {}
-    for life in watermarks.read_lives(metadata):
-        hidden = config.withheld(life.name)
-        own = [row.at_us for row in shapes if row.table_id == life.id]
-        is_copied = life.status == "following" and not _shows(life.schema, hidden)
-        if not is_copied or not hidden or not own or life.id in done:
-            continue
-        until = max(own) + int(config.maintain.history_hours * HOUR_US)
-        earlier = (row.shape for row in shapes if row.name == life.name and row.table_id != life.id)
-        if until > now_us() and any(_shows(shape, hidden) for shape in earlier):
-            kept[life.name] = until
-    return kept
-
-
-def _shows(shape: TableSchema, hidden: Collection[str]) -> bool:
-    """Return whether the lake had values of one of some columns under a shape."""
-    return any(column.mask is None and column.served_name.lower() in hidden for column in shape.mirrored)

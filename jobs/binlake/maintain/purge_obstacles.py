@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.config.table_modes import BESIDE
@@ -16,12 +17,12 @@ from binlake.lease.lease import RecordedState
 from binlake.merge.published_tables import is_published
 from binlake.planner.rules import Rules
 from binlake.planner.steps import Life
-from binlake.records import expiry, feed_watermarks
+from binlake.records import expiry, feed_watermarks, merged_standstills
+from binlake.records.purging import Taken
 from binlake.schema.table import TableName
 from binlake.storage import files
-from binlake.store.conditions import literal
 from binlake.store.metadata import Metadata
-from binlake.store.rows import FeedRow, ShapeRow
+from binlake.store.rows import FeedRow, ShapeRow, VersionRow
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,35 @@ class Look:
     done: Mapping[str, int]
     chosen: Collection[TableName]
 
+    @cached_property
+    def shapes(self) -> Sequence[ShapeRow]:
+        """Return when lives had shapes and names, without the shapes, in their order."""
+        rows = ShapeRow.read(self.metadata, "table_id", "database", "table", "batch", "why", "at_us")
+        return sorted(rows, key=lambda row: row.at_us)
+
+    @cached_property
+    def noted_names(self) -> Collection[tuple[str, TableName]]:
+        """Return the names that lives had, by the lives' ids."""
+        rows = VersionRow.read(self.metadata, "table_id", "database", "table", where="table_id IS NOT NULL")
+        return {(row.table_id, row.name) for row in self.shapes} | {(row.life, row.name) for row in rows}
+
+    def taken(self, names: Collection[TableName], living: Mapping[str, TableName]) -> dict[TableName, Taken]:
+        """Return since when other living tables have those of some names that they have by now. living: these tables,
+        by their ids. Nothing of a name of which that isn't recorded."""
+        own = {name: table_id for table_id, name in living.items() if name in names}
+        taken: dict[TableName, Taken] = {}
+        for row in self.shapes:
+            if row.name not in own:
+                continue
+            if row.table_id != own[row.name]:
+                taken.pop(row.name, None)  # it had the name before, too
+            else:
+                taken.setdefault(row.name, Taken(row.batch, row.at_us))
+        return taken
+
     def since_us(self, table_id: str) -> int:
         """Return when the life that began with a table's newest copy began, in microseconds since 1970."""
-        shapes = ShapeRow.read(self.metadata, "why", "at_us", where=f"table_id = {literal(table_id)}")
+        shapes = [row for row in self.shapes if row.table_id == table_id]
         since_us = max((row.at_us for row in shapes if row.why == "snapshot"), default=0)
         return since_us or min((row.at_us for row in shapes), default=0)
 
@@ -57,15 +84,17 @@ class Look:
 
 @dataclass(frozen=True)
 class TableBefore:
-    """What a table has from before its newest copy. since_us: of that. batches: those whose staging goes. names: all
-    that the table and its lives before have had. copies: of schema change tools. living: the ids of other tables."""
+    """What a table has from before its newest copy. since_us: of that. batches: those whose staging goes. copies: of
+    schema change tools. names: all that the table and its lives before have had. ended: the ids of these lives.
+    living: the names of the other tables that are there, by their ids."""
 
     life: Life
     since_us: int
     batches: Sequence[int]
     copies: Sequence[Life]
     names: Collection[TableName]
-    living: Collection[str]
+    ended: Set[str]
+    living: Mapping[str, TableName]
 
 
 def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
@@ -75,12 +104,15 @@ def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     if life.name in expiry.unfinished_snapshots(look.metadata).values():
         yield Obstacle("a snapshot of it isn't finished", "run it again, then purge")
 
+    shown = {life.name, merged_of(look.config, life.name)}
+
     def has_values(table: VersionedTable) -> bool:
-        return table.name == life.name or (table.name in before.names and table.table_id not in before.living)
+        return table.name in shown or (table.name in before.names and table.table_id not in before.living)
 
     yield from pinned(look.metadata, has_values)  # first: others say to remove folders that pinned versions need
+    yield from _in_merged(look, life)
     yield from _in_other_tables(look, before)
-    yield from _in_its_folder(look, life)
+    yield from _in_its_folder(look, life.name)
     yield from _replayed(look, before)
     for copy in before.copies:
         if copy.status != "dropped":
@@ -119,14 +151,32 @@ def _not_copied(look: Look, life: Life) -> Iterator[Obstacle]:
         yield Obstacle(f"it wasn't copied under the settings of the YAML yet: {why}", "run binlake sync, then purge")
 
 
+def merged_of(config: PipelineConfig, name: TableName) -> TableName | None:
+    """Return the table that shows a shard, if this source alone fills it; None for any other table."""
+    shard = config.shard_of(name)
+    return shard.into if shard and not shard.folder_of else None
+
+
+def _in_merged(look: Look, life: Life) -> Iterator[Obstacle]:
+    """Yield why what the table that shows a shard has of it can't go."""
+    shard = look.config.shard_of(life.name)
+    if shard is None:
+        return
+    if shard.folder_of:
+        yield Obstacle(
+            f"it is a part of {shard.into}, which several sources fill, and whose versions name its files",
+            "they go with maintain.history_hours and maintain.log_hours of all of them; then run binlake maintain",
+        )
+        return
+    noted = merged_standstills.read(look.metadata).get(shard.into, merged_standstills.NOTHING)
+    if why := noted.own or noted.shards.get(str(life.name)):
+        yield Obstacle(f"{shard.into} doesn't show it as it is: {why.reason}", f"{why.remedy}; then purge")
+    yield from _in_its_folder(look, shard.into)
+
+
 def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     """Yield which other tables of the lake have values of it."""
     life = before.life
-    if shard := look.config.shard_of(life.name):
-        yield Obstacle(
-            f"it is a part of {shard.into}, whose versions name its files",
-            "they go with maintain.history_hours and maintain.log_hours; then run binlake maintain",
-        )
     here = {other.name: other for other in look.lives if other.status != "dropped"}
     for name in sorted(set(before.names) - {life.name}):
         path = look.config.table_path(name)
@@ -149,9 +199,9 @@ def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
                 )
 
 
-def _in_its_folder(look: Look, life: Life) -> Iterator[Obstacle]:
-    """Yield what keeps values in the table's folder that no version of it needs."""
-    path = look.config.table_path(life.name)
+def _in_its_folder(look: Look, name: TableName) -> Iterator[Obstacle]:
+    """Yield what keeps values in a table's folder that no version of it needs."""
+    path = look.config.table_path(name)
     log = LakeLog(path, "")
     feed = f"{path}/_change_data"
     is_on = log.exists() and log.opened().metadata().configuration.get("delta.enableChangeDataFeed") == "true"
@@ -161,7 +211,7 @@ def _in_its_folder(look: Look, life: Life) -> Iterator[Obstacle]:
             "set delta.enableChangeDataFeed to false on it, and remove that folder; then purge",
         )
     known = {catalog.name for catalog in look.config.iceberg_catalogs}
-    for catalog in files.subfolders(f"{path}/{REGISTERED}") if is_published(look.config, life.name) else ():
+    for catalog in files.subfolders(f"{path}/{REGISTERED}") if is_published(look.config, name) else ():
         if catalog not in known:
             yield Obstacle(
                 f"{path}/{REGISTERED}/{catalog} has metadata files of a catalog that isn't in the YAML, with comments",

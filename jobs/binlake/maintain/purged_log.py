@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltalake.exceptions import CommitFailedError
@@ -57,11 +57,11 @@ class RemovedPast:
     log_files: int
 
 
-def leave(path: str, note: Mapping[str, Any]) -> Past:
-    """Commit the version that stays of a table. note: is written into the commit's information. Raises LakeError,
-    OSError, what deltalake raises."""
+def leave(path: str, note: Mapping[str, Any], below: str = "") -> Past:
+    """Commit the version that stays of a table. note: is written into the commit's information. below: a folder in that
+    of the table, whose data files alone are the table's own. Raises LakeError, OSError, what deltalake raises."""
     for _ in range(_TRIES):
-        there, unfinished = data_files(path), _unfinished(path)
+        there, unfinished = data_files(path, below), _unfinished(path)
         table = opened_tables.opened(path)
         try:
             plain_tables.commit_settings(path, table, note, {PURGED: str(now_us())})
@@ -71,9 +71,11 @@ def leave(path: str, note: Mapping[str, Any]) -> Past:
     raise LakeError(f"{path} is written by others all the time", remedy="run it again")
 
 
-def data_files(path: str) -> list[StoredFile]:
-    """Return the data files and files of deletion vectors in a table's folder. Raises LakeError."""
-    return [file for file in files.list_files(path) if file.name.endswith((".parquet", ".bin"))]
+def data_files(path: str, below: str = "") -> list[StoredFile]:
+    """Return the data files and files of deletion vectors in a table's folder, or in one below it. Raises LakeError."""
+    there = files.list_files(f"{path}/{below}" if below else path)
+    there = [replace(file, name=f"{below}/{file.name}") for file in there] if below else there
+    return [file for file in there if file.name.endswith((".parquet", ".bin"))]
 
 
 def _unfinished(path: str) -> list[str]:

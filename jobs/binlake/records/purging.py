@@ -52,29 +52,56 @@ _ABOUT_TABLES = ("reason", "remedy", "left", "problem")
 
 
 @dataclass(frozen=True)
+class Taken:
+    """Since when another table has had a former name of a table. batch, at_us: in which that was recorded, and when."""
+
+    batch: int
+    at_us: int
+
+
+_RECORDED: Mapping[type[Row], tuple[str, str]] = {
+    QuarantineRow: ("at_us", "at_us"), ChunkRow: ("updated_us", "at_us"), VerificationRow: ("at_us", "at_us"),
+    StatementRow: ("batch", "batch"),
+}  # fmt: skip
+"""The column by which rows without a table id are before or behind the time when another table took their name, and the
+field of Taken with which it is compared. Other rows have an id."""
+
+
+@dataclass(frozen=True)
 class RowsBefore:
     """The rows of a table from before its newest copy.
 
     life: the one that began with the copy. names: those that the table, its lives before and tools' copies of it have
-    had. ended: the ids of these lives. living: the other tables that are there, by their ids; one may have such a name.
-    since_us: when the life began, in microseconds since 1970. withheld: names of columns, in lower case.
+    had. ended: the ids of these lives. living: the ids of the other tables that are there. taken: the names that one of
+    these has by now. since_us: when the life began, in microseconds since 1970. withheld: names of columns, in lower
+    case.
     """
 
     metadata: Metadata
     life: Life
     names: Collection[TableName]
     ended: Collection[str]
-    living: Mapping[str, TableName]
+    living: Collection[str]
+    taken: Mapping[TableName, Taken]
     since_us: int
     withheld: Collection[str]
 
-    @cached_property
-    def _of_others(self) -> str:
+    def _of_others(self, kind: type[Row]) -> str:
         """Return the predicate of rows that are of other lives of the table."""
-        named = " OR ".join(f"({rows_of(name)})" for name in self.names)
+        named = " OR ".join(self._named(kind, "table_id IS NOT NULL OR "))
         earlier = f" OR table_id IN ({_listed(self.ended)})" if self.ended else ""
         others = _listed({self.life.id, *self.living})
         return f"({named}{earlier}) AND (table_id IS NULL OR table_id NOT IN ({others}))"
+
+    def _named(self, kind: type[Row], or_any: str = "") -> Iterator[str]:
+        """Yield predicates of rows by the table's names: those since another table took a name are that table's.
+        or_any: what else lets such rows be this table's."""
+        column, of_taken = _RECORDED.get(kind, ("", ""))
+        for name in sorted(self.names):
+            if column and name in self.taken:
+                yield f"({rows_of(name)} AND ({or_any}{column} <= {getattr(self.taken[name], of_taken)}))"
+            else:
+                yield f"({rows_of(name)})"
 
     @property
     def _of_this(self) -> str:
@@ -85,15 +112,13 @@ class RowsBefore:
     @cached_property
     def _going(self) -> Mapping[type[Row], str]:
         """Return the predicates of the rows that go, by their kind."""
-        others = set(self.living.values())  # comparisons name no life: those of such a name are the other table's
-        named = " OR ".join(f"({rows_of(name)})" for name in self.names if name not in others)
         before, unassigned = f"at_us < {self.since_us}", '("table" IS NULL AND raw IS NOT NULL)'
         return {
-            QuarantineRow: f"{before} AND (({self._of_others}) OR {self._of_this} OR {unassigned})",
-            RepairRow: f"({self._of_others}) OR {self._of_this}",
-            VerifiedRow: f"({self._of_others}) OR {self._of_this}",
-            VerificationRow: f"({named}) AND {before}",
-            ChunkRow: f"({self._of_others}) OR ({self._own_chunks})",
+            QuarantineRow: f"{before} AND (({self._of_others(QuarantineRow)}) OR {self._of_this} OR {unassigned})",
+            RepairRow: f"({self._of_others(RepairRow)}) OR {self._of_this}",
+            VerifiedRow: f"({self._of_others(VerifiedRow)}) OR {self._of_this}",
+            VerificationRow: f"({' OR '.join(self._named(VerificationRow))}) AND {before}",  # they name no life
+            ChunkRow: f"({self._of_others(ChunkRow)}) OR ({self._own_chunks})",
         }
 
     @property
@@ -107,7 +132,7 @@ class RowsBefore:
     def count(self) -> dict[str, int]:
         """Return the numbers of rows that go or lose values, by the metadata table, without those that have none."""
         counts = {kind.TABLE: kind.count(self.metadata, where) for kind, where in self._going.items()}
-        counts |= {kind.TABLE: kind.count(self.metadata, self._of_others) for kind in (StatementRow, ShapeRow)}
+        counts |= {kind.TABLE: kind.count(self.metadata, self._of_others(kind)) for kind in (StatementRow, ShapeRow)}
         return {table: count for table, count in counts.items() if count}
 
     def purge(self) -> None:
@@ -117,21 +142,23 @@ class RowsBefore:
         for kind, where in self._going.items():
             if kind.count(self.metadata, where):
                 kind.replace(self.metadata, where)
-        statements = StatementRow.read(self.metadata, where=self._of_others)
+        where = self._of_others(StatementRow)
+        statements = StatementRow.read(self.metadata, where=where)
         if any(row != _without_values(row) for row in statements):
-            StatementRow.replace(self.metadata, self._of_others, list(map(_without_values, statements)))
-        shapes = ShapeRow.read(self.metadata, where=self._of_others)
+            StatementRow.replace(self.metadata, where, list(map(_without_values, statements)))
+        where = self._of_others(ShapeRow)
+        shapes = ShapeRow.read(self.metadata, where=where)
         if any(row.schema != _bare(row.schema) for row in shapes):
             rows = [replace(row, schema=bare) for row in shapes if (bare := _bare(row.schema))]
-            ShapeRow.replace(self.metadata, self._of_others, rows)
+            ShapeRow.replace(self.metadata, where, rows)
 
     def _said(self) -> Iterator[str]:
         """Yield the values that statements say, and shapes of withheld columns."""
-        for row in StatementRow.read(self.metadata, where=self._of_others):
+        for row in StatementRow.read(self.metadata, where=self._of_others(StatementRow)):
             yield from _literals(row) or ()
             for text in (row.before, row.after):
                 yield from self._values(text)
-        for shape in ShapeRow.read(self.metadata, "schema", where=self._of_others):
+        for shape in ShapeRow.read(self.metadata, "schema", where=self._of_others(ShapeRow)):
             yield from self._values(shape.schema)
 
     def _values(self, text: str | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.delta import delta_log
 from binlake.errors import LakeError, UnsupportedColumn
+from binlake.maintain.former_values import former_values
 from binlake.records import ddl_history, filter_estimates, runs
 from binlake.records.ddl_history import Moment
 from binlake.records.evidence import comparisons
@@ -181,6 +182,7 @@ def table(
             "with_keys": with_keys,
             "with_values": with_values,
         },
+        "former": _former(config, metadata, table_name),
         "repaired": _repaired(config, metadata, table_name, with_keys=with_keys),
         "differing": differing(config, table_name, with_keys=with_keys),
         "now_us": now,
@@ -223,6 +225,16 @@ def _repaired(
         }
         for row in sorted(rows, key=lambda row: row.at_us, reverse=True)[:CHANGES]
     ]
+
+
+def _former(config: PipelineConfig, metadata: RememberedMetadata, name: TableName) -> dict[str, Any] | None:
+    """Return what earlier versions of a table have that is withheld by now, and what removes it; None where they have
+    nothing of it."""
+    try:
+        kept = former_values(config, metadata, name)
+    except LakeError:
+        return None  # other parts of the page say what is wrong with the lake
+    return asdict(kept[0]) if kept else None
 
 
 def _filter_estimate(metadata: RememberedMetadata, name: TableName, schema: TableSchema) -> dict[str, int] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -30,11 +31,25 @@ from binlake.records.feed_watermarks import FeedLimits, FeedPosition, TableAtVer
 from binlake.report import Report
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.store.metadata import now_us
-from binlake.store.rows import BatchRow, ChunkRow, DecisionRow, PinRow, QuarantineRow, ReadableRow, ShapeRow, VersionRow
+from binlake.store.rows import (
+    BatchRow,
+    ChunkRow,
+    DecisionRow,
+    PinRow,
+    QuarantineRow,
+    ReadableRow,
+    ShapeRow,
+    StatementRow,
+    VersionRow,
+)
+from binlake.store.run_rows import VerificationRow
 
 HERE = Position("s", "b.000001", 4, 1)
 NAME = TableName("d", "t")
-MERGED = {"from": "%.t", "into": "all.merged", "source_column": "n"}
+MERGED = {
+    "from": "%.t", "into": "all.merged", "source_column": "n",
+    "sources": ["s", "other"], "source_name_column": "source", "folder": "company",
+}  # fmt: skip
 SHAPE = TableSchema((Column("id", "int"),), ("id",), "primary")
 
 
@@ -76,7 +91,7 @@ def test_nothing_stands_in_the_way_of_a_table_that_was_copied(tmp_path: Path) ->
     [
         ("stopped", {}, "it is stopped"),
         ("following", {"rows": [{"tables": "d.t", "where": "id > 1"}]}, "it wasn't copied under the settings"),
-        ("following", {"merge_tables": [MERGED]}, "it is a part of all.merged"),
+        ("following", {"merge_tables": [MERGED]}, "it is a part of all.merged, which several sources fill"),
     ],
 )
 def test_a_table_that_was_not_copied_or_is_a_part_of_another_is_refused(
@@ -162,6 +177,50 @@ def test_a_table_that_was_called_so_once_keeps_what_is_its_own(tmp_path: Path) -
     assert values == {("a", "t"): False, ("c", "c"): True, ("c", "t"): True, ("o", "t"): False, ("o", "old"): False}
     assert {row.table_id for row in ReadableRow.read(metadata)} == {"a", "c", "o"}
     assert [row.table_id for row in QuarantineRow.read(metadata)] == ["c"]
+
+
+def test_rows_that_name_no_life_are_of_the_table_that_had_the_name_then(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    metadata, other = metadata_of(config), Life("p", TableName("d", "p"), SHAPE, HERE, HERE)
+    called(config, ("o", "t"), ("o", "p"))
+    watermarks.started(metadata, [other], batch=4, versions={"p": 0})
+    again = watermarks.schema_row(Life("a", NAME, SHAPE, HERE, HERE), batch=6, where=HERE, why="snapshot")
+    ShapeRow.append(metadata, [replace(again, at_us=now_us() + 10_000_000)])
+    for at, batch in ((1, 3), (now_us() + 1_000_000, 5)):
+        raw: dict[str, Any] = {"batch": batch, "database": "d", "table": "p", "at_us": at}
+        QuarantineRow.append(metadata, [QuarantineRow(**raw, reason="", raw=b"former")])
+        VerificationRow.append(metadata, [VerificationRow(**raw, verification="v")])
+        StatementRow.append(metadata, [_statement(batch)])
+    purge(config, Report(quiet=True), ["d.t"], Reason("ann", ""), patience=0)
+    assert [row.batch for row in QuarantineRow.read(metadata)] == [5]
+    assert [row.batch for row in VerificationRow.read(metadata)] == [5]
+    statements = {row.batch: row.statement for row in StatementRow.read(metadata)}
+    assert {batch: "former" in text for batch, text in statements.items()} == {3: False, 5: True}
+
+
+def _statement(batch: int) -> StatementRow:
+    return StatementRow(
+        batch=batch, file="b.000001", offset=batch, position=str(HERE), committed_us=1, database="d", table="p",
+        statement="ALTER TABLE p COMMENT 'former'", kind="alter", action="none",
+    )  # fmt: skip
+
+
+def test_all_names_are_asked_once_for_all_tables(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    metadata = metadata_of(config)
+    others = [Life(key, TableName("d", key), SHAPE, HERE, HERE) for key in "bcd"]
+    watermarks.started(metadata, others, batch=0, versions={key: 0 for key in "bcd"})
+    reads = []
+    for pattern in ("d.t", "d.*"):
+        with (
+            mock.patch.object(ShapeRow, "read", wraps=ShapeRow.read) as shapes,
+            mock.patch.object(VersionRow, "read", wraps=VersionRow.read) as versions,
+        ):
+            tables = purge_look.look(config, metadata, [pattern])
+        reads.append((len(tables), shapes.call_count, versions.call_count))
+    (one, *of_one), (four, *of_four) = reads
+    assert (one, four) == (1, 4)
+    assert of_one == of_four
 
 
 def noted(config: PipelineConfig, batch: int, *tables: tuple[str, str, int]) -> None:

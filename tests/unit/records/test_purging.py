@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from binlake.planner.steps import Life
 from binlake.position import Position
 from binlake.records import feed_watermarks
 from binlake.records.feed_watermarks import FeedLimits
-from binlake.records.purging import RowsBefore
+from binlake.records.purging import RowsBefore, Taken
 from binlake.schema.table import TableName, TableSchema
 from binlake.store.metadata import Metadata, now_us
 from binlake.store.rows import (
@@ -44,9 +45,11 @@ def metadata(tmp_path: Path) -> Metadata:
     return metadata
 
 
-def before(metadata: Metadata, names: tuple[TableName, ...] = (NAME,), **living: TableName) -> RowsBefore:
+def before(
+    metadata: Metadata, names: tuple[TableName, ...] = (NAME,), taken: Mapping[TableName, Taken] | None = None
+) -> RowsBefore:
     life = Life("a", NAME, TableSchema((), ()), HERE, HERE)
-    return RowsBefore(metadata, life, names, {"o"}, living, now_us(), ())
+    return RowsBefore(metadata, life, names, {"o"}, {"b"}, taken or {}, now_us(), ())
 
 
 def test_a_row_of_an_older_binlake_loses_what_it_quotes(metadata: Metadata) -> None:
@@ -89,5 +92,7 @@ def test_texts_about_other_tables_stay(metadata: Metadata) -> None:
 def test_comparisons_of_another_table_of_a_former_name_stay(metadata: Metadata) -> None:
     compared: dict[str, Any] = {"verification": "v", "at_us": 1, "batch": 1}
     VerificationRow.append(metadata, [VerificationRow(**compared, **vars(name)) for name in (NAME, OLD, OTHER)])
-    before(metadata, (NAME, OLD, OTHER), b=OTHER).purge()
-    assert [row.table for row in VerificationRow.read(metadata)] == ["other"]
+    later = VerificationRow(**{**compared, "at_us": 3}, **vars(OTHER))
+    VerificationRow.append(metadata, [later])
+    before(metadata, (NAME, OLD, OTHER), {OTHER: Taken(1, 2)}).purge()
+    assert [(row.table, row.at_us) for row in VerificationRow.read(metadata)] == [("other", 3)]

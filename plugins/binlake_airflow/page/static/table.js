@@ -167,6 +167,14 @@ function repaired({ repaired: rows, newest: { with_keys }, source, now_us }) {
   return [el("h2", {}, "Rows that repairs put right"), table("Repaired rows", named, rows, { empty: "None." })];
 }
 
+// What earlier versions have that is withheld by now, and the command that removes it, to be copied.
+function formerValues(former) {
+  if (!former) return [];
+  const kept = { health: "warn", what: former.what, remedy: former.command };
+  const obstacles = former.obstacles.map(({ why, remedy }) => ({ health: "warn", what: `In the way of a purge: ${why}`, remedy }));
+  return [advice([kept, ...obstacles])];
+}
+
 // What isn't known of its schema then hides nothing else.
 async function asked(place) {
   const path = pathOf(place.source, place.table);
@@ -212,6 +220,7 @@ export async function oneTable(place) {
         ? advice([{ health: "warn", what: `${number(details.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: true }], () => runButton(source, "maintain", { tables: [details.table], kind: "primary" }))
         : null,
       details.reason ? advice([{ health: details.problem ? "bad" : STATUS_HEALTH[details.status] ?? "warn", what: details.reason, remedy: details.remedy, fixes: (details.fixes ?? []).filter((fix) => fix.do === "repair") }], ({ fixes }) => fixButtons(source, fixes, [details.table])) : null),
+    ...formerValues(details.former),
     ...schemas(details),
     then(details, place),
     el("p", {}, link({ source: details.source, events: "all", table: details.table }, "All that happened to it")),

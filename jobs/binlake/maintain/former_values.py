@@ -1,0 +1,70 @@
+"""Tables whose earlier versions have values, or rows, that a policy withholds by now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_US
+from binlake.maintain import purge_look
+from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles
+from binlake.moment import moment_text
+from binlake.planner.steps import Life
+from binlake.records import watermarks
+from binlake.schema.table import TableName, TableSchema
+from binlake.store.conditions import rows_of
+from binlake.store.metadata import Metadata, now_us
+from binlake.store.rows import ShapeRow
+
+
+@dataclass(frozen=True)
+class FormerValues:
+    """A table that has former values. what: is kept, and until when. command: removes all of it at once, where no
+    obstacle is in its way. Feeds that wait for staging aren't among these: the command looks for them."""
+
+    table: str
+    what: str
+    command: str
+    obstacles: tuple[Obstacle, ...]
+
+
+def former_values(config: PipelineConfig, metadata: Metadata, only: TableName | None = None) -> list[FormerValues]:
+    """Return the tables that have former values, in the order of their names. only: the table that is asked for.
+    Raises LakeError."""
+    if not (config.columns or config.tables.exclude_columns or config.rows):
+        return []
+    lives = watermarks.read_lives(metadata)
+    look = purge_look.look_at(config, metadata, lives, ())
+    shapes = ShapeRow.read(metadata, where=rows_of(only) if only else None)
+    asked = [life for life in sorted(lives, key=lambda life: life.name) if only in (None, life.name)]
+    return [_of(look, life) for life in asked if _has_former_values(look, life, shapes)]
+
+
+def _of(look: Look, life: Life) -> FormerValues:
+    return FormerValues(
+        str(life.name),
+        "earlier versions have values of columns, or rows, that are withheld since; data files of theirs are kept until"
+        f" {moment_text(_until_us(look, life))}",
+        f"binlake purge --config FILE --tables {life.name}",
+        tuple(obstacles(look, purge_look.before_copy(look, life))),
+    )
+
+
+def _until_us(look: Look, life: Life) -> int:
+    return look.since_us(life.id) + int(look.config.maintain.history_hours * HOUR_US)
+
+
+def _has_former_values(look: Look, life: Life, shapes: Sequence[ShapeRow]) -> bool:
+    """Return whether a table was copied with what is withheld now, and an earlier life of that name had more."""
+    hidden, where = look.config.withheld(life.name), life.schema.where
+    is_copied = life.status == "following" and not _shows(life.schema, hidden)
+    if not is_copied or not (hidden or where) or look.is_purged(life) or _until_us(look, life) <= now_us():
+        return False
+    earlier = (row.shape for row in shapes if row.name == life.name and row.table_id != life.id)
+    return any(_shows(shape, hidden) or shape.where != where for shape in earlier)
+
+
+def _shows(shape: TableSchema, hidden: Collection[str]) -> bool:
+    """Return whether the lake had values of one of some columns under a shape."""
+    return any(column.mask is None and column.served_name.lower() in hidden for column in shape.mirrored)
