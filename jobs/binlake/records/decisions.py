@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
+from binlake.config.column_policies import masks_any
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.lease import copier, lease
 from binlake.lease.lease import Lease
@@ -75,6 +76,12 @@ def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
         if opened is None or not stopped:
             raise UsageError(
                 f"nothing stopped at {file}:{offset}", remedy="binlake status names the event that stops the open batch"
+            )
+        if not stopped[0].raw and (masks_any(config.columns) or config.tables.exclude_columns):
+            raise UsageError(
+                f"{file}:{offset} can't be stepped over where columns are masked or excluded: it may have given one of"
+                " them another name, under which its values would be shown",
+                remedy="run binlake snapshot --config FILE to begin again, behind it",
             )
         if not stopped[0].raw:
             raise UsageError(

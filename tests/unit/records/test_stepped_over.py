@@ -50,6 +50,15 @@ def test_an_event_that_was_read_is_stepped_over(config: PipelineConfig) -> None:
     assert decisions.skips(metadata_of(config))(PART) == {400}
 
 
+def test_an_event_that_may_concern_withheld_columns_is_not(config: PipelineConfig) -> None:
+    masked = config.model_validate({**config.model_dump(), "columns": [{"columns": "d.t.email", "null": True}]})
+    stopped(masked, b"")
+    with pytest.raises(UsageError, match="can't be stepped over where columns are masked") as refused:
+        decisions.skip_event(masked, (FILE, 400), ANN)
+    assert refused.value.remedy.startswith("run binlake snapshot")
+    assert decisions.skips(metadata_of(config))(PART) == frozenset()
+
+
 def test_an_event_without_a_known_end_is_not(config: PipelineConfig) -> None:
     stopped(config, b"")
     with pytest.raises(UsageError, match="where its event ends isn't known") as refused:
