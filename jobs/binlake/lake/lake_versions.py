@@ -404,11 +404,16 @@ class _TableRows:
         folder = "" if self._texts["folder"][1][row] == _NONE else self._text("folder", row)
         return VersionedTable(name, self._lives[self._life[row]], int(self._version[row]), folder)
 
-    @property
+    @cached_property
     def folders(self) -> dict[TableName, str]:
-        """Return the folders in the lake of tables that several sources fill."""
+        """Return the folders in the lake of tables that several sources fill, as their newest batches have them."""
         names, places = self._names
-        of_several = np.flatnonzero(self._texts["folder"][1] != _NONE).tolist()
+        rows = np.flatnonzero(self._version >= 0)
+        rows = rows[np.argsort(self._batch[rows], kind="stable")]
+        newest = np.full(len(names), _NONE)
+        newest[places[rows]] = rows  # of several rows of a name the last one stays
+        newest = newest[newest != _NONE]
+        of_several = newest[self._texts["folder"][1][newest] != _NONE].tolist()
         return {names[places[row]]: self._text("folder", row) for row in of_several}
 
     def at(self, batch: int) -> dict[str, VersionedTable]:

@@ -20,7 +20,7 @@ from binlake.delta.composed_table import compose
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
 from binlake.errors import WrittenMeanwhile
-from binlake.lake import merged_sources
+from binlake.lake import lake_versions, merged_sources
 from binlake.lake.pins import PinnedVersions
 from binlake.maintain.needs import Table
 from binlake.maintain.table_upkeep import TablesUpkeep
@@ -75,7 +75,7 @@ class TwoSources:
             batch=batch, kind="batch", position=str(HERE), gtid_set="", committed_us=at_us, began_us=at_us, at_us=at_us
         )
         of_table = {"table_id": self.table_id, "folder": "company", "status": "following", **vars(ORDERS), **more}
-        row = replace(own, position=None, delta_version=version, **of_table)
+        row = replace(own, **{"position": None, "delta_version": version, **of_table})
         VersionRow.append(source, [own, row])
 
     def since(self, source: Metadata) -> dict[str, int]:
@@ -122,6 +122,14 @@ def test_a_table_of_the_name_that_one_source_filled_alone_is_another_one(two: Tw
     assert two.since(two.us) == {two.table_id: 8}
     table_versions.note_readable_since(two.us, ORDERS, 3)
     assert two.since(two.us) == {two.table_id: 8, "former": 3}
+
+
+def test_the_folder_of_a_table_is_that_of_its_newest_batch(two: TwoSources) -> None:
+    two.note(two.us, 1, 9, 7 * DAY)
+    two.note(two.us, 2, 9, 6 * DAY, status="dropped", delta_version=None, folder=None)
+    assert lake_versions._read(two.us).folders == {ORDERS: "company"}
+    two.note(two.us, 3, 5, 60, table_id="alone", folder=None)
+    assert lake_versions._read(two.us).folders == {}
 
 
 def test_a_note_is_tried_again_while_another_source_writes(two: TwoSources, monkeypatch: pytest.MonkeyPatch) -> None:
