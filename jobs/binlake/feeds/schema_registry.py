@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from binlake.errors import FeedError, SinkFailed
+from binlake.registered.timed_http import NoRedirects
 from binlake.source.connection import endpoint, fields_of
 
 _PATIENCE = 15.0
@@ -29,11 +30,6 @@ class _NotFound(SinkFailed):
     """The registry doesn't have what was asked for."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any) -> None:
-        """Return None, so that a redirect is an error."""
-
-
 class SchemaRegistry:
     """One registry. Its answers are cached: a schema keeps its id."""
 
@@ -43,7 +39,7 @@ class SchemaRegistry:
         self._url, self._compatibility = url.rstrip("/"), compatibility
         self._ids: dict[tuple[str, str], int] = {}
         self._schemas: dict[int, Any] = {}
-        handlers: list[Any] = [_NoRedirects]
+        handlers: list[Any] = [NoRedirects]
         self._headers = {"Content-Type": _CONTENT}
         if connection is not None:
             fields = fields_of(connection)

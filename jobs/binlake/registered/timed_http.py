@@ -1,7 +1,8 @@
 """HTTP with an end: whatever a server sends, and however slowly, an answer is there or has failed at a given time.
 
 ``urllib``'s own timeout is that of one operation of the socket: a server that sends a letter now and then is waited for
-without end. Redirects aren't followed: they would pass credentials on.
+without end, a host of several addresses is waited for at each of them, and the look-up of its name has no timeout.
+Redirects aren't followed: they would pass credentials on.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import http.client
 import io
 import socket
 import ssl
+import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+_Result = TypeVar("_Result")
 TOO_LATE = "it took too long altogether"
 
 
@@ -22,7 +26,30 @@ def opener(deadline: float, silence: float, tls: ssl.SSLContext | None = None) -
     """Return what opens requests until a deadline, by ``time.monotonic``. silence: seconds for which nothing may come.
     tls: None for the system's certificates."""
     response = partial(_TimedResponse, deadline=deadline, silence=silence)
-    return urllib.request.build_opener(_NoRedirects, _Http(response), _Https(response, tls))
+    connect = partial(_connected, deadline=deadline, silence=silence)
+    return urllib.request.build_opener(NoRedirects, _Http(response, connect), _Https(response, connect, tls))
+
+
+def within(seconds: float, call: Callable[[], _Result]) -> _Result:
+    """Return what a call returns that has no timeout of its own, such as the look-up of a host's name: it is left to
+    its own thread when the time is over. Raises what it raises, and TimeoutError."""
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # it is raised by who waits
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="timed call")
+    thread.start()
+    thread.join(max(seconds, 0))
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError("timed out")
+    return results[0]
 
 
 def read(answer: http.client.HTTPResponse, most: int) -> bytes:
@@ -35,7 +62,35 @@ def read(answer: http.client.HTTPResponse, most: int) -> bytes:
     return text
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
+def _connected(address: tuple[str, int], *_: Any, deadline: float, silence: float) -> socket.socket:
+    """Return a socket that is connected to a host by one of its addresses, as ``http.client`` asks for it. Raises
+    OSError."""
+
+    def left() -> float:
+        return min(deadline - time.monotonic(), silence)
+
+    host, port = address
+    places = within(left(), lambda: socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
+    end, failure = time.monotonic() + left(), OSError(f"{host} has no address")
+    for number, (family, kind, protocol, _name, place) in enumerate(places):
+        try:
+            made = socket.socket(family, kind, protocol)
+        except OSError as error:  # this machine has no such addresses
+            failure = error
+            continue
+        try:
+            made.settimeout(max(end - time.monotonic(), 0.001) / (len(places) - number))
+            made.connect(place)
+            return made
+        except OSError as error:
+            failure = error
+            made.close()
+    raise failure
+
+
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """What opens requests follows no redirect with it."""
+
     def redirect_request(self, *arguments: Any) -> None:
         """Return None, so that a redirect is an error."""
 
@@ -75,32 +130,37 @@ class _TimedResponse(http.client.HTTPResponse):
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: Any, connect: Any) -> None:
         super().__init__()
-        self._response = response
+        self._response, self._connect = response, connect
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a connection, and return its answer."""
 
         def connection(host: str, **more: Any) -> http.client.HTTPConnection:
             made = http.client.HTTPConnection(host, **more)
-            made.response_class = self._response
-            return made
+            return _prepared(made, self._response, self._connect)
 
         return self.do_open(connection, req)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, response: Any, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, response: Any, connect: Any, tls: ssl.SSLContext | None) -> None:
         super().__init__(context=tls)
-        self._response, self._tls = response, tls
+        self._response, self._connect, self._tls = response, connect, tls
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an encrypted connection, and return its answer."""
 
         def connection(host: str, **more: Any) -> http.client.HTTPConnection:
             made = http.client.HTTPSConnection(host, context=self._tls, **more)
-            made.response_class = self._response
-            return made
+            return _prepared(made, self._response, self._connect)
 
         return self.do_open(connection, req)
+
+
+def _prepared(made: http.client.HTTPConnection, response: Any, connect: Any) -> http.client.HTTPConnection:
+    """Return a connection that answers, and connects, until the deadline."""
+    made.response_class = response
+    made._create_connection = connect  # type: ignore[attr-defined] # http.client's own seam
+    return made

@@ -118,3 +118,45 @@ def test_an_answer_that_is_there_is_read() -> None:
     begin = OK + f"Content-Length: {len(text)}\r\n\r\n".encode() + text
     with serving(begin, b"", 5) as port:
         assert RestClient(entry(port), 5)._prefix == f"/{'p' * 100_000}"
+
+
+def test_the_look_up_of_a_name_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: over.wait(10) and [])
+    began = time.monotonic()
+    with pytest.raises(CatalogSilent, match="took too long"):
+        RestClient(RestCatalogConfig(kind="rest", name="c", uri="http://catalog.invalid"), 0.3)
+    over.set()
+    assert time.monotonic() - began < 3
+
+
+def test_all_addresses_of_a_host_are_tried_within_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones are silent, as behind a firewall that drops packets; the last one answers, or is too late."""
+    monkeypatch.setattr(rest_client, "_PATIENCE_SECONDS", 0.4)
+    real, text = socket.getaddrinfo, b"{}"
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, not_accepting(full) as silent:
+        with serving(OK + f"Content-Length: {len(text)}\r\n\r\n".encode() + text, b"", 5) as port:
+            answers = real("127.0.0.1", port, 0, socket.SOCK_STREAM)
+            refused = real("127.0.0.1", 9, 0, socket.SOCK_STREAM)
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [*refused, silent, *answers])
+            RestClient(RestCatalogConfig(kind="rest", name="c", uri="http://catalog.invalid"), 5)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [silent] * 4)
+        began = time.monotonic()
+        with pytest.raises(CatalogSilent, match="timed out"):
+            RestClient(RestCatalogConfig(kind="rest", name="c", uri="http://catalog.invalid"), 5)
+        assert time.monotonic() - began < 1.5
+
+
+@contextmanager
+def not_accepting(full: socket.socket) -> Iterator[tuple[object, ...]]:
+    """Fills a listener's queue, so that who connects waits; gives its address as ``getaddrinfo`` does."""
+    port = full.getsockname()[1]
+    waiting = [socket.socket() for _ in range(4)]
+    for each in waiting:
+        each.setblocking(False)
+        each.connect_ex(("127.0.0.1", port))
+    try:
+        yield (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))
+    finally:
+        for each in waiting:
+            each.close()
