@@ -105,7 +105,9 @@ images: ## each step of docker/Dockerfile in a fresh root, each service's health
 	@$(SETUP) python
 	$(PYTHON) tests/soak/images.py
 
-lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chDB, and what makes TPC-H's rows; asks for wheels
+# What moto needs beside what binlake's own lock has; boto3 goes with its botocore.
+MOTO := moto==5.2.5 boto3==1.44.8 s3transfer responses xmltodict werkzeug flask flask-cors blinker
+lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chDB and moto, and what makes TPC-H's rows; asks for wheels
 	@$(SETUP) python
 	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
@@ -113,6 +115,8 @@ lock: ## make docker/requirements.lock again from pyproject.toml, the tests' chD
 	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/chdb.lock
 	echo duckdb-extension-tpch==1.5.5 | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/tpch.lock
+	printf '%s\n' $(MOTO) | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-emit-index-url --no-header -q -o docker/local/moto.lock
 	$(PYTHON) docker/local/wheels.py
 
 clean: ## removes .venv, .binlake (with the demo's lake) and all caches

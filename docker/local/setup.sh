@@ -6,6 +6,7 @@
 #                       S3, Azure Blobs and SSH, a broker, ClickHouse's engine, a catalog, and a browser
 #   setup.sh bench      the default ones, and the generator of TPC-H's rows
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh moto         a stand-in of AWS Glue, for the tests
 #   setup.sh iceberg_rest an Iceberg REST catalog, for the tests
 #   setup.sh iceberg      Spark 4.1 with Iceberg, which reads what is published
 #   setup.sh python-3.13  the interpreter of another Python, for an environment beside .venv; java-21: another Java
@@ -294,6 +295,22 @@ setup_chdb() { # ClickHouse in a process: the tests read tables by it
   mv $STATE/chdb.partial $STATE/chdb
 }
 
+# -- moto ------------------------------------------------------------------------------------------
+
+setup_moto() { # a stand-in of AWS Glue for the tests, and the client by which pyiceberg reads from it
+  local uv
+  if [ -d $STATE/moto ]; then
+    say moto "a stand-in of AWS Glue in $STATE/moto"
+    return
+  fi
+  say moto "bringing the stand-in of AWS Glue moto into $STATE/moto (24 MB)"
+  uv=$(find_uv)
+  rm -rf $STATE/moto.partial
+  "$uv" pip install -q --python $VENV/bin/python --target $STATE/moto.partial --no-deps --require-hashes \
+    -r docker/local/moto.lock || fail moto "it can't be had, see above"
+  mv $STATE/moto.partial $STATE/moto
+}
+
 # -- tpch ------------------------------------------------------------------------------------------
 
 setup_tpch() { # DuckDB's generator of TPC-H's rows, for a bench
@@ -426,16 +443,16 @@ begin_steps
 case "$*" in
   '') side_by_side 'python java engine' 'java mariadb tools' mysql ;;
   tests)
-    side_by_side 'python java engine_for_stores kafka iceberg_rest chdb' 'java mariadb tools browser sshd' \
+    side_by_side 'python java engine_for_stores kafka iceberg_rest chdb moto' 'java mariadb tools browser sshd' \
       'mysql mariadb_releases suites' 'azurite store'
     ;;
   bench) side_by_side 'python java engine tpch' 'java mariadb tools' mysql ;;
   demo) side_by_side 'python java engine' one_server ;;
   *)
     known='python|java|mariadb|mariadb_releases|mysql|tools|one_server|engine|engine_for_stores|suites|store|azurite'
-    known+='|chdb|tpch|browser|sshd|kafka|iceberg|iceberg_rest|(python|java|mariadb)-.+'
+    known+='|chdb|tpch|browser|sshd|kafka|moto|iceberg|iceberg_rest|(python|java|mariadb)-.+'
     for step in "$@"; do
-      [[ $step =~ ^($known)$ ]] || { sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2; }
+      [[ $step =~ ^($known)$ ]] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
     done
     in_order "$@"
     ;;

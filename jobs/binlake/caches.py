@@ -42,6 +42,7 @@ BOUNDS: Mapping[str, CacheBound] = {
     "problems of catalogs": CacheBound(256, "sources"),
     "catalogs that failed": CacheBound(256, "catalogs"),
     "names that catalogs were asked for": CacheBound(16, "catalogs"),
+    "tables in AWS Glue": CacheBound(10_000, "tables"),
     "rows of data files": CacheBound(32_000_000, "bytes"),
     "columns of data files": CacheBound(5_000, "data files"),
     "data files of metadata": CacheBound(256, "tables"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from binlake.config.section import Section
-from binlake.config.yaml_file import CATALOG, NAME, WEB
+from binlake.config.yaml_file import CATALOG, NAME, REGION, WEB
 
 CatalogOccasion = Literal["batch", "snapshot"]
 """What a catalog follows."""
@@ -140,10 +140,49 @@ class RestCatalogConfig(CatalogEntry):
         return uri
 
 
-PublishedCatalog = SqliteCatalogConfig | RestCatalogConfig
-"""A catalog of published tables, which binlake reaches by itself."""
+class GlueCatalogConfig(CatalogEntry):
+    """The Data Catalog of AWS Glue. Credentials are AWS's own: of the environment, a profile, a role.
+
+    format: whether names are of Delta tables, or of published ones. region: of AWS. endpoint: the address of a service
+    that isn't at the region's usual one; None for that.
+    """
+
+    kind: Literal["glue"]
+    format: Literal["delta", "iceberg"] = "delta"
+    region: Annotated[str, Field(pattern=REGION)]
+    endpoint: Annotated[str, Field(pattern=WEB)] | None = None
+
+    @property
+    def identity(self) -> str:
+        """The catalog's identity in metadata."""
+        return f"{self.name} in Glue of {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
+
+    @property
+    def is_of_published(self) -> bool:
+        """Return whether names are of published tables."""
+        return self.format == "iceberg"
+
+    @field_validator("endpoint")
+    @classmethod
+    def _has_no_login(cls, endpoint: str | None) -> str | None:
+        if endpoint and "@" in endpoint:
+            raise ValueError("this file is no secret; credentials come from AWS's environment, profile or role")
+        return endpoint
+
+    @model_validator(mode="after")
+    def _follows_each_publication(self) -> Self:
+        if self.is_of_published and self.every != "batch":
+            raise ValueError("older metadata files of Iceberg tables go, so every must be batch with format: iceberg")
+        return self
+
+
+CommittedCatalog = RestCatalogConfig | GlueCatalogConfig
+"""A catalog that is asked for one table at a time."""
+ReachedCatalog = SqliteCatalogConfig | CommittedCatalog
+"""A catalog that binlake reaches by itself."""
 AnyCatalog = Annotated[
-    HiveCatalogConfig | SparkCatalogConfig | SqliteCatalogConfig | RestCatalogConfig, Field(discriminator="kind")
+    HiveCatalogConfig | SparkCatalogConfig | SqliteCatalogConfig | RestCatalogConfig | GlueCatalogConfig,
+    Field(discriminator="kind"),
 ]
 
 PATHS = ("metastore", "sqlite")
@@ -166,6 +205,11 @@ def entries_of(written: Any) -> Any:
 _SPARK = ("hive", "spark")
 
 
+def is_of_published(entry: CatalogEntry) -> bool:
+    """Return whether a catalog has names of published tables, not of the Delta tables."""
+    return (isinstance(entry, GlueCatalogConfig) and entry.is_of_published) or entry.kind in ("sqlite", "rest")
+
+
 def _own_name(entry: CatalogEntry) -> str:
     """Return what no other entry may have."""
     return entry.identity if entry.kind == "sqlite" else entry.name
@@ -179,6 +223,9 @@ def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
         raise ValueError(f"catalog has the entry {twice[0]!r} twice; give each a name of its own")
     if sum(entry.kind == "hive" for entry in entries) > 1:
         raise ValueError("catalog has two entries of kind hive, and Spark reaches one metastore; leave one out")
+    glue = [(each.region, each.endpoint, each.database) for each in entries if isinstance(each, GlueCatalogConfig)]
+    if twice := [database for (_, _, database), times in Counter(glue).items() if times > 1]:
+        raise ValueError(f"catalog has two entries of kind glue with the database {twice[0]!r}; give each its own")
     for entry in entries:
-        if entry.kind in ("sqlite", "rest") and not publishes:
+        if is_of_published(entry) and not publishes:
             raise ValueError(f"the catalog {entry.name!r} is of Iceberg tables; add iceberg: {{every: batch}}")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, PrivateAttr, field_validator, model_validat
 
 from binlake import names
 from binlake.config import catalogs_config, sources_file, yaml_file
-from binlake.config.catalogs_config import AnyCatalog, CatalogEntry, NamedCatalog, PublishedCatalog
+from binlake.config.catalogs_config import AnyCatalog, CatalogEntry, NamedCatalog, ReachedCatalog
 from binlake.config.column_policies import (
     ColumnPolicies,
     ColumnPolicy,
@@ -327,9 +327,9 @@ class PipelineConfig(Section):
         return [entry for entry in self.catalog if isinstance(entry, NamedCatalog)]
 
     @property
-    def iceberg_catalogs(self) -> Sequence[PublishedCatalog]:
-        """Return those in which published tables are registered."""
-        return [entry for entry in self.catalogs if isinstance(entry, PublishedCatalog)]
+    def reached_catalogs(self) -> Sequence[ReachedCatalog]:
+        """Return those that binlake reaches by itself."""
+        return [entry for entry in self.catalogs if isinstance(entry, ReachedCatalog)]
 
     def table_path(self, name: TableName) -> str:
         """Return the path of a table's mirror in the lake."""

@@ -22,11 +22,14 @@ CATALOG = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY = r"^[1-9]\d*[kmgtKMGT]$"
 DOTTED = r"^[A-Za-z_]\w*([.][A-Za-z_]\w*)+$"
 WEB = r"^https?://"
+REGION = r"^[a-z]{2,8}(-[a-z]+)+-\d+$"
+"""Of AWS: it becomes a part of a host's name."""
 _IN_WORDS = {
     NAME: "a name: a letter, then letters, digits, _ or -, 63 of them at most",
     CATALOG: "a name: a letter or _, then letters, digits or _",
     MEMORY: "a whole number and k, m, g or t, such as 4g",
     DOTTED: "a dotted name, such as package.module.Name",
+    REGION: "a region of AWS, such as eu-central-1",
     WEB: "an address that begins with http:// or https://",
 }
 _SECRET = re.compile(r"(?i)(secret|password|passwd|token|access.?key)")

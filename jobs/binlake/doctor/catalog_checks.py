@@ -10,10 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import CatalogEntry, HiveCatalogConfig, RestCatalogConfig, SqliteCatalogConfig
+from binlake.config.catalogs_config import (
+    CatalogEntry,
+    GlueCatalogConfig,
+    HiveCatalogConfig,
+    RestCatalogConfig,
+    SqliteCatalogConfig,
+)
 from binlake.doctor.check import Check
 from binlake.errors import BinlakeError, LakeError
 from binlake.records import catalog_problems
+from binlake.registered.glue_client import GlueClient
 from binlake.registered.rest_client import RestClient
 from binlake.store.metadata import metadata_of
 
@@ -32,7 +39,7 @@ def checks(config: PipelineConfig) -> Iterator[Check]:
     for entry in config.catalogs:
         name = f"catalog {entry.name}"
         try:
-            said = _reached(entry)
+            said = _reached(entry, config.root)
         except BinlakeError as error:
             yield Check(name, "warn", error.message, error.remedy)
             continue
@@ -42,8 +49,8 @@ def checks(config: PipelineConfig) -> Iterator[Check]:
             yield Check(name, True, said)
 
 
-def _reached(entry: CatalogEntry) -> str:
-    """Return that a catalog can be reached; empty where only Spark can tell. Raises LakeError."""
+def _reached(entry: CatalogEntry, root: str) -> str:
+    """Return that a catalog can be reached; empty where only Spark can tell. Raises LakeError, ConfigurationError."""
     if isinstance(entry, HiveCatalogConfig) and "://" in entry.metastore:
         return _listens(entry.metastore)
     if isinstance(entry, SqliteCatalogConfig):
@@ -51,6 +58,9 @@ def _reached(entry: CatalogEntry) -> str:
     if isinstance(entry, RestCatalogConfig):
         RestClient(entry)
         return f"{entry.uri} answers"
+    if isinstance(entry, GlueCatalogConfig):
+        GlueClient(entry, root).ask("GetDatabases", MaxResults=1)
+        return f"Glue of {entry.region} answers"
     return ""
 
 

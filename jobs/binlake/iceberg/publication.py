@@ -85,6 +85,7 @@ def _published(table_path: str, tag: str | None, format_version: int) -> int:
         _finish(before, table_path, tag)
         return version
     before = published_table.whole(before)
+    before = replace(before, metadata=before.metadata.described(table.metadata().description or ""))
     schema = before.schema
     if schema is None or schema.delta != delta_schema:
         schema = PublishedSchema(delta_schema, _schema(table, before.metadata.known_ids))
@@ -109,7 +110,7 @@ def publish_alone(table_path: str) -> None:
     if metadata is None:
         return
     table = opened_tables.newest(table_path)
-    before = PublishedTable(metadata.without_snapshots())
+    before = PublishedTable(metadata.without_snapshots().described(table.metadata().description or ""))
     schema = PublishedSchema(table.schema().to_json(), _schema(table, metadata.known_ids))
     changes = _changes(before, table_path, table.version())
     after = _Publication(before, schema, table_path, table.version()).of(changes, None)

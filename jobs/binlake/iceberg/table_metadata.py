@@ -38,6 +38,7 @@ _BEFORE_PARTITIONS = 999
 DELTA_ID = "binlake.delta-table-id"
 """The property with the id of the Delta table that is published."""
 _NAMES = "schema.name-mapping.default"
+_COMMENT = "comment"
 DELTA_VERSION, DELTA_COMMIT = "delta-version", "delta-commit"
 """Facts about a snapshot: which version of the Delta table it is, and a hash of that version's commit."""
 
@@ -61,6 +62,11 @@ def normal_address(address: str) -> str:
     if scheme == "file":
         return f"file:///{rest.strip('/')}"
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}".rstrip("/")
+
+
+def is_numbered(name: str) -> bool:
+    """Return whether a metadata file has a name that binlake gives."""
+    return _METADATA.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,13 @@ class TableMetadata:
             "properties": {**self.content["properties"], _NAMES: json.dumps(entries, ensure_ascii=False)},
         }  # fmt: skip
         return replace(self, content=content)
+
+    def described(self, comment: str) -> TableMetadata:
+        """Return the metadata with the table's comment, where catalogs and engines look for it."""
+        properties = self.content["properties"]
+        if properties.get(_COMMENT, "") == comment:
+            return self
+        return replace(self, content={**self.content, "properties": {**properties, _COMMENT: comment}})
 
     def behind(self, snapshot: Mapping[str, Any], next_row: int | None, tag: str | None) -> TableMetadata:
         """Return the metadata with another snapshot, which is the newest; old ones go."""

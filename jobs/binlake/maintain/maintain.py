@@ -157,7 +157,7 @@ def maintain(
         removed = _remove_leftovers(config, held)
         unneeded = [*_remove_unborn(config, held), *_remove_dropped(config, held)]
         fault("leftovers removed")
-        if config.iceberg_catalogs:
+        if config.reached_catalogs:
             from binlake.registered import published_names  # most sources have no catalog
 
             published_names.follow_all(config, held.metadata, report)

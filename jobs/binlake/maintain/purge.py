@@ -288,7 +288,7 @@ def _publish_alone(config: PipelineConfig, held: Lease, name: TableName, report:
     from binlake.iceberg.publication import publish_alone  # it imports fastavro
 
     publish_alone(path)
-    if config.iceberg_catalogs:
+    if config.reached_catalogs:
         from binlake.registered import published_names
 
         published_names.begin_again(config, held.metadata, name, path, report)

@@ -210,7 +210,7 @@ def _in_its_folder(look: Look, name: TableName) -> Iterator[Obstacle]:
             f"{path} has a change data feed, which keeps former values in _change_data",
             "set delta.enableChangeDataFeed to false on it, and remove that folder; then purge",
         )
-    known = {catalog.name for catalog in look.config.iceberg_catalogs}
+    known = {catalog.name for catalog in look.config.reached_catalogs}
     for catalog in files.subfolders(f"{path}/{REGISTERED}") if is_published(look.config, name) else ():
         if catalog not in known:
             yield Obstacle(

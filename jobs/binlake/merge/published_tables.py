@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
+from binlake.config.catalogs_config import is_of_published
 from binlake.config.table_modes import beside_table, mirror_of
 from binlake.delta import opened_tables
 from binlake.errors import BinlakeError
@@ -53,11 +54,12 @@ def publish_changed(
     check: raises where the run lost its lease: newer versions of the tables are other batches' by then. mirrors: all
     that are there behind the batch.
     """
-    if config.iceberg is None or config.iceberg.every == "upkeep":
-        return
     lives = (life.name for life in outcome.lives if life.changed and life.status != "dropped")
     names = [name for name in lives if config.is_read(name)]
     names += [table.name for table in outcome.beside if table.delta_version is not None]
+    _point_delta(config, names, report, check)
+    if config.iceberg is None or config.iceberg.every == "upkeep":
+        return
     seconds = config.iceberg.every_seconds
     if seconds is None:
         check()
@@ -106,9 +108,25 @@ def _age(path: str) -> float:
     return math.inf if metadata is None else max(0, time.time() - metadata.content["last-updated-ms"] / 1000)
 
 
+def _point_delta(
+    config: PipelineConfig, names: Iterable[TableName], report: Report, check: Callable[[], None] = lambda: None
+) -> None:
+    """Let catalogs of Delta tables have the columns of some; the upkeep looks at all. check: see publish_changed."""
+    if any(not is_of_published(entry) for entry in config.reached_catalogs):
+        from binlake.registered import published_names  # most sources have no catalog
+
+        check()
+        tables = {name: path_of(config, name) for name in names if config.shard_of(name) is None}
+        published_names.point_delta(
+            config, {n: path for n, path in tables.items() if opened_tables.is_table(path)}, report
+        )
+
+
 def publish_now(config: PipelineConfig, names: Iterable[TableName], report: Report) -> None:
     """Publish mirrors, and the tables beside them, that were changed beside the log. Where the upkeep publishes
     tables, it is left to it."""
+    names = [*names]
+    _point_delta(config, with_beside(config, names), report)
     if config.iceberg is not None and config.iceberg.every != "upkeep":
         _publish(config, with_beside(config, names), report, None)
 
@@ -146,7 +164,7 @@ def _publish(config: PipelineConfig, names: Iterable[TableName], report: Report,
     else:
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="publish") as pool:
             list(pool.map(lambda name: publish_table(config, name, report, tag), asked))
-    if asked and config.iceberg_catalogs:
+    if asked and config.reached_catalogs:
         from binlake.registered import published_names  # most sources have no catalog
 
         published_names.point(config, {name: path_of(config, name) for name in asked}, report)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import NamedCatalog, PipelineConfig
-from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, PublishedCatalog
+from binlake.config.catalogs_config import CatalogEntry, CatalogOccasion, ReachedCatalog
 from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.faults import fault
 from binlake.lake import pinned_views
@@ -73,10 +73,10 @@ def registration_due(config: PipelineConfig, occasion: CatalogOccasion | None = 
             pinned = pinned_views.changes(config, catalog, metadata)
             if changes.drop or changes.put or pinned.drop or pinned.put:
                 return True
-    return any(_lacks_names(config, catalog) for catalog in config.iceberg_catalogs if catalog.follows(occasion))
+    return any(_lacks_names(config, catalog) for catalog in config.reached_catalogs if catalog.follows(occasion))
 
 
-def _lacks_names(config: PipelineConfig, catalog: PublishedCatalog) -> bool:
+def _lacks_names(config: PipelineConfig, catalog: ReachedCatalog) -> bool:
     """Return whether a catalog of Iceberg tables lacks a name or has one too many, as far as it can be asked."""
     from binlake.registered import published_names  # it imports pyarrow
 
@@ -121,7 +121,7 @@ def register(
 
 def _is_unfinished(catalog: CatalogEntry) -> bool:
     """Return whether a catalog wasn't asked for all names in the time for which the lease is held."""
-    if not isinstance(catalog, PublishedCatalog):
+    if not isinstance(catalog, ReachedCatalog):
         return False
     from binlake.registered import published_names  # it imports pyarrow
 
@@ -132,7 +132,7 @@ def _follow(
     config: PipelineConfig, catalog: CatalogEntry, session: SessionFactory, metadata: Metadata
 ) -> RegisterReport:
     """Let a catalog follow, and note what it lacks then; return what was done."""
-    if isinstance(catalog, PublishedCatalog):
+    if isinstance(catalog, ReachedCatalog):
         from binlake.registered import published_names  # it imports pyarrow
 
         return RegisterReport(*published_names.settle(config, catalog, metadata, Report(quiet=True)))

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import RestCatalogConfig
+from binlake.config.catalogs_config import CommittedCatalog, GlueCatalogConfig, RestCatalogConfig
 from binlake.errors import BinlakeError
 from binlake.iceberg.table_metadata import REGISTERED
+from binlake.names import plain_name
 from binlake.records import catalog_problems, registrations
 from binlake.records.registrations import Registration
+from binlake.registered.glue_catalog import GlueCatalog
 from binlake.registered.rest_catalog import RestCatalog
-from binlake.registered.rest_client import CatalogSilent
 from binlake.registered.sqlite_catalog import CatalogName
+from binlake.registered.timed_client import CatalogSilent
 from binlake.schema.table import TableName
 from binlake.storage import files
 from binlake.store.metadata import Metadata
@@ -48,18 +50,40 @@ class CommittedNames:
         return self.wanted != self.known
 
 
-def names_of(config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata) -> CommittedNames:
-    """Return the names in a catalog. Needs no catalog. Raises LakeError."""
+def names_of(
+    config: PipelineConfig, catalog: CommittedCatalog, metadata: Metadata, also: Mapping[TableName, str] | None = None
+) -> CommittedNames:
+    """Return the names in a catalog. Needs no catalog. also: paths of tables of a batch that isn't recorded yet. Raises
+    LakeError."""
     by_name: dict[CatalogName, list[Registration]] = {}
-    for table, path in registrations.readable_tables(config, metadata):
-        if config.iceberg is not None and config.iceberg.includes(table.database, table.table):
+    for table, path in (dict(registrations.readable_tables(config, metadata)) | dict(also or {})).items():
+        if _is_asked(config, catalog, table):
             entry = _registration(config, catalog, table, path)
             by_name.setdefault(_name_in(entry), []).append(entry)
     several = sorted((name, same) for name, same in by_name.items() if len(same) > 1)
     twins = (f"{name} would be {' and '.join(str(entry.table) for entry in same)}" for name, same in several)
-    known = frozenset(entry for entry in registrations.read(metadata) if entry.catalog == catalog.identity)
     single = frozenset(same[0] for same in by_name.values() if len(same) == 1)
-    return CommittedNames(single, known, tuple(twins))
+    return CommittedNames(single, _known(catalog, metadata), tuple(twins))
+
+
+def _is_asked(config: PipelineConfig, catalog: CommittedCatalog, table: TableName) -> bool:
+    """Return whether a table of the lake is to have a name in a catalog."""
+    if isinstance(catalog, GlueCatalogConfig) and not catalog.is_of_published:
+        return True
+    return config.iceberg is not None and config.iceberg.includes(table.database, table.table)
+
+
+def _known(catalog: CommittedCatalog, metadata: Metadata) -> frozenset[Registration]:
+    return frozenset(entry for entry in registrations.read(metadata) if entry.catalog == catalog.identity)
+
+
+def _reached(
+    config: PipelineConfig, catalog: CommittedCatalog, *, of_a_batch: bool = False
+) -> RestCatalog | GlueCatalog:
+    """Return a catalog, to be asked and changed. Raises LakeError, ConfigurationError."""
+    if isinstance(catalog, GlueCatalogConfig):
+        return GlueCatalog(catalog, config.root, _SECONDS, believes=of_a_batch)
+    return RestCatalog(catalog, config.root, _SECONDS)
 
 
 @dataclass(frozen=True)
@@ -71,12 +95,12 @@ class FollowedNames:
     refused: tuple[str, ...]
 
 
-def follow(config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata) -> FollowedNames:
+def follow(config: PipelineConfig, catalog: CommittedCatalog, metadata: Metadata) -> FollowedNames:
     """Bring a catalog to what is published, as far as the time allows: new names first, so that each time has more.
 
     Raises LakeError where the catalog can't be reached.
     """
-    names, reached = names_of(config, catalog, metadata), RestCatalog(catalog, config.root, _SECONDS)
+    names, reached = names_of(config, catalog, metadata), _reached(config, catalog)
     gone, new = sorted(names.known - names.wanted), sorted(names.wanted - names.known)
     outcomes = [_each(gone, lambda entry: reached.drop(_name_in(entry), entry.path))]
     has = names.known - outcomes[0].done
@@ -115,13 +139,13 @@ def follow(config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadat
     return FollowedNames(given, taken, tuple(whys))
 
 
-def is_unfinished(catalog: RestCatalogConfig) -> bool:
+def is_unfinished(catalog: CommittedCatalog) -> bool:
     """Return whether the time was over before all names of a catalog were asked for, by this process."""
     return _asked.get(catalog.identity) is not None
 
 
 def point(
-    config: PipelineConfig, catalog: RestCatalogConfig, metadata: Metadata, tables: Mapping[TableName, str]
+    config: PipelineConfig, catalog: CommittedCatalog, metadata: Metadata, tables: Mapping[TableName, str]
 ) -> list[str]:
     """Commit what is published of some tables; return why it wasn't. tables: their paths.
 
@@ -129,14 +153,17 @@ def point(
     the catalog can't be reached.
     """
     entries = [_registration(config, catalog, name, path) for name, path in tables.items()]
-    known = frozenset(entry for entry in registrations.read(metadata) if entry.catalog == catalog.identity)
+    known = _known(catalog, metadata)
+    if isinstance(catalog, GlueCatalogConfig) and not known.issuperset(entries):
+        wanted = names_of(config, catalog, metadata, tables).wanted  # names there have small letters alone
+        entries = [entry for entry in entries if entry in known or entry in wanted]
     if "{database}" not in catalog.database:
         entries = [entry for entry in entries if entry in known]
     elif lacking := frozenset(entries) - known:
         registrations.note(metadata, catalog.identity, known | lacking)
     if not entries:
         return []
-    reached = RestCatalog(catalog, config.root, _SECONDS)
+    reached = _reached(config, catalog, of_a_batch=True)
     outcome = _each(entries, lambda entry: reached.put(_name_in(entry), entry.path))
     if reached.silent is not None:
         raise reached.silent
@@ -152,8 +179,7 @@ def take_away(
     if files.has_folder(folder):
         entry = _registration(config, catalog, table, path)
         RestCatalog(catalog, config.root, _SECONDS).drop(_name_in(entry), path)
-        known = {known for known in registrations.read(metadata) if known.catalog == catalog.identity}
-        registrations.note(metadata, catalog.identity, known - {entry})
+        registrations.note(metadata, catalog.identity, _known(catalog, metadata) - {entry})
         files.remove_folder(folder)
 
 
@@ -184,9 +210,11 @@ def _each(entries: Iterable[Registration], change: Callable[[Registration], str 
     return _Outcome(done, {entry: why for entry, why in outcomes if why})
 
 
-def _registration(config: PipelineConfig, catalog: RestCatalogConfig, name: TableName, path: str) -> Registration:
-    database = catalog.database_of(config.source.name, name.database)
-    return Registration(catalog.identity, database, name.table, path, name)
+def _registration(config: PipelineConfig, catalog: CommittedCatalog, name: TableName, path: str) -> Registration:
+    database, own = catalog.database_of(config.source.name, name.database), name.table
+    if isinstance(catalog, GlueCatalogConfig):
+        database, own = plain_name(database), plain_name(own)
+    return Registration(catalog.identity, database, own, path, name)
 
 
 def _name_in(entry: Registration) -> CatalogName:

@@ -14,7 +14,14 @@ from typing import Literal
 
 from binlake.caches import Cache
 from binlake.config import PipelineConfig
-from binlake.config.catalogs_config import CatalogEntry, PublishedCatalog, RestCatalogConfig, SqliteCatalogConfig
+from binlake.config.catalogs_config import (
+    CatalogEntry,
+    CommittedCatalog,
+    ReachedCatalog,
+    RestCatalogConfig,
+    SqliteCatalogConfig,
+    is_of_published,
+)
 from binlake.errors import BinlakeError
 from binlake.iceberg import table_metadata
 from binlake.iceberg.table_metadata import address_of, normal_address
@@ -56,13 +63,23 @@ def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Repor
     A catalog that lacks something from before gets all of it, as ``follow`` does. Where tables of several databases may
     have one name there, the upkeep, which sees all of them, gives names to those that have none.
     """
+    _point(config, tables, report, of_published=True)
+
+
+def point_delta(config: PipelineConfig, tables: Mapping[TableName, str], report: Report) -> None:
+    """Let the names of Delta tables that a batch changed have their columns, in the same way. tables: their paths."""
+    _point(config, tables, report, of_published=False)
+
+
+def _point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report, *, of_published: bool) -> None:
     metadata = metadata_of(config)
-    for catalog in config.iceberg_catalogs:
-        if _failed_lately(catalog) != "not reached":
+    for catalog in config.reached_catalogs:
+        is_asked = is_of_published(catalog) == of_published and catalog.follows("batch")
+        if is_asked and _failed_lately(catalog) != "not reached":
             settle(config, catalog, metadata, report, tables)
 
 
-def _failed_lately(catalog: PublishedCatalog) -> _Failure | None:
+def _failed_lately(catalog: ReachedCatalog) -> _Failure | None:
     """Return how a catalog failed, if batches don't wait for it again."""
     at, how = _failed.get(catalog.identity) or (0.0, None)
     return how if how == "refused" or (how and time.monotonic() - at < _RETRY_SECONDS) else None
@@ -70,7 +87,7 @@ def _failed_lately(catalog: PublishedCatalog) -> _Failure | None:
 
 def settle(
     config: PipelineConfig,
-    catalog: PublishedCatalog,
+    catalog: ReachedCatalog,
     metadata: Metadata,
     report: Report,
     changed: Mapping[TableName, str] | None = None,
@@ -107,18 +124,18 @@ def settle(
 
 
 def _pointed(
-    config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata, changed: Mapping[TableName, str]
+    config: PipelineConfig, catalog: ReachedCatalog, metadata: Metadata, changed: Mapping[TableName, str]
 ) -> list[str]:
     """Let the names of some tables follow; return why some don't. Raises BinlakeError."""
-    if isinstance(catalog, RestCatalogConfig):
+    if isinstance(catalog, CommittedCatalog):
         return committed_names.point(config, catalog, metadata, changed)
     newest = {name: address for name, path in changed.items() if (address := _newest(path))}
     names = {name_in(config, catalog, name): address for name, address in newest.items()}
     return opened(config, catalog).put(names, new="{database}" in catalog.database)
 
 
-def _followed(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> tuple[GivenNames, list[str]]:
-    if isinstance(catalog, RestCatalogConfig):
+def _followed(config: PipelineConfig, catalog: ReachedCatalog, metadata: Metadata) -> tuple[GivenNames, list[str]]:
+    if isinstance(catalog, CommittedCatalog):
         names = committed_names.follow(config, catalog, metadata)
         return (tuple(map(str, names.given)), tuple(map(str, names.gone))), [*dict.fromkeys(names.refused)]
     done, refused = follow(config, catalog, metadata)
@@ -130,12 +147,12 @@ def name_in(config: PipelineConfig, catalog: SqliteCatalogConfig, name: TableNam
     return CatalogName(catalog.database_of(config.source.name, name.database), name.table)
 
 
-def lacks_names(config: PipelineConfig, catalog: PublishedCatalog, metadata: Metadata) -> bool:
+def lacks_names(config: PipelineConfig, catalog: ReachedCatalog, metadata: Metadata) -> bool:
     """Return whether a catalog lacks a table's name, or has one too many, or something else. Raises LakeError.
 
     No metadata is read of tables that have their names: batches and the upkeep let these refer to the newest.
     """
-    if isinstance(catalog, RestCatalogConfig):
+    if isinstance(catalog, CommittedCatalog):
         lacks = committed_names.names_of(config, catalog, metadata).lacks_names
         return lacks or bool(catalog_problems.noted(metadata, catalog.identity))
     tables, there = _tables(config, catalog, metadata), opened(config, catalog).entries()
@@ -199,21 +216,21 @@ def follow(
 def follow_all(config: PipelineConfig, metadata: Metadata, report: Report) -> None:
     """Let all catalogs follow. One that can't be reached holds nothing back: it is noted and said, and isn't waited for
     again shortly after that."""
-    for catalog in config.iceberg_catalogs:
-        if _failed_lately(catalog) != "not reached":
+    for catalog in config.reached_catalogs:
+        if catalog.follows("batch") and _failed_lately(catalog) != "not reached":
             settle(config, catalog, metadata, report)
 
 
 def is_unfinished(catalog: CatalogEntry) -> bool:
     """Return whether the time was over before a catalog had been asked for all names: the next time the others come
     first."""
-    return isinstance(catalog, RestCatalogConfig) and committed_names.is_unfinished(catalog)
+    return isinstance(catalog, CommittedCatalog) and committed_names.is_unfinished(catalog)
 
 
 def begin_again(config: PipelineConfig, metadata: Metadata, table: TableName, path: str, report: Report) -> None:
     """Let all catalogs follow, and those that write metadata files of their own begin again with what is published of
     a table. Raises LakeError where such a catalog can't be reached."""
-    for catalog in config.iceberg_catalogs:
+    for catalog in config.reached_catalogs:
         if isinstance(catalog, RestCatalogConfig):
             committed_names.take_away(config, catalog, metadata, table, path)
     follow_all(config, metadata, report)

@@ -18,8 +18,9 @@ from binlake.errors import LakeError
 from binlake.iceberg import table_metadata
 from binlake.iceberg.table_metadata import REGISTERED, TableMetadata, address_of, normal_address
 from binlake.registered import rest_commits
-from binlake.registered.rest_client import CONFLICT, NOT_FOUND, CatalogSilent, RestClient, RestRefused
+from binlake.registered.rest_client import CONFLICT, NOT_FOUND, RestClient, RestRefused
 from binlake.registered.sqlite_catalog import CatalogName
+from binlake.registered.timed_client import CatalogSilent
 from binlake.storage import files
 
 _COPY, _METADATA = "binlake-", ".metadata.json"

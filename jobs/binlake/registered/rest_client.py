@@ -10,10 +10,8 @@ Source: Iceberg's "REST Catalog Spec" (rest-catalog-open-api.yaml).
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
-import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -21,13 +19,10 @@ from urllib.parse import quote, urlencode
 
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
-from binlake.registered import timed_http
+from binlake.registered.timed_client import PATIENCE_SECONDS, CatalogSilent, TimedClient, refusal_of
 from binlake.source.connection import endpoint, fields_of
 
-_PATIENCE_SECONDS = 10.0
 _MOST_WORDS = 300
-_MOST_BYTES, _MOST_OF_REFUSAL = 64 << 20, 1 << 20
-"""What an answer may have: of a table of a thousand columns and a hundred schemas it has less."""
 _TOKEN = re.compile(r"[!-~]+")
 """What may be in a header."""
 _OF_CREDENTIALS = ("token", "scope", "oauth2_server_uri")
@@ -43,33 +38,23 @@ class RestRefused(LakeError):
         self.status = status
 
 
-class CatalogSilent(LakeError):
-    """The catalog didn't answer. late: it had answered, and the time for all requests was over."""
-
-    def __init__(self, message: str, *, remedy: str, late: bool) -> None:
-        super().__init__(message, remedy=remedy)
-        self.late = late
-
-
 class RestClient:
     """One catalog."""
 
-    def __init__(self, entry: RestCatalogConfig, seconds: float = _PATIENCE_SECONDS) -> None:
+    def __init__(self, entry: RestCatalogConfig, seconds: float = PATIENCE_SECONDS) -> None:
         """Ask the catalog for its settings, which says that it can be reached. seconds: for all requests together.
 
         Raises LakeError, ConfigurationError.
         """
-        self._deadline = time.monotonic() + seconds
         self._entry, self._url = entry, f"{entry.uri.rstrip('/')}/v1"
-        self._silent: CatalogSilent | None = None
-        self._has_answered = False
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         fields = fields_of(entry.connection) if entry.connection else {"extra": {}, "login": None}
         extra = fields["extra"]
         tls = {key: value for key, value in extra.items() if key not in _OF_CREDENTIALS}
         encryption = endpoint(host=None, port=None, user=None, password=None, extra=tls).encryption
         context = None if encryption is None else encryption.context()
-        self._opener = timed_http.opener(self._deadline, _PATIENCE_SECONDS, context)
+        remedy = "see that it runs and that catalog.uri is its address; the next batch makes it good"
+        self._timed = TimedClient(f"{entry.name} at {entry.uri}", remedy, seconds, context)
         if token := extra.get("token") or (fields["login"] and self._token(fields)):
             if not _TOKEN.fullmatch(str(token)):
                 raise LakeError(
@@ -88,7 +73,7 @@ class RestClient:
     @property
     def silent(self) -> CatalogSilent | None:
         """Return why the catalog isn't asked any more, if it isn't."""
-        return self._silent
+        return self._timed.silent
 
     def ask(self, method: str, *path: str, body: Any = None, query: str = "") -> dict[str, Any]:
         """Send a request below the catalog's prefix, and return the answer. Raises RestRefused, LakeError."""
@@ -108,7 +93,7 @@ class RestClient:
         server = extra.get("oauth2_server_uri") or f"{self._url}/oauth/tokens"
         answer = self._opened(urllib.request.Request(server, urlencode(form).encode(), headers, method="POST"))
         if not isinstance(answer.get("access_token"), str):
-            raise self._failed("answered without a token")
+            raise self._timed.failed("answered without a token")
         return str(answer["access_token"])
 
     def _sent(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
@@ -116,42 +101,19 @@ class RestClient:
         return self._opened(urllib.request.Request(url, data, self._headers, method=method))
 
     def _opened(self, request: urllib.request.Request) -> dict[str, Any]:
-        if self._silent is not None:
-            raise self._silent  # it isn't waited for once more for each table
-        left = self._deadline - time.monotonic()
         try:
-            if left <= 0:
-                raise TimeoutError(timed_http.TOO_LATE)
-            with self._opener.open(request, timeout=min(left, _PATIENCE_SECONDS)) as answer:
-                text = timed_http.read(answer, _MOST_BYTES)
-            said = json.loads(text) if text else {}
+            said = self._timed.answer(request)
         except urllib.error.HTTPError as error:
             raise self._refusal(request, error) from None
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            # The text of others than the system's errors may hold what was sent.
-            reason = getattr(error, "reason", error)
-            words, is_over = type(error).__name__, time.monotonic() >= self._deadline
-            if isinstance(reason, OSError):
-                words = timed_http.TOO_LATE if is_over else str(reason)
-            failed = self._failed(f"didn't answer: {words}")
-            self._silent = CatalogSilent(failed.message, remedy=failed.remedy, late=is_over and self._has_answered)
-            raise self._silent from None
-        self._has_answered = True
         if not isinstance(said, dict):
-            raise self._failed("answered what isn't of Iceberg's REST protocol")
+            raise self._timed.failed("answered what isn't of Iceberg's REST protocol")
         return said
 
-    def _failed(self, what: str) -> LakeError:
-        return LakeError(
-            f"the catalog {self._entry.name} at {self._entry.uri} {what}",
-            remedy="see that it runs and that catalog.uri is its address; the next batch makes it good",
-        )
-
     def _refusal(self, request: urllib.request.Request, error: urllib.error.HTTPError) -> RestRefused:
+        said = refusal_of(error)
         try:
-            said = json.loads(error.read(_MOST_OF_REFUSAL))
             why = str(said.get("error_description") or said["error"]["message"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException):
+        except (KeyError, TypeError, AttributeError):
             why = str(error.reason)
         path = request.selector.partition("?")[0]
         message = f"the catalog {self._entry.name} refused {request.method} {path}: {error.code} {why[:_MOST_WORDS]}"

@@ -20,8 +20,9 @@ from binlake.phases.register import register
 from binlake.records import catalog_problems
 from binlake.registered import committed_names, published_names
 from binlake.registered.rest_catalog import RestCatalog
-from binlake.registered.rest_client import CONFLICT, NOT_FOUND, CatalogSilent, RestRefused
+from binlake.registered.rest_client import CONFLICT, NOT_FOUND, RestRefused
 from binlake.registered.sqlite_catalog import CatalogName
+from binlake.registered.timed_client import CatalogSilent
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
@@ -230,7 +231,7 @@ def test_a_copy_stays_to_which_a_catalog_may_refer(
 
 
 def reached(lake: PublishedLake) -> RestCatalog:
-    (entry,) = config_of(lake).iceberg_catalogs
+    (entry,) = config_of(lake).reached_catalogs
     assert isinstance(entry, RestCatalogConfig)
     return RestCatalog(entry, lake.config.root, 5)
 

@@ -95,7 +95,7 @@ class Followed:
 def followed(tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> Followed:
     monkeypatch.setenv("AIRFLOW_CONN_LAKEHOUSE", json.dumps({"extra": {"token": TOKEN}}))
     made = Followed(tmp_path / "lake", server)
-    published_names._failed.drop([made.config.iceberg_catalogs[0].identity])  # another test let it fail
+    published_names._failed.drop([made.config.reached_catalogs[0].identity])  # another test let it fail
     return made
 
 

@@ -277,7 +277,7 @@ def test_a_yaml_without_a_catalog_is_refused(lake: PublishedLake) -> None:
 
 def of_kind(lake: PublishedLake, **more: Any) -> PipelineConfig:
     """The same catalog as an entry of ``catalog``."""
-    (entry,) = lake.config.iceberg_catalogs
+    (entry,) = lake.config.reached_catalogs
     assert isinstance(entry, SqliteCatalogConfig)
     written = lake.config.model_dump(exclude_unset=True)
     written["iceberg"].pop("catalogs")
@@ -287,7 +287,7 @@ def of_kind(lake: PublishedLake, **more: Any) -> PipelineConfig:
 
 def test_an_entry_of_catalog_is_the_same(lake: PublishedLake) -> None:
     config = of_kind(lake)
-    assert config.iceberg_catalogs[0].identity == lake.config.iceberg_catalogs[0].identity
+    assert config.reached_catalogs[0].identity == lake.config.reached_catalogs[0].identity
     assert register(config, no_session, Report(quiet=True)).registered == ("a b.t/ä", "shop.orders")
     assert not registration_due(lake.config)
 

@@ -16,8 +16,9 @@ import pytest
 from authority import Authority
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
-from binlake.registered import rest_client
-from binlake.registered.rest_client import CatalogSilent, RestClient
+from binlake.registered import timed_client
+from binlake.registered.rest_client import RestClient
+from binlake.registered.timed_client import CatalogSilent
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -86,14 +87,14 @@ def test_an_encrypted_answer_has_an_end(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_catalog_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(timed_client, "PATIENCE_SECONDS", 0.2)
     with serving(OK, b"", 5) as port, pytest.raises(CatalogSilent, match="timed out") as caught:
         RestClient(entry(port), 30)
     assert not caught.value.late
 
 
 def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(timed_client, "_MOST_BYTES", 1000)
     with serving(OK + b"\r\n{", b" " * 500, 0.001) as port, pytest.raises(LakeError, match="didn't answer: ValueError"):
         RestClient(entry(port), 10)
 
@@ -132,7 +133,7 @@ def test_the_look_up_of_a_name_has_an_end(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_all_addresses_of_a_host_are_tried_within_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones are silent, as behind a firewall that drops packets; the last one answers, or is too late."""
-    monkeypatch.setattr(rest_client, "_PATIENCE_SECONDS", 0.4)
+    monkeypatch.setattr(timed_client, "PATIENCE_SECONDS", 0.4)
     real, text = socket.getaddrinfo, b"{}"
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, not_accepting(full) as silent:
         with serving(OK + f"Content-Length: {len(text)}\r\n\r\n".encode() + text, b"", 5) as port:
