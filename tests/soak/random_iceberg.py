@@ -1,7 +1,9 @@
 """A Delta table is changed at random, as batches, DDL, upkeep and others change it, and published in between: each
 snapshot that is there reads as the Delta version does, by each reader of Iceberg. Seeds take formats 3 and 2 in turn.
 
-    python tests/soak/random_iceberg.py [--seed 1] [--changes 2000]
+    python tests/soak/random_iceberg.py [--seed 1] [--changes 2000] [--shapes 0]
+
+With --shapes most changes are of columns, and it ends when there were so many of these, too.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ _VALUES = {"INT": int, "BIGINT": int, "STRING": str, "DOUBLE": float, "DECIMAL(1
 
 
 class RandomTable:
-    """A table under random changes. shaped: the version since which columns are the same."""
+    """A table under random changes. shaped: the version since which columns are the same. shapes: how often columns
+    changed. weight: of such changes among others."""
 
-    def __init__(self, path: Path, drawn: random.Random) -> None:
+    def __init__(self, path: Path, drawn: random.Random, weight: float = 2) -> None:
+        self.shapes, self.weight = 0, weight
         self.drawn, self.path = drawn, path
         self.table = PlainTable(path, [("id", "INT"), ("a", "STRING"), ("b", "BIGINT")])
         self.shaped, self.next = 0, 0
@@ -50,7 +54,8 @@ class RandomTable:
         """Change the table, and say how."""
         there = self.table.files
         name = self.drawn.choices(
-            ("append", "hide", "replace", "restore", "truncate", "column"), (6, 6, 3, 2, 0.3, 2 if there else 0.5)
+            ("append", "hide", "replace", "restore", "truncate", "column"),
+            (6, 6, 3, 2, 0.3, self.weight if there else 0.5),
         )[0]
         if name == "append" or (not there and name in ("hide", "replace")):
             self.table.append(self.rows())
@@ -90,6 +95,7 @@ class RandomTable:
             columns = [names.get(column[0], column) for column in columns]
         self.table.reshape(columns)
         self.shaped = self.table.version
+        self.shapes += 1
 
 
 def rows_of(add: dict[str, object]) -> int:
@@ -109,9 +115,10 @@ def compare_all(table: PlainTable) -> None:
             assert read(table.path, version + 1) == wanted, f"{name} at version {version}"
 
 
-def walk(folder: Path, seed: int, changes: int) -> None:
+def walk(folder: Path, seed: int, changes: int, weight: float = 2) -> int:
+    """Return how often columns changed."""
     drawn = random.Random(seed)
-    random_table = RandomTable(folder / f"t {seed}", drawn)
+    random_table = RandomTable(folder / f"t {seed}", drawn, weight)
     done: list[str] = []
     version = 2 + seed % 2
     for number in range(changes):
@@ -128,16 +135,18 @@ def walk(folder: Path, seed: int, changes: int) -> None:
                     raise
     publish(random_table.table.path, None, version)
     compare_all(random_table.table)
+    return random_table.shapes
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--changes", type=int, default=2000)
+    parser.add_argument("--shapes", type=int, default=0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        done, seed = 0, asked.seed
-        while done < asked.changes:
-            walk(Path(folder), seed, 100)
+        done, shapes, seed = 0, 0, asked.seed
+        while done < asked.changes or shapes < asked.shapes:
+            shapes += walk(Path(folder), seed, 100, 20 if asked.shapes else 2)
             done, seed = done + 100, seed + 1
-            print(f"{done} changes, {', '.join(READERS)}", flush=True)
+            print(f"{done} changes, {shapes} of columns, {', '.join(READERS)}", flush=True)

@@ -54,7 +54,8 @@ class CatalogChanges:
 
 def opened(config: PipelineConfig, catalog: SqliteCatalogConfig) -> SqliteCatalog:
     """Return a catalog, to be asked and changed."""
-    return SqliteCatalog(catalog.sqlite, catalog.name, config.root)
+    merged = (config.table_path(entry.name) for entry in config.tables.merge_tables)  # several sources fill some
+    return SqliteCatalog(catalog.sqlite, catalog.name, (config.root, *merged))
 
 
 def point(config: PipelineConfig, tables: Mapping[TableName, str], report: Report) -> None:

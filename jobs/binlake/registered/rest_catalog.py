@@ -58,7 +58,7 @@ class RestCatalog:
                     self._register(name, ours)
                     return ""
                 theirs = loaded["metadata"]
-                if not self._is_ours(theirs):
+                if not self._is_ours(theirs, path):
                     return f"{name} is another's table, at {theirs.get('location')}"
                 if not self._is_followed(ours, theirs):
                     self._remove(name)
@@ -78,7 +78,7 @@ class RestCatalog:
     def drop(self, name: CatalogName, path: str) -> None:
         """Remove the name of a table that was at a path, if it is ours. Raises LakeError."""
         loaded = self._loaded(name)
-        if loaded is None or not self._is_ours(loaded["metadata"]):
+        if loaded is None or not self._is_ours(loaded["metadata"], path):
             return
         if _is_at(loaded["metadata"], path):
             self._remove(name)
@@ -100,9 +100,12 @@ class RestCatalog:
             if copy not in names:
                 files.remove_file(f"{folder}/{copy}")
 
-    def _is_ours(self, theirs: Mapping[str, Any]) -> bool:
+    def _is_ours(self, theirs: Mapping[str, Any], path: str) -> bool:
+        """Return whether a table of the catalog is of this lake, or the one at a path: several sources fill some that
+        are elsewhere."""
         location = f"{normal_address(str(theirs.get('location', '')))}/"
-        return location.startswith(self._root) and rest_commits.is_published_by_us(theirs)
+        in_lake = location.startswith(self._root) or _is_at(theirs, path)
+        return in_lake and rest_commits.is_published_by_us(theirs)
 
     def _is_followed(self, ours: TableMetadata, theirs: Mapping[str, Any]) -> bool:
         """Return whether a name is of this table, and what is published continues what the catalog has."""
@@ -156,4 +159,4 @@ class RestCatalog:
 
 def _is_at(theirs: Mapping[str, Any], path: str) -> bool:
     """Return whether a table of the catalog is the one at a path."""
-    return normal_address(str(theirs["location"])) == normal_address(address_of(path))
+    return normal_address(str(theirs.get("location", ""))) == normal_address(address_of(path))

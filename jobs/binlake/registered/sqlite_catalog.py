@@ -7,7 +7,7 @@ touched: a change that fails leaves the catalog as it was.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -41,10 +41,11 @@ class CatalogName:
 
 
 class SqliteCatalog:
-    """The catalog of a name in a file. root: of the folder below which tables are ours."""
+    """The catalog of a name in a file. places: of the folders below which tables are ours."""
 
-    def __init__(self, path: str, name: str, root: str) -> None:
-        self._path, self._name, self._ours = path, name, f"{normal_address(address_of(root))}/"
+    def __init__(self, path: str, name: str, places: Iterable[str]) -> None:
+        self._path, self._name = path, name
+        self._ours = tuple(f"{normal_address(address_of(place))}/" for place in places)
 
     def entries(self) -> dict[CatalogName, str]:
         """Return the addresses of our tables' metadata files by their names in the catalog. Raises LakeError."""

@@ -15,6 +15,7 @@ import pytest
 from binlake.config import PipelineConfig
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
+from binlake.iceberg.publication import publish
 from binlake.lease import lease
 from binlake.phases.register import register
 from binlake.records import catalog_problems
@@ -27,6 +28,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
 from binlake.store.metadata import metadata_of
+from plain_table import PlainTable
 from published_lake import PublishedLake, appending
 
 NAMES = [TableName("shop", f"t{number}") for number in range(6)]
@@ -234,6 +236,17 @@ def reached(lake: PublishedLake) -> RestCatalog:
     (entry,) = config_of(lake).reached_catalogs
     assert isinstance(entry, RestCatalogConfig)
     return RestCatalog(entry, lake.config.root, 5)
+
+
+def test_a_table_that_several_sources_fill_keeps_its_name(lake: PublishedLake, catalog: Catalog) -> None:
+    """It is in a folder beside theirs. Where another source's own table has the name, it is left alone."""
+    name, table = CatalogName("all", "orders"), PlainTable(lake.folder / "company" / "all" / "orders", COLUMNS)
+    publish(table.path)
+    for _ in range(2):
+        assert reached(lake).put(name, table.path) == ""
+    assert "is another's table" in reached(lake).put(name, lake.tables[NAMES[0]].path)
+    reached(lake).drop(name, table.path)
+    assert catalog.tables == {}
 
 
 def test_what_another_publishes_meanwhile_is_no_other_table(lake: PublishedLake, catalog: Catalog) -> None:

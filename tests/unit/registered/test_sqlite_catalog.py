@@ -31,6 +31,7 @@ from published_lake import PublishedLake, appending
 pyiceberg_sql = pytest.importorskip("pyiceberg.catalog.sql")
 
 ORDERS, ITEMS, HIDDEN = TableName("shop", "orders"), TableName("a b", "t/ä"), TableName("shop", "hidden")
+ALL = TableName("all", "orders")
 COLUMNS = [("id", "INT")]
 
 
@@ -76,6 +77,22 @@ def test_each_publication_moves_the_name(lake: PublishedLake) -> None:
         publish_now(lake.config, [ORDERS], Report(quiet=True))
         assert ids(lake) == list(range(1, number + 1))
     assert not registration_due(lake.config)
+
+
+def test_a_table_that_several_sources_fill_keeps_its_name(lake: PublishedLake) -> None:
+    """It is in a folder beside theirs."""
+    entry = {"from": "t%.orders", "into": "all.orders", "source_column": "tenant", "source_name_column": "region",
+             "sources": ["shop", "us"], "folder": "company"}  # fmt: skip
+    written = lake.config.model_dump(exclude_unset=True)
+    iceberg = {**written["iceberg"], "tables": ["all.*"]}
+    config = PipelineConfig.model_validate({**written, "merge_tables": [entry], "iceberg": iceberg})
+    merged = PlainTable(Path(config.table_path(ALL)), COLUMNS)
+    publish(merged.path)
+    assert register(config, no_session, Report(quiet=True)).registered == ("all.orders",)
+    merged.append([{"id": 7}])
+    publish_now(config, [TableName("t1", "orders")], Report(quiet=True))
+    assert ids(lake, ALL) == [7]
+    assert not registration_due(config)
 
 
 def test_names_of_tables_that_are_gone_are_removed_by_the_upkeep(lake: PublishedLake) -> None:
@@ -180,7 +197,7 @@ def test_an_address_of_another_form_is_ours(lake: PublishedLake, form: str) -> N
 def test_another_catalog_in_the_file_is_left_alone(lake: PublishedLake) -> None:
     registered(lake)
     path = lake.config.iceberg.catalogs[0].sqlite  # type: ignore[union-attr]
-    other = SqliteCatalog(path, "another", lake.config.root)
+    other = SqliteCatalog(path, "another", [lake.config.root])
     other.put({CatalogName("x", "y"): "file:///nowhere/v1.metadata.json"})
     with sqlite3.connect(path) as connection:
         views = "INSERT INTO iceberg_tables VALUES ('of_tests', 'shop', 'view', 'file:///v.json', NULL, 'VIEW')"
