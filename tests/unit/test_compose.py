@@ -270,6 +270,18 @@ def test_a_unit_runs_a_command_that_there_is(command: str) -> None:
     assert "/etc/binlake/pipelines/%i.yaml" in parsed.config
 
 
+@pytest.mark.parametrize("command", ["follow", "catalog"])
+def test_systemd_itself_reads_a_unit(tmp_path: Path, command: str) -> None:
+    """It warns of what it doesn't know, and of a program that isn't there."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd here")
+    unit = (DOCKER / f"binlake-{command}@.service").read_text()
+    (tmp_path / f"binlake-{command}@.service").write_text(unit.replace("/opt/binlake/bin/binlake", sys.executable))
+    verify = ["systemd-analyze", "verify", "--man=no", f"{tmp_path}/binlake-{command}@shop.service"]
+    done = subprocess.run(verify, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_unit_that_was_enabled_before_the_first_snapshot_begins_after_it() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.read_string((DOCKER / "binlake-follow@.service").read_text())
