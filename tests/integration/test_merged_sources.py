@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from binlake.delta import layout
 from binlake.doctor.reach import lake_checks
+from binlake.iceberg import table_metadata
 from binlake.lake import merged_sources, pins
 from binlake.lake.lake_versions import lake_versions
 from binlake.lake.opened_lake import open_lake
@@ -20,6 +22,7 @@ from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.spark.starting import no_session
 from companies import POINTS, SOURCES, Companies, Row, ordered, walk
+from iceberg_readers import READERS, assert_same, by_delta
 from mirror import Mirror, in_the_soak, on_mysql, sync_alone
 from versions_read import BRIEF
 
@@ -254,7 +257,23 @@ def test_what_fails_to_be_read_of_one_source_leaves_the_other(companies: Compani
 def test_a_random_walk_over_the_shards_of_two_sources_equals_their_union(
     companies: Companies, count: int, rounds: int
 ) -> None:
+    """So do readers of Iceberg, at each snapshot that is there, also by the name that both sources give the table."""
+    file = f"{companies.mirrors['eu'].folder}/catalog.db"
+    for mirror in companies.mirrors.values():
+        catalog = [{"kind": "sqlite", "name": "analysts", "sqlite": file}]
+        mirror.options |= {"iceberg": {"version": 2 + count % 2}, "catalog": catalog}
     walk(companies, random.Random(count), count, rounds)
+    assert_same(companies.path)
+    metadata = table_metadata.newest(companies.path)
+    assert metadata is not None
+    for snapshot in metadata.snapshots[:: 1 if rounds > 9 else 5]:
+        number = snapshot["snapshot-id"]
+        for name, read in READERS.items():
+            assert read(companies.path, number) == by_delta(companies.path, number - 1), (name, number)
+    with sqlite3.connect(file) as connection:
+        names = connection.execute("SELECT table_namespace, table_name, metadata_location FROM iceberg_tables")
+        assert names.fetchall() == [("all", "orders", f"file://{metadata.path}")]
+    assert [read_status(mirror.config).catalogs for mirror in companies.mirrors.values()] == [(), ()]
 
 
 @on_mysql

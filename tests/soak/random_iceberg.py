@@ -33,7 +33,7 @@ class RandomTable:
     """A table under random changes. shaped: the version since which columns are the same. shapes: how often columns
     changed. weight: of such changes among others."""
 
-    def __init__(self, path: Path, drawn: random.Random, weight: float = 2) -> None:
+    def __init__(self, path: Path | str, drawn: random.Random, weight: float = 2) -> None:
         self.shapes, self.weight = 0, weight
         self.drawn, self.path = drawn, path
         self.table = PlainTable(path, [("id", "INT"), ("a", "STRING"), ("b", "BIGINT")])

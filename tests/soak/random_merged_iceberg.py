@@ -27,7 +27,7 @@ MOST = 6
 class RandomShards:
     """A table that shows shards under random changes."""
 
-    def __init__(self, path: Path, drawn: random.Random) -> None:
+    def __init__(self, path: Path | str, drawn: random.Random) -> None:
         self.drawn, self.merged = drawn, MergedTable(path)
         self._shards: dict[str, RandomTable] = {}
         self._made = 0
@@ -49,7 +49,7 @@ class RandomShards:
         """Make a shard, often with the columns of another, perhaps in another order, so that it has other ids."""
         self._made += 1
         name = f"s{self._made}"
-        shard = RandomTable(Path(self.merged.path, f"{SOURCE_COLUMN}={name}"), random.Random(self.drawn.random()))
+        shard = RandomTable(f"{self.merged.path}/{SOURCE_COLUMN}={name}", random.Random(self.drawn.random()))
         if self._shards and self.drawn.random() < 0.7:
             columns = list(self.drawn.choice([*self._shards.values()]).table.columns)
             if self.drawn.random() < 0.5:

@@ -19,13 +19,13 @@ class MergedTable:
     """A table that shows the shards that are added to it. has_ids: whether its columns get ids, as of one that is to be
     published."""
 
-    def __init__(self, path: Path, *, has_ids: bool = True) -> None:
+    def __init__(self, path: Path | str, *, has_ids: bool = True) -> None:
         self.path, self.has_ids = str(path), has_ids
         self.shards: dict[str, PlainTable] = {}
 
     def add(self, name: str, columns: Sequence[tuple[str, str]]) -> PlainTable:
         """Make a shard. columns: names and types in Spark SQL."""
-        self.shards[name] = PlainTable(Path(self.path, f"{SOURCE_COLUMN}={name}"), columns)
+        self.shards[name] = PlainTable(f"{self.path}/{SOURCE_COLUMN}={name}", columns)
         return self.shards[name]
 
     @property

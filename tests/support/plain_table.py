@@ -32,7 +32,7 @@ class PlainTable:
     """A Delta table. columns: names and types in Spark SQL, as they are now. has_vectors: whether rows are hidden by
     deletion vectors."""
 
-    def __init__(self, path: Path, columns: Sequence[tuple[str, str]], *, has_vectors: bool = True) -> None:
+    def __init__(self, path: Path | str, columns: Sequence[tuple[str, str]], *, has_vectors: bool = True) -> None:
         self.path, self.columns = str(path), list(columns)
         self.log = LakeLog(self.path, "app", has_vectors)
         schema = pa.schema([(name, ARROW[kind]) for name, kind in columns])
