@@ -69,7 +69,9 @@ class Walk:
 
     def __init__(self, folder: str, seed: int, server: str) -> None:
         self.seed, self.version, self.drawn, self.server = seed, 2 + seed % 2, random.Random(seed), server
-        self.table = self.make(f"{folder}/t {seed}")
+        self.table = self.make(
+            f"{folder}/t_{seed}" if "://" in folder else f"{folder}/t {seed}"
+        )  # deltalake 1.6 reads no other names in S3
         self.entry = RestCatalogConfig(kind="rest", name="soak", uri=server, connection="soak")
         self.root, self.name = folder, CatalogName(f"ns {seed}", "t/ä")
         self.killed = self.compared = 0
