@@ -249,15 +249,17 @@ def files_at(table_path: str, version: int) -> dict[str, Add]:
 def _added(table_path: str, version: int, paths: frozenset[str]) -> dict[str, Add]:
     names = [path.rpartition("/")[2] for path in paths]
     checkpoint, begins = checkpoint_before(table_path, version)
-    known = {fields["path"]: Add(fields) for fields in _of_checkpoint(checkpoint, "add", _OF_A_FILE, paths)}
 
-    def asked() -> Iterator[LogAction]:
+    def asked() -> Iterator[FileAction]:
         for number in range(begins, version + 1):
             text = files.read_text(commit_path(table_path, number))
             if not all(name.isascii() and name not in text for name in names):  # others can be escaped in JSON
                 yield from (each for each in actions_in(text) if isinstance(each, FileAction) and each.path in paths)
 
-    return Replay(known).take(asked()).files
+    since = list(asked())
+    before = paths - {action.path for action in since}  # to read a checkpoint takes longer than ten commits
+    there = _of_checkpoint(checkpoint, "add", _OF_A_FILE, before) if before else ()
+    return Replay({fields["path"]: Add(fields) for fields in there}).take(since).files
 
 
 def recorded(table_path: str, version: int) -> dict[str, int] | None:

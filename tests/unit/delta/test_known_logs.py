@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from binlake.delta import delta_commits, log_files, opened_tables
 from binlake.delta.delta_actions import Add, DeltaAction
+from binlake.delta.delta_log import LakeLog
 
 APP = "binlake:shop:1"
 
@@ -116,6 +118,47 @@ def test_a_log_that_was_cleaned_up_is_read_from_its_checkpoint(path: str) -> Non
         forget_commit(path, version)
     assert recorded(path) == 4
     assert (opened_tables.added(path, 3, files(path)) or {}).keys() == set(files(path))
+
+
+def test_no_checkpoint_is_read_for_files_that_came_behind_it(path: str) -> None:
+    before = set(files(path))
+    DeltaTable(path).create_checkpoint()
+    commit(path, 2)
+    (came,) = {*files(path)} - before
+    (checkpoint,) = Path(path).glob("_delta_log/*.checkpoint.parquet")
+    checkpoint.write_bytes(b"damaged")
+    assert (log_files.added(path, 1, [came]) or {}).keys() == {came}
+    assert log_files.added(path, 1, [came, *before]) is None
+
+
+def test_a_commit_of_this_process_is_known_as_it_was_written(path: str) -> None:
+    opened = opened_tables.newest(path)
+    (first,) = (log_files.added(path, 0, files(path)) or {}).values()
+    again = {**first.fields, "path": f"again-{first.path}", "partitionValues": {}, "dataChange": True}
+    info = {"timestamp": 1, "operation": "MERGE", "userMetadata": json.dumps({"binlake": {"step": 1}})}
+    actions = [
+        {"commitInfo": info},
+        {"txn": {"appId": APP, "version": 2}},
+        {"add": again},
+        {"remove": {**first.fields}},
+    ]
+    delta_commits.commit(opened, path, actions)
+    assert opened_tables.info_at(path, 1) == info
+    assert next(LakeLog(path, APP).history()) == {**info, "version": 1}
+    assert files_of(opened_tables.newest(path)) == [again["path"]] == files(path)
+    assert (recorded(path), opened_tables.added(path, 1, [again["path"]])) == (2, {again["path"]: Add(again)})
+    commit(path, 3)
+    assert opened_tables.info_at(path, 2) is None
+    assert next(LakeLog(path, APP).history())["version"] == 2
+
+
+def test_a_commit_with_other_settings_is_read(path: str) -> None:
+    opened = opened_tables.newest(path)
+    lines = (Path(path) / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    metadata = next(action["metaData"] for action in map(json.loads, lines) if "metaData" in action)
+    settings = {**metadata, "configuration": {"delta.logRetentionDuration": "interval 9 days"}}
+    delta_commits.commit(opened, path, [{"commitInfo": {"timestamp": 1, "operation": "WRITE"}}, {"metaData": settings}])
+    assert opened_tables.newest(path).metadata().configuration == settings["configuration"]
 
 
 @pytest.mark.parametrize("seed", range(6))
