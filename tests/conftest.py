@@ -10,10 +10,11 @@ own MariaDB.
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,20 @@ def pytest_configure(config: pytest.Config) -> None:
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("quick")
     if is_whole and not config.option.collectonly and config.getoption("numprocesses", None):
         _refuse_missing(selection.servers_of_the_suite())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector, which would look at modules and tests again and again.
+
+    They stay to the end of the run, so that it never looks at them: that halves the time of a collection.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
