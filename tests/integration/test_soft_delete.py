@@ -239,6 +239,23 @@ def test_values_of_deleted_rows_from_before_a_mask_do_not_stay(followed: Mirror)
 
 
 @on_mysql
+def test_rows_that_a_new_condition_leaves_out_go_with_their_values(followed: Mirror) -> None:
+    condition, followed.reader = {"tables": "*.t", "where": "id <> 2"}, "direct"
+    followed.execute("INSERT INTO t VALUES (3, 'c')", "DELETE FROM t WHERE id = 1")
+    sync_alone(followed)
+    followed.options["rows"] = [condition]
+    assert "no deleted ones of before" in sync_alone(followed)
+    assert rows(followed, "t", "id", "v") == [(3, "c", False)]
+    followed.execute("DELETE FROM t WHERE id IN (2, 3)", "INSERT INTO t VALUES (4, 'd')")
+    sync_alone(followed)
+    followed.snapshot()
+    assert rows(followed, "t", "id", "v") == [(3, "c", True), (4, "d", False)], "they were written under the condition"
+    followed.options["rows"] = [{**condition, "where": "id <> 3"}]
+    sync_alone(followed)
+    assert rows(followed, "t", "id", "v") == [(4, "d", False)]
+
+
+@on_mysql
 def test_deleted_rows_with_keys_from_before_their_hashes_are_refused(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

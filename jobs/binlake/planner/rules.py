@@ -228,6 +228,7 @@ class Rules:
             reasons.append(f"the mirror is to have {rows} (tables.modes, mirror), and it was snapshotted before that")
         if now.where != schema.where:
             have = f"the rows with {now.where}" if now.where else "all rows"
+            have += ", and no deleted ones of before" if now.where and schema.soft_delete else ""
             reasons.append(f"the lake is to have {have} (rows), and it was snapshotted with other rows")
         if now.snapshot_where != schema.snapshot_where:
             have = f"the rows with {now.snapshot_where}" if now.snapshot_where else "all rows"

@@ -250,6 +250,15 @@ class Records:
         """Return the masks of each life that had a table's name."""
         return [life.schema.masks for life in watermarks.read_lives(self._metadata) if life.name == name]
 
+    def keeps_deleted(self, table: TableSnapshot) -> bool:
+        """Return whether deleted rows stay of those that the lake has of a table: not where it was copied under another
+        condition than it has now, which may leave them out."""
+        if not table.schema.soft_delete:
+            return False
+        lives = [life for life in watermarks.read_lives(self._metadata) if life.name == table.name]
+        before = {life.schema.where for life in lives if life.status != "dropped"}
+        return not table.schema.where or before <= {table.schema.where}
+
     def attempts(self, table: TableSnapshot) -> Attempts:
         """Return the folders of attempts of a snapshot."""
         return Attempts(self._config, table.name, table.id)

@@ -121,7 +121,7 @@ class _Commit:
         delta_schema = self.records.delta_schema(self.table)
         if schema.row_metadata and not all(chunk.has_row_metadata for chunk in copied):
             raise LeftToSpark("its rows say what wrote them, and those that Spark copied are written again")
-        if schema.soft_delete and self._keeps_deleted():
+        if self.records.keeps_deleted(self.table) and self._has_deleted():
             raise LeftToSpark("deleted rows may stay of those that it has")
         begin_in_process.check(self.log, delta_schema, self.config)
         attempts.give()
@@ -132,7 +132,7 @@ class _Commit:
         )  # fmt: skip
         return _Begun([chunk.attempt for chunk in self.table.chunks])
 
-    def _keeps_deleted(self) -> bool:
+    def _has_deleted(self) -> bool:
         """Return whether the table that is there may have deleted rows."""
         return self.log.exists() and any(field.name == DELETED for field in self.log.opened().schema().fields)
 

@@ -69,7 +69,7 @@ class SnapshotFiles:
         """Write the rows that are to stay of those at the table's place, and return the files. Raises TableError where
         two of them have the same key."""
         schema = self._table.schema
-        if not schema.soft_delete or not self._target.exists():
+        if not self._records.keeps_deleted(self._table) or not self._target.exists():
             return ()
         there = self._session.read.format("delta").load(self._target.path)
         if DELETED not in there.columns:
