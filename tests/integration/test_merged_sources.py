@@ -12,6 +12,7 @@ import pytest
 
 from binlake.delta import layout
 from binlake.doctor.reach import lake_checks
+from binlake.faults import FaultPoint
 from binlake.iceberg import table_metadata
 from binlake.lake import merged_sources, pins
 from binlake.lake.lake_versions import lake_versions
@@ -235,6 +236,35 @@ def test_versions_that_one_source_shows_outlive_the_upkeep_of_the_other(
     maintain(eu.config, no_session, eu.metadata, Report(quiet=True), patience=0)
     assert not Path(f"{companies.path}/region=eu.tenant=8").exists()
     assert companies.rows() == companies.server_rows()
+
+
+@pytest.mark.parametrize("point", ["merged", *in_the_soak("table composed")])
+@on_mysql
+def test_a_source_killed_before_it_records_what_it_composed_outlives_the_upkeep_of_the_other(
+    companies: Companies, monkeypatch: pytest.MonkeyPatch, point: FaultPoint
+) -> None:
+    monkeypatch.setattr(layout, "FEW_BYTES", 0)
+    monkeypatch.setattr(merged_sources, "LEAST_HOURS", 0.0)
+    eu, us = (companies.mirrors[source] for source in SOURCES)
+    for source, mirror in companies.mirrors.items():
+        mirror.options |= {"maintain": BRIEF}
+        companies.add(source, 7)
+        companies.execute(source, 7, f"INSERT INTO orders VALUES {', '.join(f'({n}, {n})' for n in range(30))}")
+        mirror.snapshot()
+    companies.execute("eu", 7, "UPDATE orders SET id = -1 WHERE id = 1", "DELETE FROM orders WHERE id > 20")
+    with eu.cut_off_at(point):
+        eu.sync()
+    for number in range(2, 5):
+        companies.execute("us", 7, f"UPDATE orders SET id = {-number} WHERE id = {number}")
+        sync_alone(us)
+        maintain(us.config, no_session, us.metadata, Report(quiet=True), patience=0)
+    sync_alone(eu)
+    for source, mirror in companies.mirrors.items():
+        newest = lake_versions(mirror.metadata, looks=True)[-1]
+        assert newest.readable, source
+        stored = open_lake(mirror.config).at(batch=newest.batch).arrow("all.orders").to_pylist()
+        own = [row for row in ordered(stored) if row["region"] == source]
+        assert own == companies.server_rows(source)
 
 
 @on_mysql
