@@ -306,6 +306,13 @@ def test_a_random_walk_over_the_shards_of_two_sources_equals_their_union(
     assert [read_status(mirror.config).catalogs for mirror in companies.mirrors.values()] == [(), ()]
 
 
+@pytest.mark.soak
+@on_mysql
+def test_a_random_walk_over_the_shards_of_four_sources_equals_their_union(mirror: Mirror) -> None:
+    with ExitStack() as stack:
+        walk(Companies(mirror, stack, sources=("eu", "us", "asia", "africa")), random.Random(46), 2, 60)
+
+
 @on_mysql
 def test_a_merged_table_of_one_source_becomes_one_of_several_and_goes_back(companies: Companies) -> None:
     mirror = companies.mirrors["eu"]

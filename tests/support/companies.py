@@ -1,9 +1,9 @@
-"""Databases of two sources whose tables are one table of the lake: SQL on both in, rows of the merged table out."""
+"""Databases of sources whose tables are one table of the lake: SQL on all of them in, rows of the merged table out."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,15 +24,21 @@ SOURCES = ("eu", "us")
 
 
 class Companies:
-    """Databases of the sources eu and us whose tables ``orders`` are one table of the lake."""
+    """Databases of some sources whose tables ``orders`` are one table of the lake."""
 
-    def __init__(self, mirror: Mirror, stack: ExitStack, servers: Mapping[str, Server] = {}) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        stack: ExitStack,
+        servers: Mapping[str, Server] = {},
+        sources: Sequence[str] = SOURCES,
+    ) -> None:
         """servers: of the sources, by their names, where these have others than the mirror."""
-        self._stack, self.stem = stack, mirror.database
-        self.listed = [*SOURCES]
-        mirrors = {name: replace(mirror, server=servers.get(name, mirror.server)) for name in SOURCES}
-        self.mirrors = {name: self._mirror(mirrors[name], name, number) for number, name in enumerate(SOURCES)}
-        self.tenants: dict[str, list[int]] = {name: [] for name in SOURCES}
+        self._stack, self.stem, self.sources = stack, mirror.database, sources
+        self.listed = [*sources]
+        mirrors = {name: replace(mirror, server=servers.get(name, mirror.server)) for name in sources}
+        self.mirrors = {name: self._mirror(mirrors[name], name, number) for number, name in enumerate(sources)}
+        self.tenants: dict[str, list[int]] = {name: [] for name in sources}
 
     def _mirror(self, mirror: Mirror, name: str, number: int) -> Mirror:
         entry = {
@@ -62,20 +68,20 @@ class Companies:
         return opened_tables.newest(self.path).version()
 
     def sync_at_once(self) -> None:
-        """Sync both sources side by side."""
-        with ThreadPoolExecutor(2) as pool:
+        """Sync all sources side by side."""
+        with ThreadPoolExecutor(len(self.sources)) as pool:
             _ = [*pool.map(sync_alone, self.mirrors.values())]
 
     def rows(self, *sources: str, version: int | None = None) -> list[Row]:
         table = QueryBuilder().register("t", opened_tables.opened(self.path, version))
         rows: list[Row] = pa.table(table.execute("SELECT * FROM t").read_all()).to_pylist()
-        return ordered(row for row in rows if row["region"] in (sources or SOURCES))
+        return ordered(row for row in rows if row["region"] in (sources or self.sources))
 
     def server_rows(self, *sources: str) -> list[Row]:
         """The union of the servers' tables: a column that a table lacks is NULL."""
         rows: list[Row] = []
         columns = {"region": None, "tenant": None}
-        for source in sources or SOURCES:
+        for source in sources or self.sources:
             for tenant in self.tenants[source]:
                 server, database = self.mirrors[source].server, f"{self.stem}_{source}{tenant}"
                 names = [row[0] for row in server.execute("SHOW COLUMNS FROM orders", database=database)]
@@ -97,14 +103,14 @@ POINTS: list[FaultPoint] = ["data file written", "epoch committed", "schema evol
 def walk(companies: Companies, chance: random.Random, count: int, rounds: int) -> None:
     """Draw changes of so many tenants of each source, with ALTERs that go through them. The sources are synced in turns
     and at once, and cut off, and each shows its rows behind each round."""
-    levels = {(source, tenant): 0 for source in SOURCES for tenant in range(1, count + 1)}
+    levels = {(source, tenant): 0 for source in companies.sources for tenant in range(1, count + 1)}
     for source, tenant in levels:
         companies.add(source, tenant, "id INT PRIMARY KEY, v VARCHAR(20), n INT")
         companies.execute(source, tenant, "INSERT INTO orders (id, v, n) VALUES (1, 'a', 1), (2, 'b', NULL)")
-    for source in chance.sample(SOURCES, 2):
+    for source in chance.sample(companies.sources, len(companies.sources)):
         companies.mirrors[source].snapshot()
     in_lake = dict(levels)
-    synced = {source: _without_nulls(companies.server_rows(source)) for source in SOURCES}
+    synced = {source: _without_nulls(companies.server_rows(source)) for source in companies.sources}
     for number in range(10, 10 + rounds):
         for place in chance.sample([*levels], count):
             _change(companies, *place, chance, number)
@@ -112,7 +118,7 @@ def walk(companies: Companies, chance: random.Random, count: int, rounds: int) -
                 companies.execute(*place, f"ALTER TABLE orders {ROLLED[levels[place]]}")
                 levels[place] += 1
                 _change(companies, *place, chance, number + 20000)
-        who = chance.choice([["eu"], ["us"], [*SOURCES]])
+        who = chance.choice([*([source] for source in companies.sources), [*companies.sources]])
         if len(who) > 1 and chance.random() < 0.7:
             companies.sync_at_once()
         else:
@@ -122,10 +128,10 @@ def walk(companies: Companies, chance: random.Random, count: int, rounds: int) -
         synced |= {source: _without_nulls(companies.server_rows(source)) for source in who}
         for source, rows in synced.items():
             assert _without_nulls(companies.rows(source)) == rows, f"{source} in round {number}, {levels}"
-    for source in SOURCES:
+    for source in companies.sources:
         sync_alone(companies.mirrors[source])
     assert companies.rows() == companies.server_rows()
-    assert all(companies.mirrors[source].verify().equal for source in SOURCES)
+    assert all(companies.mirrors[source].verify().equal for source in companies.sources)
 
 
 def _change(companies: Companies, source: str, tenant: int, chance: random.Random, number: int) -> None:
