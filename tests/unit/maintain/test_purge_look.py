@@ -205,6 +205,29 @@ def _statement(batch: int) -> StatementRow:
     )  # fmt: skip
 
 
+def test_status_says_the_command_and_what_is_in_its_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    masked = {"columns": [{"columns": "d.t.name", "null": True}], "rows": [{"tables": "d.u", "where": "id > 1"}]}
+    shape = TableSchema((Column("id", "int"), Column("name", "int")), ("id",), "primary")
+    config = lake(tmp_path, Life("o", NAME, shape, HERE, HERE, "dropped"), **masked)
+    other = TableName("d", "u")
+    now = [Life("a", NAME, config.excluding(NAME, shape), HERE, HERE)]
+    now += [Life("b", other, config.excluding(other, replace(SHAPE, where="id > 1")), HERE, HERE)]
+    before = [Life("o", NAME, shape, HERE, HERE), Life("p", other, SHAPE, HERE, HERE)]
+    rows = [watermarks.schema_row(life, batch=0, where=HERE, why="followed") for life in before]
+    ShapeRow.append(metadata_of(config), rows)
+    watermarks.started(metadata_of(config), now, batch=0, versions={"a": 1, "b": 1})
+    noted(config, 2, ("a", "t", 0))
+    pin(config, 2)
+    yaml = tmp_path / "s.yaml"
+    yaml.write_text(config.model_dump_json())
+    assert command_line.run(["status", "--config", str(yaml)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for table in ("d.t", "d.u"):
+        assert f"{table}: earlier versions have values of columns, or rows, that are withheld since" in said
+        assert f"→ binlake purge --config FILE --tables {table}" in said
+    assert said.count("in the way of a purge: batch 2 is pinned as kept, with a version of it") == 2
+
+
 def test_all_names_are_asked_once_for_all_tables(tmp_path: Path) -> None:
     config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
     metadata = metadata_of(config)
