@@ -227,7 +227,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let a test of ``mirror`` begin with one way of merging, which its id shows; chosen tests with each in turn."""
     if "first_merge" in metafunc.fixturenames:
         firsts = selection.first_merges(metafunc.definition.nodeid)
-        metafunc.parametrize("first_merge", firsts, indirect=True, ids=[f"{first} first" for first in firsts])
+        runs = [
+            pytest.param(first, id=f"{first} first", marks=[pytest.mark.soak] * in_soak)
+            for first, in_soak in firsts.items()
+        ]
+        metafunc.parametrize("first_merge", runs, indirect=True)
 
 
 @pytest.fixture

@@ -38,16 +38,22 @@ QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
 """The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
 
 FIRST_MERGES: tuple[Merge, ...] = ("rewrite", "spark", "mark")
+"""Half of the tests that Spark would begin do so in the soak alone: a merge by Spark takes as long as ten others, and
+what differs by it has tests of its own, test_merge_by_spark and the cases of MySQL among them."""
+WITH_SPARK_S_PART = frozenset({"test_follow", "test_kill", "test_lost_executor", "test_random_walk"})
+"""Files about kills and random changes, of whose tests none leaves Spark to the soak."""
 IN_EVERY_ORDER = frozenset({"test_swapped_keys_and_several_tables_in_one_transaction"})
 """Tests that begin with each way of merging; others begin with one that their name decides."""
 
 COPIED_ALONE = frozenset(
     {
-        "test_bank", "test_cascades", "test_changed_settings", "test_engines", "test_follow", "test_generated_columns",
-        "test_history_mode", "test_key_range", "test_lake_side", "test_log_mode", "test_maintain",
-        "test_merge_without_key", "test_newest_changes", "test_online_schema_change", "test_pins", "test_poison",
-        "test_policies", "test_register", "test_replay", "test_reshape_in_process", "test_rewrite", "test_soft_delete",
-        "test_status", "test_watch",
+        "test_bank", "test_cascades", "test_changed_settings", "test_engines", "test_errors", "test_follow",
+        "test_foreign_vacuum", "test_generated_columns", "test_history_mode", "test_key_range", "test_lake_side",
+        "test_log_mode", "test_maintain", "test_merge", "test_merge_without_key", "test_merged_sources",
+        "test_merged_tables", "test_misplaced_rows", "test_moves", "test_newest_changes", "test_online_schema_change",
+        "test_pins", "test_poison", "test_policies", "test_register", "test_replay", "test_reshape_in_process",
+        "test_rewrite", "test_soft_delete", "test_status", "test_strangers_statements", "test_tool_names",
+        "test_transactions", "test_watch",
     }
 )  # fmt: skip
 """Files that are about what follows a snapshot: the process copies it by itself."""
@@ -113,11 +119,18 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def first_merges(test: str) -> tuple[Merge, ...]:
-    """Return the ways of merging with which a test begins, one run for each. test: its node id without parameters."""
+def first_merges(test: str) -> dict[Merge, bool]:
+    """Return the ways of merging with which a test begins, one run for each, and whether the soak alone has that run.
+
+    test: its node id without parameters.
+    """
     if test.rpartition("::")[2] in IN_EVERY_ORDER:
-        return FIRST_MERGES
-    return (FIRST_MERGES[zlib.crc32(test.encode()) % len(FIRST_MERGES)],)
+        return dict.fromkeys(FIRST_MERGES, False)
+    number, way = divmod(zlib.crc32(test.encode()), len(FIRST_MERGES))
+    first = FIRST_MERGES[way]
+    if first != "spark" or number % 2 or Path(test.partition("::")[0]).stem in WITH_SPARK_S_PART:
+        return {first: False}
+    return {("rewrite", "mark")[number // 2 % 2]: False, first: True}
 
 
 def reader(path: Path) -> Literal["jdbc", "direct"]:
