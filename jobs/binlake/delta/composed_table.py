@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.caches import Cache
@@ -394,7 +394,7 @@ def _convert(
         values = rows[physical_of(part_field)]
         arrays[column.physical] = values if part_field["type"] == column.kind else _cast(values, column.kind)
     if not arrays:  # a row has a column at least
-        arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
+        arrays[columns[0].physical] = pa.chunked_array([pa.nulls(rows.num_rows, _arrow(columns[0].kind))])
     numbers = {column.physical: column.number for column in columns}
     schema = pa.schema(
         [plain_files.numbered_column(each, values.type, numbers[each]) for each, values in arrays.items()]
@@ -403,6 +403,12 @@ def _convert(
         written = plain_files.write_named(table.path, name, pa.table([*arrays.values()], schema))
     fault("data file written")
     return written
+
+
+def _arrow(kind: Any) -> pa.DataType:
+    """Return the type that data files have for one of Delta's schema."""
+    field = {"name": "c", "type": kind, "nullable": True, "metadata": {}}
+    return pa.schema(Schema.from_json(json.dumps({"type": "struct", "fields": [field]})).to_arrow()).field(0).type
 
 
 def _cast(values: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:

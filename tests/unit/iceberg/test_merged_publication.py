@@ -230,3 +230,15 @@ def test_converted_files_have_the_ids_of_the_table(merged: MergedTable) -> None:
     assert json.loads(json.dumps(metadata.partition)) == [
         {"name": "tenant", "source-id": 2_000_000, "field-id": 1000, "transform": "identity"}
     ]
+
+
+@BOTH
+def test_rows_that_have_no_column_of_the_table_any_more_are_read(merged: MergedTable, version: int) -> None:
+    """Their data file has a column that is gone, under a name that another shard's has with another type."""
+    other = merged.add("other", [("id", "STRING")])
+    other.append([{"id": "a"}, {"id": "b"}])
+    other.reshape([("w", "STRING", None)])
+    merged.publish(version)
+    assert_same(merged.path)
+    nothing = {"id": None, "v": None, "w": None, "tenant": "other"}
+    assert [row for row in by_delta(merged.path) if row["tenant"] == "other"] == [nothing, nothing]
