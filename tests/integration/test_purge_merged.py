@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from servers import Server
 
 POINTS: tuple[tuple[FaultPoint, int], ...] = (
-    ("past left", 0), ("table composed", 0), ("past left", 1), ("past removed", 0), ("past removed", 1),
-    ("staging purged", 0), ("rows purged", 0), ("metadata purged", 0),
+    ("table composed", 0), ("past left", 1), ("past removed", 0), ("past removed", 1),
 )  # fmt: skip
-"""Points of a purge of one shard, and how often each passes before: the shard is first, the merged table second."""
+"""Points of a purge of one shard, and how often each passes before: the shard is first, the merged table second. Other
+points are those of any table."""
 OF_SHARDS = {1: range(10, 15), 2: range(15, 20)}
 """The numbers of the secrets of each shard."""
 

@@ -286,8 +286,22 @@ def test_a_table_tells_what_the_yaml_makes_of_its_columns(page: Page, served: Se
         expect(shown.locator("tbody tr").filter(has=page.get_by_text(name, exact=True))).to_contain_text(what)
     expect(page.get_by_text("The lake has the rows with n > 1.")).to_be_visible()
     page.goto(f"{served.url}/binlake/?source=shop&table=shop.table_0012")
+    expect(page.get_by_text("binlake purge")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="Character set")).to_be_visible()
     expect(page.get_by_role("columnheader", name="By the YAML")).to_have_count(0)
+
+
+def test_a_table_with_former_values_says_what_removes_them(page: Page, served: Served) -> None:
+    former = {
+        "what": "earlier versions have values", "command": "binlake purge --config FILE --tables shop.table_0013",
+        "obstacles": [{"why": "batch 2 is pinned", "remedy": "unpin it"}],
+    }  # fmt: skip
+    answer = "**/tables/shop.table_0013?*"
+    page.route(answer, lambda route: route.fulfill(json={**route.fetch().json(), "former": former}))
+    page.goto(f"{served.url}/binlake/?source=shop&table=shop.table_0013")
+    said = page.get_by_role("listitem")
+    expect(said.filter(has_text="earlier versions have values")).to_contain_text(str(former["command"]))
+    expect(said.filter(has_text="In the way of a purge: batch 2 is pinned")).to_contain_text("unpin it")
 
 
 def test_what_loads_or_fails_is_told(served: Served, browser: Browser, past: Past) -> None:
