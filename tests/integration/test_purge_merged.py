@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
-from binlake.delta import layout
-from binlake.errors import UsageError
+from binlake.delta import composed_table, layout
+from binlake.errors import LakeError, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake.lake_versions import lake_versions, version_at
 from binlake.maintain import purge_look
@@ -23,6 +23,7 @@ from binlake.maintain.former_values import former_values
 from binlake.maintain.purge import PurgeReport, purge
 from binlake.records.decisions import Reason
 from binlake.report import Report
+from binlake.store.rows import ReadableRow
 from iceberg_readers import assert_same
 from mirror import Mirror, in_the_soak, sync_alone
 from planted_secrets import COLUMNS, NAMES, SECRETS, found_in, row, secrets_of, withheld
@@ -65,6 +66,7 @@ class Company:
                 f"CREATE TABLE people ({COLUMNS}, n {kind})",
                 f"INSERT INTO people ({NAMES}, n) VALUES ({row(first)}, 1), ({row(second)}, 2), ({row(third)}, 3)",
             )
+        self.execute(1, "CREATE TABLE pets (id INT PRIMARY KEY)")
         self.copy()
         for tenant, numbers in OF_SHARDS.items():
             first, second, third, fourth, fifth = numbers
@@ -110,7 +112,7 @@ def places(company: Company, hits: Sequence[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("server", ["mariadb", *in_the_soak("mysql")], indirect=True)
-def test_a_purge_of_a_shard_and_of_the_table_that_shows_it(company: Company) -> None:
+def test_a_purge_of_a_shard_and_of_the_table_that_shows_it(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror, shard = company.mirror, f"{company.stem}1.people"
     company.begin()
     mirror.options["columns"] = withheld(f"{company.stem}*.people")
@@ -122,6 +124,11 @@ def test_a_purge_of_a_shard_and_of_the_table_that_shows_it(company: Company) -> 
     assert places(company, company.hits(*OF_SHARDS[1])) == {"tenant=1", "_converted", "_delta_log", "_iceberg"}
     known = company.rows()
 
+    with monkeypatch.context() as lagging:
+        lagging.setattr(composed_table, "shown_versions", lambda path, version: {})
+        with pytest.raises(LakeError, match="doesn't show it as it is"):
+            purge(mirror.config, Report(quiet=True), [shard, "*.pets"], Reason("ann", ""), patience=0)
+    assert ReadableRow.read(mirror.metadata) == []
     (looked,) = purge_look.look(mirror.config, mirror.metadata, [shard])
     assert any(kept.count and kept.what.endswith("of all.people, with bounds") for kept in looked.kept)
     for point, after in POINTS:

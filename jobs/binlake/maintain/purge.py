@@ -160,8 +160,9 @@ def purge(
         batch = held.control().batch
         with _as_lake_error(config):
             left = [_left(config, held, each) for each in asked]
-            left += _merged_left(config, held, left, report)
-            _refuse_new_pins(held.metadata, left)
+            with _restored_if_refused(held.metadata, left):
+                left += _merged_left(config, held, left, report)
+                _refuse_new_pins(held.metadata, left)
             decisions.note(held.metadata, KIND, reason, [each.name for each in left], batch=batch, result=_RESULT)
             done = [_purged(config, held, past, report) for past in left]
             _purge_staging(config, asked)
@@ -225,10 +226,12 @@ def _merged_left(config: PipelineConfig, held: Lease, shards: Sequence[_Left], r
     merged = [name for name in named if opened_tables.is_table(config.table_path(name))]
     if merged:
         merged_tables.refresh(config, held, report)
+    for name in merged:
+        own = [each for each in shards if purge_obstacles.merged_of(config, each.name) == name]
+        _refuse_shown_as_before(config.table_path(name), own)
     left = []
     for name in merged:
         path, began_us = config.table_path(name), now_us()
-        _refuse_shown_as_before(path, [each for each in shards if purge_obstacles.merged_of(config, each.name) == name])
         held.check()
         past = purged_log.leave(path, _note_of(config), CONVERTED)
         fault("past left")
@@ -253,18 +256,25 @@ def _refuse_shown_as_before(path: str, shards: Sequence[_Left]) -> None:
             )
 
 
+@contextmanager
+def _restored_if_refused(metadata: Metadata, left: Sequence[_Left]) -> Iterator[None]:
+    """Note that all versions can be read as before, where the block refuses that they go."""
+    try:
+        yield
+    except BinlakeError:
+        for each in left:
+            table_versions.restore_readable_since(metadata, each.name, each.noted, each.past.version)
+        raise
+
+
 def _refuse_new_pins(metadata: Metadata, left: Sequence[_Left]) -> None:
-    """Raise UsageError where a version that is about to go was pinned since the look; all can be read again then."""
+    """Raise UsageError where a version that is about to go was pinned since the look."""
 
     def pinned(each: _Left) -> Iterator[Obstacle]:
         name, version = each.name, each.past.version
         return purge_obstacles.pinned(metadata, lambda table: table.name == name and table.delta_version < version)
 
-    found = [(each.name, obstacle) for each in left for obstacle in pinned(each)]
-    if found:
-        for each in left:
-            table_versions.restore_readable_since(metadata, each.name, each.noted, each.past.version)
-    _refuse(found)
+    _refuse([(each.name, obstacle) for each in left for obstacle in pinned(each)])
 
 
 def _purged(config: PipelineConfig, held: Lease, left: _Left, report: Report) -> PurgedTable:
