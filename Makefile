@@ -85,10 +85,14 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, 200 random op
 	$(PYTHON) tests/soak/random_shapes.py mariadb 20000
 	$(PYTHON) tests/soak/strangers_statements.py 100000
 	$(PYTHON) tests/soak/random_iceberg.py --changes 20000
+	$(PYTHON) tests/soak/random_iceberg.py --changes 0 --shapes 2000 --seed 1000
 	$(PYTHON) tests/soak/random_merged_iceberg.py --changes 3000
 	@$(SETUP) iceberg iceberg_rest
 	$(PYTHON) tests/soak/iceberg_by_spark.py
 	$(PYTHON) tests/soak/iceberg_rest.py
+	$(PYTHON) tests/soak/iceberg_rest.py --merged
+	$(PYTHON) tests/soak/iceberg_rest.py --s3 --changes 240
+	$(PYTHON) tests/soak/iceberg_rest.py --s3 --merged --changes 240
 	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/binlogs/fuzz.py --minutes $(or $(MINUTES),10)
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
