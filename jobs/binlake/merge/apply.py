@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -40,7 +40,6 @@ from binlake.merge.reshape import lake_columns_after
 from binlake.merge.shared_reads import SharedReads
 from binlake.merge.table_engine import TableEngine, Truncation
 from binlake.merge.table_progress import TableProgress
-from binlake.merge.turns import Turns
 from binlake.merge.unexpected_errors import of_table
 from binlake.planner.manifest import StagedFile
 from binlake.planner.steps import (
@@ -136,15 +135,16 @@ def apply_batch(
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
-    at_work, in_turn = _AtWork(working, report), Turns()
+    at_work = _AtWork(working, report)
 
     def one_group(group: _Members) -> list[TableOutcome]:
-        with in_turn.taken() if group.staged_bytes <= turns.QUICK_BYTES else nullcontext(), at_work.on(group.tables):
+        with at_work.on(group.tables):
             return _Group(spark, config, batch, position, group, frozenset(lost), report, newest_batch).run()
 
     shown = shown_progress(config, report, "merged")
     with shown as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
-        futures = [pool.submit(one_group, group) for group in _with_beside(groups(working), steps.beside)]
+        members = _with_beside(groups(working), steps.beside)
+        futures = turns.submitted(pool, SIDE_BY_SIDE, one_group, members, lambda group: group.is_quick)
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:
                 at_work.tell(show)
@@ -240,6 +240,11 @@ class _Members:
         mirrored = (file for table in self.tables for step in table.steps for file in files_of(step))
         beside = (file for table in self.beside for step in table.steps for file in _files_beside(step))
         return sum(file.bytes for file in (*mirrored, *beside))
+
+    @property
+    def is_quick(self) -> bool:
+        """Return whether few rows are merged."""
+        return self.staged_bytes <= turns.QUICK_BYTES
 
 
 def _with_beside(grouped: list[list[TableSteps]], beside: Sequence[BesideSteps]) -> list[_Members]:

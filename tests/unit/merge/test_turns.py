@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import pytest
@@ -88,3 +90,88 @@ def test_who_has_no_turn_leaves_nothing() -> None:
         turns.leave()  # of this thread, which has none
         assert not second.entered.wait(0.1)
         assert first.entered.is_set()
+
+
+def test_one_thread_does_all_jobs_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_WAITING", 1e9)  # a machine may be busy with others
+    in_turn, done = Turns(), list[tuple[int, int]]()
+    jobs = deque([lambda number=number: done.append((number, threading.get_ident())) for number in range(20)])
+    threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(4)]
+    with in_turn.taken():
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [number for number, _ in done] == [*range(20)]
+    assert len({thread for _, thread in done}) == 1
+
+
+def test_while_a_job_is_done_without_a_turn_another_thread_takes_the_next() -> None:
+    in_turn, done = Turns(), list[str]()
+    others_are_done = threading.Event()
+
+    def leaving() -> None:
+        turns.leave()
+        assert others_are_done.wait(PATIENCE)
+        done.append("left")
+
+    def last() -> None:
+        done.append("last")
+        others_are_done.set()
+
+    jobs = deque([leaving, lambda: done.append("second"), last])
+    threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert done == ["second", "last", "left"]
+
+
+def test_jobs_that_wait_for_a_store_are_done_at_once() -> None:
+    in_turn, at_once = Turns(), threading.Barrier(3)
+    jobs = deque([lambda: threading.Event().wait(0.2) and None, *[lambda: at_once.wait(PATIENCE) and None] * 3])
+    threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not jobs
+    assert not at_once.broken
+
+
+def test_each_item_has_its_own_outcome() -> None:
+    def work(number: int) -> int:
+        if number % 3 == 0:
+            raise ValueError(number)
+        return -number
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = turns.submitted(pool, 2, work, range(9), lambda number: number % 2 == 0)
+    failed = [future.exception() is not None for future in futures]
+    assert failed == [number % 3 == 0 for number in range(9)]
+    assert [future.result() for future, lost in zip(futures, failed, strict=True) if not lost] == [
+        -1,
+        -2,
+        -4,
+        -5,
+        -7,
+        -8,
+    ]
+
+
+def test_items_that_are_cancelled_are_left_out() -> None:
+    began, may_end, done = threading.Event(), threading.Event(), list[int]()
+
+    def work(number: int) -> None:
+        began.set()
+        assert may_end.wait(PATIENCE)
+        done.append(number)
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = turns.submitted(pool, 2, work, range(5), lambda number: True)
+        assert began.wait(PATIENCE)
+        assert [future.cancel() for future in futures] == [False, True, True, True, True]
+        may_end.set()
+        assert not wait(futures, timeout=PATIENCE).not_done
+    assert done == [0]
