@@ -288,7 +288,7 @@ class ComposedLog:
         return {name: note for name, note in there.items() if name != self.sources.own}
 
     @cached_property
-    def paths(self) -> list[str]:
+    def paths(self) -> Sequence[str]:
         """Return the data files that it names."""
         return paths_of(self.opened) if self.opened else []
 

@@ -49,12 +49,19 @@ class ContinuedTable(DeltaTable):
         self._path, self._base, self._version, self._open_at = path, base, version, open_at
         self._before, self._commits = before, tuple(commits)
         self._storage_options = None  # a table in a store isn't continued
+        self._known_paths: tuple[Sequence[str], Sequence[Commit]] | None = None
+        """The paths of data files at an older version, and the commits behind it."""
 
     def continued(self, commits: Sequence[Commit]) -> ContinuedTable:
         """Return the table behind further commits."""
         version = self._version + len(commits)
         before, pending = (self._added, ()) if "_added" in vars(self) else (self._before, self._commits)
-        return ContinuedTable(self._path, self._base, version, before, (*pending, *commits), self._open_at)
+        later = ContinuedTable(self._path, self._base, version, before, (*pending, *commits), self._open_at)
+        if "paths" in vars(self):
+            later._known_paths = self.paths, tuple(commits)
+        elif self._known_paths:
+            later._known_paths = self._known_paths[0], (*self._known_paths[1], *commits)
+        return later
 
     @cached_property
     def _added(self) -> pa.Table:
@@ -64,14 +71,15 @@ class ContinuedTable(DeltaTable):
             return pa.table(super().get_add_actions())
         return _behind(before, self._commits)
 
-    @property
-    def paths(self) -> list[str]:
+    @cached_property
+    def paths(self) -> Sequence[str]:
         """Return the paths of the data files, as the log has them."""
         if "_added" in vars(self) or self._before is not None:
             return list(map(str, self._added["path"].to_pylist()))
-        replay = Replay().take_all(self._commits)
+        before, commits = self._known_paths or (paths_of(self._base), self._commits)
+        replay = Replay().take_all(commits)
         changed = {*replay.files, *(remove.path for remove in replay.gone.values())}
-        return [*(path for path in paths_of(self._base) if path not in changed), *replay.files]
+        return [*(path for path in before if path not in changed), *replay.files]
 
     @cached_property
     def _table(self) -> Any:  # type: ignore[override]
@@ -110,7 +118,7 @@ def continued(path: str, table: DeltaTable, commits: Sequence[Commit], open_at: 
     return ContinuedTable(path, table, table.version() + len(commits), None, commits, open_at)
 
 
-def paths_of(table: DeltaTable) -> list[str]:
+def paths_of(table: DeltaTable) -> Sequence[str]:
     """Return the paths of a table's data files, as the log has them."""
     if isinstance(table, ContinuedTable):
         return table.paths

@@ -145,16 +145,21 @@ def apply_batch(
     with shown as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         members = _with_beside(groups(working), steps.beside)
         futures = turns.submitted(pool, SIDE_BY_SIDE, one_group, members, lambda group: group.is_quick)
+        failed: Future[list[TableOutcome]] | None = None
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:
                 at_work.tell(show)
+            failed = next((future for future in futures if future.exception()), None)
+            if failed:
+                failed.result()
+            outcomes = [outcome for future in futures for outcome in future.result()]
         except KeyboardInterrupt:
             _give_up(futures)
             raise
-        if errors := [error for future in futures if (error := future.exception())]:
-            raise errors[0]
+        finally:
+            del futures, failed  # an error's traceback holds this frame, which would hold the error, and the rows
         at_work.tell(show)
-    return [outcome for future in futures for outcome in future.result()]
+    return outcomes
 
 
 def _give_up(futures: Sequence[Future[Any]]) -> None:
@@ -382,9 +387,11 @@ class _Group:
                 if (own := of_table(error, progress.life.name, files_of(step))) is not None:
                     progress.refuse(own)
                     return
-                failed = error if isinstance(error, BinlakeError) else _translate(error, progress)
                 if self._config.policies.of(progress.life.name).on_commit_failure == "stop_run":
-                    raise failed from error
+                    if isinstance(error, BinlakeError):
+                        raise
+                    raise _translate(error, progress) from error  # in no variable: its traceback holds this frame
+                failed = error if isinstance(error, BinlakeError) else _translate(error, progress)
                 progress.stop(TableError(failed.message, remedy="fix it, then: " + resume_command(progress.life.name)))
             else:
                 if not isinstance(step, MergeStep):

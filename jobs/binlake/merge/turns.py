@@ -63,6 +63,7 @@ class Turns:
                     except IndexError:  # another thread took the last one
                         break
                     job()
+                    del job  # the traceback of an error leads to this frame, too
                     if not self._lasts():
                         break
 
@@ -104,10 +105,18 @@ def submitted(
             quick.append(partial(_fulfil, futures[-1], work, item))
         else:
             futures.append(pool.submit(work, item))
-    in_turn = Turns()
+    in_turn, taken = Turns(), [future for future, item in zip(futures, items, strict=True) if is_quick(item)]
     for _ in range(min(threads, len(quick))):
-        pool.submit(in_turn.take_all, quick)
+        pool.submit(in_turn.take_all, quick).add_done_callback(partial(_pass_on, taken))
     return futures
+
+
+def _pass_on(futures: Sequence[Future[_Made]], taking: Future[None]) -> None:
+    """Give the error of a thread that took quick items to those of their futures that wait: nobody waits for ever."""
+    if (error := taking.exception()) is not None:
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
 
 
 def _fulfil(future: Future[_Made], work: Callable[[_Item], _Made], item: _Item) -> None:
@@ -118,3 +127,5 @@ def _fulfil(future: Future[_Made], work: Callable[[_Item], _Made], item: _Item) 
         future.set_result(work(item))
     except BaseException as error:
         future.set_exception(error)
+    finally:
+        del future  # the error's traceback holds this frame, which would hold the error

@@ -7,9 +7,11 @@ is at the position that was carried last, nothing is planned and nothing committ
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -395,6 +397,7 @@ class Following:
         most = _MOST_WAIT if error.retryable else _MOST_UNHELPED
         self._say_trouble(f"{error}\n  it is tried again after growing waits, of up to {most:.0f} s", self._report.warn)
         follower.waits(error.message)
+        _let_go(error)
         self._wait(doubling(_WAIT, most)(self._failures))
 
     def _say_trouble(self, text: str, say: Callable[[str], None] | None = None) -> None:
@@ -468,3 +471,15 @@ class SnapshotsBeside:
             self._report.say(held.message)
         except BinlakeError as error:
             self._report.warn(str(error))
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the functions held that an error ended. Their frames are in its traceback, and often hold it: the rows
+    of a merge that failed would stay until garbage is looked for."""
+    known: list[BaseException] = []
+    ended: BaseException | None = error
+    while ended is not None and not any(ended is each for each in known):  # an error may be its own cause
+        traceback.clear_frames(ended.__traceback__)
+        known.append(ended)
+        ended = ended.__cause__ or ended.__context__
+    gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
-from binlake.delta import delta_commits, opened_tables, plain_tables
-from binlake.delta.continued_table import ContinuedTable
-from binlake.delta.delta_actions import DeltaAction
+from binlake.delta import continued_table, delta_commits, opened_tables, plain_tables
+from binlake.delta.continued_table import ContinuedTable, paths_of
+from binlake.delta.delta_actions import Commit, DeltaAction, Replay
 from binlake.delta.plain_files import added_file
 
 _TYPES = {
@@ -122,6 +123,29 @@ def test_whoever_has_a_table_reads_on_at_its_version(path: str) -> None:
     commit(path, added(path, {"id": 3}))
     assert opened_tables.newest(path).count() == 3
     assert (before.version(), before.count(), len(told(before))) == (1, 2, 2)
+
+
+def test_paths_follow_from_those_that_were_asked_for_before(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    class Counting(Replay):
+        def take_all(self, commits: Iterable[Commit]) -> Replay:
+            looked_at.extend(commit.version for commit in commits)
+            return super().take_all(commits)
+
+    commit(path, gone := added(path, {"id": 2}))
+    opened_tables.newest(path)
+    monkeypatch.setattr(continued_table, "Replay", Counting)
+    for number in range(3):
+        commit(path, plain_tables.removed(gone["add"]), gone := added(path, {"id": number}))
+        table = opened_tables.newest(path)
+        assert sorted(paths_of(table)) == sorted(paths_of(table)) == sorted(paths_of(DeltaTable(path)))
+    commit(path, added(path, {"id": 7}))
+    opened_tables.newest(path)
+    commit(path, added(path, {"id": 8}))
+    assert sorted(paths_of(opened_tables.newest(path))) == sorted(paths_of(DeltaTable(path)))
+    assert looked_at == [1, 2, 3, 4, 5, 6]
+    assert_continued(path)
 
 
 def test_add_actions_that_nobody_asked_for_follow_from_all_commits_since(path: str) -> None:

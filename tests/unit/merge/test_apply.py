@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -57,3 +60,34 @@ def test_who_interrupts_a_merge_does_not_wait_for_spark(monkeypatch: pytest.Monk
         apply._give_up([at_work, waiting])
     assert at_work.result() is True
     assert waiting.cancelled()
+
+
+class Rows:
+    """Rows that a merge holds."""
+
+
+def test_the_rows_of_a_merge_that_failed_are_freed_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[weakref.ref[Rows]] = []
+
+    class Group:
+        def __init__(self, *_: Any) -> None:
+            self.rows = Rows()
+
+        def run(self) -> None:
+            rows = Rows()
+            held.extend([weakref.ref(rows), weakref.ref(self.rows)])
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr(apply, "_Group", Group)
+    monkeypatch.setattr(apply, "shown_progress", lambda *_: nullcontext(lambda *_: None))
+    names = ("shop.a", "shop.b")
+    tables = [SimpleNamespace(life=SimpleNamespace(id=name, name=name), steps=[None], names={name}) for name in names]
+    steps: Any = SimpleNamespace(tables=tables, beside=[])
+    gc.disable()
+    try:
+        with suppress(OSError):
+            apply.apply_batch(Any, Any, 1, "", steps, Report(quiet=True))  # type: ignore[arg-type]
+            pytest.fail("nothing was raised")
+        assert [rows() for rows in held] == [None] * 4
+    finally:
+        gc.enable()

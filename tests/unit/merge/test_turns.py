@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -175,3 +177,40 @@ def test_items_that_are_cancelled_are_left_out() -> None:
         may_end.set()
         assert not wait(futures, timeout=PATIENCE).not_done
     assert done == [0]
+
+
+class Rows:
+    """Rows that a merge holds."""
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_what_an_item_that_failed_held_is_freed_with_its_error(is_quick: bool) -> None:
+    held: list[weakref.ref[Rows]] = []
+
+    def work(number: int) -> None:
+        rows = Rows()
+        held.append(weakref.ref(rows))
+        raise ValueError(number)
+
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            futures = turns.submitted(pool, 2, work, range(8), lambda number: is_quick)
+            wait(futures)
+        assert [repr(future.exception()) for future in futures] == [f"ValueError({number})" for number in range(8)]
+        del futures
+        assert [rows() for rows in held] == [None] * 8
+    finally:
+        gc.enable()
+
+
+def test_nobody_waits_for_items_that_no_thread_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(in_turn: Turns) -> None:
+        raise MemoryError("no thread")
+
+    monkeypatch.setattr(Turns, "taken", fails)
+    with ThreadPoolExecutor(2) as pool:
+        futures = turns.submitted(pool, 2, str, range(3), lambda number: number < 2)
+        assert not wait(futures, timeout=PATIENCE).not_done
+    assert futures[2].result() == "2"
+    assert [repr(future.exception()) for future in futures[:2]] == ["MemoryError('no thread')"] * 2

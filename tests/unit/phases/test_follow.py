@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,6 +204,40 @@ def test_what_fails_is_said_once_and_tried_after_growing_waits(rig: Rig) -> None
     assert said.count("the disk is full") == 1
     assert "make room" in said
     assert rig.batches == 6
+
+
+class Rows:
+    """Rows that a batch holds."""
+
+
+def test_what_a_batch_that_failed_held_is_freed_before_the_next(rig: Rig) -> None:
+    held: list[weakref.ref[Rows]] = []
+
+    def fails() -> None:
+        rows = Rows()
+        held.append(weakref.ref(rows))
+        try:
+            raise OSError("the disk is full")
+        except OSError as error:
+            failed = LakeError("the disk is full", remedy="make room")  # this frame holds the error that holds it
+            raise failed from error
+
+    def fails_by_itself() -> None:
+        error = LakeError("the disk is full", remedy="make room")
+        raise error from error
+
+    freed: list[bool] = []
+    rig.answers = [lambda: None, fails_by_itself, fails, lambda: freed.append(held[0]() is None)]
+    growing = rig.grow_once(lambda: rig.batches == 1)
+    watching = rig.end_once(lambda: "continuing" in rig.said.getvalue())
+    gc.disable()
+    try:
+        rig.follow()
+    finally:
+        gc.enable()
+    growing.join()
+    watching.join()
+    assert freed == [True]
 
 
 def test_what_no_retry_can_help_ends_a_follower_that_has_carried_nothing(rig: Rig) -> None:
