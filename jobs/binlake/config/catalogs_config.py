@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from binlake.config.section import Section
 from binlake.config.yaml_file import CATALOG, NAME, REGION, WEB
+from binlake.names import plain_name
 
 CatalogOccasion = Literal["batch", "snapshot"]
 """What a catalog follows."""
@@ -21,6 +23,19 @@ def _is_pattern(database: str) -> str:
     except (KeyError, IndexError, ValueError):
         raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
     return database
+
+
+def _place(address: str, advice: str) -> str:
+    """Return an address that says nothing but a place: messages and metadata show it. advice: for one with a secret.
+    Raises ValueError, which doesn't repeat it."""
+    try:
+        parts = urlsplit(address)
+        is_place = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_place = False
+    if "@" in unquote(address) or not is_place or parts.query or parts.fragment:
+        raise ValueError(f"wanted http(s)://host[:port][/path] and nothing else: this file is no secret; {advice}")
+    return address
 
 
 CatalogDatabase = Annotated[str, AfterValidator(_is_pattern)]
@@ -132,12 +147,8 @@ class RestCatalogConfig(CatalogEntry):
 
     @field_validator("uri")
     @classmethod
-    def _has_no_login(cls, uri: str) -> str:
-        if "@" in uri:
-            raise ValueError(
-                "this file is no secret; put login and password into an Airflow connection, and its id here"
-            )
-        return uri
+    def _is_place(cls, uri: str) -> str:
+        return _place(uri, "put login and password into an Airflow connection, and its id into connection")
 
 
 class GlueCatalogConfig(CatalogEntry):
@@ -164,10 +175,8 @@ class GlueCatalogConfig(CatalogEntry):
 
     @field_validator("endpoint")
     @classmethod
-    def _has_no_login(cls, endpoint: str | None) -> str | None:
-        if endpoint and "@" in endpoint:
-            raise ValueError("this file is no secret; credentials come from AWS's environment, profile or role")
-        return endpoint
+    def _is_place(cls, endpoint: str | None) -> str | None:
+        return endpoint and _place(endpoint, "credentials come from AWS's environment, profile or role")
 
     @model_validator(mode="after")
     def _follows_each_publication(self) -> Self:
@@ -223,9 +232,11 @@ def refuse_wrong(entries: Sequence[CatalogEntry], *, publishes: bool) -> None:
         raise ValueError(f"catalog has the entry {twice[0]!r} twice; give each a name of its own")
     if sum(entry.kind == "hive" for entry in entries) > 1:
         raise ValueError("catalog has two entries of kind hive, and Spark reaches one metastore; leave one out")
-    glue = [(each.region, each.endpoint, each.database) for each in entries if isinstance(each, GlueCatalogConfig)]
-    if twice := [database for (_, _, database), times in Counter(glue).items() if times > 1]:
-        raise ValueError(f"catalog has two entries of kind glue with the database {twice[0]!r}; give each its own")
+    # Glue's names have small letters, digits and _ alone.
+    glue = [(each.region, plain_name(each.database)) for each in entries if isinstance(each, GlueCatalogConfig)]
+    if twice := [database for (_, database), times in Counter(glue).items() if times > 1]:
+        same = next(each.database for each in entries if plain_name(each.database) == twice[0])
+        raise ValueError(f"catalog has two entries of kind glue with the database {same!r}; give each its own")
     for entry in entries:
         if is_of_published(entry) and not publishes:
             raise ValueError(f"the catalog {entry.name!r} is of Iceberg tables; add iceberg: {{every: batch}}")

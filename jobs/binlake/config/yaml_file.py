@@ -33,7 +33,8 @@ _IN_WORDS = {
     WEB: "an address that begins with http:// or https://",
 }
 _SECRET = re.compile(r"(?i)(secret|password|passwd|token|access.?key)")
-_LOGIN = re.compile(r"(://)[^\s'\"]*@")
+_LOGIN = re.compile(r"(://|['\"](?!\w+://)(?=[^\s'\"@]*:))[^\s'\"]*@")
+"""Also of an address whose scheme was forgotten."""
 _MOST_LETTERS = 60
 _Model = TypeVar("_Model", bound=BaseModel)
 KeyPath = tuple[int | str, ...]

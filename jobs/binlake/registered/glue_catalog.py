@@ -22,8 +22,10 @@ from binlake.registered.glue_client import GlueClient, GlueRefused
 from binlake.registered.glue_tables import TableInput
 from binlake.registered.sqlite_catalog import CatalogName
 from binlake.registered.timed_client import CatalogSilent
+from binlake.storage import files
 
 _TRIES = 5
+_WRITTEN = "was written by others: its metadata file isn't one that binlake published"
 _NONE, _THERE, _CHANGED = "EntityNotFoundException", "AlreadyExistsException", "ConcurrentModificationException"
 _put: Cache[tuple[str, CatalogName], str] = Cache("tables in AWS Glue")
 """A hash of what each name was given last, by the catalog's identity and the name."""
@@ -58,10 +60,10 @@ class GlueCatalog:
             wanted = wanted_of(self._entry, name, path)  # behind it: what another publishes meanwhile is no other table
             if wanted is None:
                 return ""
-            if there is not None and not glue_tables.is_ours(there, self._root, address_of(path)):
-                return f"{name} is another's table, at {glue_tables.place_of(there) or 'no place'}"
+            if there is not None and (others := self._whose(there, path)):
+                return f"{name} is {others}"
             if there is not None and self._is_written_by_others(there):
-                return f"{name} was written by others: its metadata file isn't one that binlake published"
+                return f"{name} {_WRITTEN}"
             try:
                 self._write(name, there, wanted)
             except GlueRefused as error:
@@ -75,18 +77,26 @@ class GlueCatalog:
             remedy="see who else writes it there, then run binlake register",
         )
 
-    def drop(self, name: CatalogName, path: str) -> None:
-        """Remove the name of a table that was at a path, if it is ours. Raises LakeError."""
+    def drop(self, name: CatalogName, path: str) -> str:
+        """Remove the name of a table that was at a path, if it is ours; return why not, where others wrote it. One that
+        several sources fill stays while it is there. Raises LakeError."""
         _put.drop([(self._entry.identity, name)])
-        there, place = self._loaded(name), address_of(path)
-        if there is None or not glue_tables.is_ours(there, self._root, place):
-            return
-        if glue_tables.place_of(there) == table_metadata.normal_address(place):
-            try:
-                self._client.ask("DeleteTable", DatabaseName=name.namespace, Name=name.table)
-            except GlueRefused as error:
-                if error.kind != _NONE:
-                    raise
+        there, place = self._loaded(name), table_metadata.normal_address(address_of(path))
+        if there is None or self._whose(there, path) or glue_tables.place_of(there) != place:
+            return ""
+        if self._is_written_by_others(there):
+            return f"{name} {_WRITTEN}"
+        if not glue_tables.is_below(there, self._root) and files.has_folder(f"{path}/_delta_log"):
+            return ""
+        try:
+            self._client.ask("DeleteTable", DatabaseName=name.namespace, Name=name.table)
+        except GlueRefused as error:
+            if error.kind != _NONE:
+                raise
+        return ""
+
+    def _whose(self, there: TableInput, path: str) -> str:
+        return glue_tables.whose(there, self._entry.name, self._root, address_of(path))
 
     def tidy(self, name: CatalogName, path: str) -> None:
         """Do nothing: Glue has no file in a table's folder."""
@@ -140,7 +150,7 @@ def wanted_of(entry: GlueCatalogConfig, name: CatalogName, path: str) -> TableIn
         metadata = table_metadata.newest(path)
         if metadata is None:
             return None
-        return glue_tables.of_iceberg(name.table, metadata.content, address_of(metadata.path))
+        return glue_tables.of_iceberg(name.table, entry.name, metadata.content, address_of(metadata.path))
     try:
         table = opened_tables.newest(path)
     except DeltaError as error:
@@ -148,7 +158,7 @@ def wanted_of(entry: GlueCatalogConfig, name: CatalogName, path: str) -> TableIn
             f"{path} can't be read: {type(error).__name__}", remedy="run binlake doctor, which says why"
         ) from error
     description = table.metadata().description or ""
-    return glue_tables.of_delta(name.table, address_of(path), plain_tables.fields_of(table), description)
+    return glue_tables.of_delta(name.table, entry.name, address_of(path), plain_tables.fields_of(table), description)
 
 
 def _hash(wanted: TableInput | None) -> str:

@@ -22,7 +22,7 @@ from binlake.caches import once
 from binlake.config.catalogs_config import GlueCatalogConfig
 from binlake.errors import BinlakeError, ConfigurationError, LakeError
 from binlake.registered.timed_client import PATIENCE_SECONDS, CatalogSilent, TimedClient, refusal_of
-from binlake.registered.timed_http import within
+from binlake.registered.timed_http import CallOnce
 from binlake.storage import accounts
 
 _MOST_WORDS = 300
@@ -30,6 +30,8 @@ _SERVICE = "glue"
 _SEVERAL_TIMES = frozenset({"ThrottlingException", "InternalServiceException", "OperationTimeoutException"})
 """Refusals that are no refusals: asked again, the service may do it."""
 _TRIES, _PAUSE_SECONDS = 5, 0.3
+_looked_up = CallOnce()
+"""Look-ups of credentials, by the lake's root: a program that is asked for some may hang."""
 
 
 class GlueRefused(LakeError):
@@ -51,8 +53,7 @@ class GlueClient:
         deadline = time.monotonic() + seconds
         self._entry, self._url = entry, entry.endpoint or _endpoint(entry.region)
         try:
-            self._credentials = within(min(seconds, PATIENCE_SECONDS), lambda: _credentials(root))
-            tls = within(deadline - time.monotonic(), _tls)
+            self._credentials = _looked_up.within(min(seconds, PATIENCE_SECONDS), root, lambda: _credentials(root))
         except ImportError:
             raise ConfigurationError(
                 f"the catalog {entry.name} needs botocore, which signs requests to AWS",
@@ -64,6 +65,14 @@ class GlueClient:
             raise self._without_account(type(error).__name__) from None
         if self._credentials is None:
             raise self._without_account("none was found")
+        try:
+            tls = _tls()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the catalog {entry.name} can't be asked, as the authorities that AWS_CA_BUNDLE or ca_bundle names"
+                f" can't be read: {type(error).__name__}",
+                remedy="let it name a file of certificates, or take it away",
+            ) from None
         remedy = "see that catalog.region and catalog.endpoint are right; the next batch makes it good"
         place = entry.endpoint or f"Glue of {entry.region}"
         self._timed = TimedClient(f"{entry.name} at {place}", remedy, deadline - time.monotonic(), tls)
@@ -99,6 +108,7 @@ class GlueClient:
         from botocore.awsrequest import AWSRequest
 
         headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": f"AWSGlue.{action}"}
+        headers["Host"] = urllib.request.Request(self._url).host  # as it is sent; botocore would write it its own way
         request = AWSRequest("POST", self._url, headers, body)
         SigV4Auth(self._credentials, _SERVICE, self._entry.region).add_auth(request)
         return urllib.request.Request(self._url, body, dict(request.headers.items()), method="POST")

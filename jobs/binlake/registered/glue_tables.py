@@ -17,11 +17,11 @@ from typing import Any
 from binlake.delta.delta_schema import COMMENT
 from binlake.iceberg.table_metadata import normal_address
 
-OURS = "binlake.table"
-"""The parameter that says that a table is ours, and where it is."""
+OURS, ENTRY = "binlake.table", "binlake.catalog"
+"""The parameters that say that a table is ours: where it is, and which entry of the YAML gave it the name."""
 METADATA, _BEFORE = "metadata_location", "previous_metadata_location"
 _KIND, _PROVIDER, _IS_EXTERNAL = "table_type", "spark.sql.sources.provider", "EXTERNAL"
-_OWN = frozenset({OURS, METADATA, _BEFORE, _KIND, _PROVIDER, _IS_EXTERNAL})
+_OWN = frozenset({OURS, ENTRY, METADATA, _BEFORE, _KIND, _PROVIDER, _IS_EXTERNAL})
 """Parameters that are as the table is; others are left as they are."""
 _MOST_OF_COMMENT, _MOST_OF_DESCRIPTION, _MOST_OF_TYPE = 255, 2048, 131072
 _NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
@@ -38,8 +38,9 @@ TableInput = dict[str, Any]
 """Glue's TableInput, as JSON has it."""
 
 
-def of_delta(name: str, location: str, fields: Iterable[Mapping[str, Any]], description: str) -> TableInput:
-    """Return what Glue should hold of a Delta table. fields: of Delta's schema, as JSON has them."""
+def of_delta(name: str, entry: str, location: str, fields: Iterable[Mapping[str, Any]], description: str) -> TableInput:
+    """Return what Glue should hold of a Delta table. entry: the name of the YAML's entry. fields: of Delta's schema, as
+    JSON has them."""
     place = normal_address(location)
     columns = [
         _column(field["name"], _type(field["type"], _OF_DELTA), str(field["metadata"].get(COMMENT) or ""))
@@ -56,13 +57,13 @@ def of_delta(name: str, location: str, fields: Iterable[Mapping[str, Any]], desc
             "Parameters": {"serialization.format": "1", "path": place},
         },
     }
-    parameters = {_KIND: "DELTA", _PROVIDER: "delta", _IS_EXTERNAL: "TRUE", OURS: place}
+    parameters = {_KIND: "DELTA", _PROVIDER: "delta", _IS_EXTERNAL: "TRUE", OURS: place, ENTRY: entry}
     return _input(name, storage, parameters, description)
 
 
-def of_iceberg(name: str, content: Mapping[str, Any], metadata: str) -> TableInput:
-    """Return what Glue should hold of a published table. content: of its metadata file, as JSON has it. metadata: that
-    file's address."""
+def of_iceberg(name: str, entry: str, content: Mapping[str, Any], metadata: str) -> TableInput:
+    """Return what Glue should hold of a published table. entry: the name of the YAML's entry. content: of its metadata
+    file, as JSON has it. metadata: that file's address."""
     place = normal_address(str(content["location"]))
     current, schemas = content["current-schema-id"], content["schemas"]
     fields: list[dict[str, Any]] = next((each["fields"] for each in schemas if each["schema-id"] == current), [])
@@ -75,18 +76,25 @@ def of_iceberg(name: str, content: Mapping[str, Any], metadata: str) -> TableInp
         }
         for field in fields
     ]  # fmt: skip
-    parameters = {_KIND: "ICEBERG", METADATA: normal_address(metadata), OURS: place}
+    parameters = {_KIND: "ICEBERG", METADATA: normal_address(metadata), OURS: place, ENTRY: entry}
     storage = {"Columns": columns, "Location": place}
     return _input(name, storage, parameters, str(content["properties"].get(COMMENT) or ""))
 
 
-def is_ours(there: Mapping[str, Any], root: str, path: str) -> bool:
-    """Return whether a table of Glue was put there by binlake, and is of a lake. there: as Glue has it. root: the
-    address of the lake. path: that of the table that is to have the name."""
-    place = place_of(there)
-    noted = normal_address(str((there.get("Parameters") or {}).get(OURS, "")))
-    in_lake = f"{place}/".startswith(f"{normal_address(root)}/") or place == normal_address(path)
-    return bool(noted) and noted == place and in_lake
+def whose(there: Mapping[str, Any], entry: str, root: str, path: str) -> str:
+    """Return whose a table of Glue is, in words, and where; empty for one that an entry of the YAML put there, of a
+    lake. there: as Glue has it. root: the address of the lake. path: that of the table that is to have the name."""
+    place, noted = place_of(there), there.get("Parameters") or {}
+    is_noted = bool(place) and normal_address(str(noted.get(OURS, ""))) == place
+    if not is_noted or not (is_below(there, root) or place == normal_address(path)):
+        return f"another's table, at {place or 'no place'}"
+    other = noted.get(ENTRY)
+    return "" if other == entry else f"the table of another entry of catalog, {other!r}, at {place}"
+
+
+def is_below(there: Mapping[str, Any], root: str) -> bool:
+    """Return whether a table of Glue is in a folder. root: the folder's address."""
+    return f"{place_of(there)}/".startswith(f"{normal_address(root)}/")
 
 
 def place_of(there: Mapping[str, Any]) -> str:
@@ -138,8 +146,8 @@ def _column(name: str, kind: str, comment: str) -> dict[str, Any]:
 
 
 def _text(text: str, most: int) -> str:
-    """Return a text as Glue takes it: of one line, and no longer than it allows."""
-    return _NOT_IN_TEXT.sub(" ", text)[:most]
+    """Return a text as Glue takes it: of one line, and no longer than it allows. most: its bytes in UTF-8."""
+    return _NOT_IN_TEXT.sub(" ", text).encode()[:most].decode(errors="ignore")
 
 
 def _type(kind: Any, names: Mapping[str, str]) -> str:

@@ -76,11 +76,13 @@ class RestCatalog:
         )
 
     def drop(self, name: CatalogName, path: str) -> None:
-        """Remove the name of a table that was at a path, if it is ours. Raises LakeError."""
+        """Remove the name of a table that was at a path, if it is ours. One that several sources fill stays while it is
+        there. Raises LakeError."""
         loaded = self._loaded(name)
         if loaded is None or not self._is_ours(loaded["metadata"], path):
             return
-        if _is_at(loaded["metadata"], path):
+        is_below = f"{normal_address(address_of(path))}/".startswith(self._root)
+        if _is_at(loaded["metadata"], path) and (is_below or not files.has_folder(f"{path}/_delta_log")):
             self._remove(name)
 
     def tidy(self, name: CatalogName, path: str) -> None:

@@ -14,9 +14,9 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Result = TypeVar("_Result")
 TOO_LATE = "it took too long altogether"
@@ -33,23 +33,54 @@ def opener(deadline: float, silence: float, tls: ssl.SSLContext | None = None) -
 def within(seconds: float, call: Callable[[], _Result]) -> _Result:
     """Return what a call returns that has no timeout of its own, such as the look-up of a host's name: it is left to
     its own thread when the time is over. Raises what it raises, and TimeoutError."""
-    results: list[_Result] = []
-    errors: list[BaseException] = []
+    return _Call(call).result(seconds)
 
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # it is raised by who waits
-            errors.append(error)
 
-    thread = threading.Thread(target=run, daemon=True, name="timed call")
-    thread.start()
-    thread.join(max(seconds, 0))
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError("timed out")
-    return results[0]
+class _Call(Generic[_Result]):
+    """A call in a thread of its own, which has begun."""
+
+    def __init__(self, call: Callable[[], _Result]) -> None:
+        self._results: list[_Result] = []
+        self._errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._results.append(call())
+            except BaseException as error:  # it is raised by who waits
+                self._errors.append(error)
+
+        self._thread = threading.Thread(target=run, daemon=True, name="timed call")
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it has no result yet."""
+        return self._thread.is_alive()
+
+    def result(self, seconds: float) -> _Result:
+        """Wait for the result. Raises what the call raises, and TimeoutError."""
+        self._thread.join(max(seconds, 0))
+        if self._errors:
+            raise self._errors[0]
+        if not self._results:
+            raise TimeoutError("timed out")
+        return self._results[0]
+
+
+class CallOnce:
+    """Calls that may hang, one at a time for each key: who comes while it runs waits for the same, so that a process
+    has one that hangs and no more."""
+
+    def __init__(self) -> None:
+        self._making, self._calls = threading.Lock(), dict[Hashable, _Call[Any]]()
+
+    def within(self, seconds: float, key: Hashable, call: Callable[[], _Result]) -> _Result:
+        """Return what a call returns. Raises what it raises, and TimeoutError."""
+        with self._making:
+            running: _Call[_Result] | None = self._calls.get(key)
+            if running is None or not running.is_running:
+                self._calls[key] = running = _Call(call)
+        return running.result(seconds)
 
 
 def read(answer: http.client.HTTPResponse, most: int) -> bytes:
@@ -81,6 +112,7 @@ def _connected(address: tuple[str, int], *_: Any, deadline: float, silence: floa
         try:
             made.settimeout(max(end - time.monotonic(), 0.001) / (len(places) - number))
             made.connect(place)
+            made.settimeout(max(left(), 0.001))  # for what comes now, not this address's share
             return made
         except OSError as error:
             failure = error
@@ -151,6 +183,8 @@ class _Https(urllib.request.HTTPSHandler):
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an encrypted connection, and return its answer."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()  # once: it loads all of the system's authorities
 
         def connection(host: str, **more: Any) -> http.client.HTTPConnection:
             made = http.client.HTTPSConnection(host, context=self._tls, **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -245,6 +246,9 @@ def test_a_table_that_several_sources_fill_keeps_its_name(lake: PublishedLake, c
     for _ in range(2):
         assert reached(lake).put(name, table.path) == ""
     assert "is another's table" in reached(lake).put(name, lake.tables[NAMES[0]].path)
+    reached(lake).drop(name, table.path)
+    assert [*catalog.tables] == ["orders"], "another source may fill it"
+    shutil.rmtree(table.path)
     reached(lake).drop(name, table.path)
     assert catalog.tables == {}
 

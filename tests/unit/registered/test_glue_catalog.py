@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from binlake.position import Position
 from binlake.records.status import read_status
 from binlake.registered import glue_catalog, glue_client, published_names
 from binlake.registered.glue_client import GlueClient, GlueRefused
+from binlake.registered.sqlite_catalog import CatalogName
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.spark.starting import no_session
@@ -169,7 +171,7 @@ def test_columns_have_types_and_comments(tmp_path: Path, server: str, account: N
     assert [(each["Name"], each["Type"]) for each in there["StorageDescriptor"]["Columns"]] == [
         ("id", "int"), ("v", "string"), ("at", "timestamp"), ("price", "decimal(10,2)"),
     ]  # fmt: skip
-    assert there["StorageDescriptor"]["Columns"][1]["Comment"] == ("ein Wort " + "é" * 300)[:255]
+    assert there["StorageDescriptor"]["Columns"][1]["Comment"] == "ein Wort " + "é" * 123  # 255 bytes
     assert there["Description"] == ("the orders " + "x" * 3000)[:2048]
     followed.lake.batch({ORDERS: reshaped})
     followed.point(ORDERS)
@@ -379,3 +381,50 @@ def test_a_table_that_is_made_again_keeps_its_name(published: Followed) -> None:
     published.point(ORDERS)
     assert published.problem() == ""
     assert published.there()["Parameters"]["metadata_location"].endswith("/v2.metadata.json")
+
+
+def test_two_entries_never_take_a_name_from_each_other(of_delta: Followed) -> None:
+    """Their databases are the same for the server's database alone."""
+    written = of_delta.config.model_dump(exclude_unset=True)
+    other = {**of_delta.entry, "name": "other", "format": "iceberg", "database": f"{of_delta.prefix}_shop"}
+    config = PipelineConfig.model_validate({**written, "catalog": [of_delta.entry, other]})
+    for _ in range(2):
+        with pytest.raises(LakeError, match=r"orders is the table of another entry of catalog, 'lake', at file://"):
+            register(config, no_session, Report(quiet=True))
+        assert of_delta.there()["Parameters"]["table_type"] == "DELTA"
+
+
+def test_an_entry_may_get_another_format(followed: Followed) -> None:
+    followed.register()
+    followed.entry["format"] = "iceberg" if followed.entry["format"] == "delta" else "delta"
+    published_names.follow_all(followed.config, metadata_of(followed.config), Report(quiet=True))
+    parameters = followed.there()["Parameters"]
+    assert parameters["table_type"] == followed.entry["format"].upper()
+    assert ("metadata_location" in parameters) == (followed.entry["format"] == "iceberg")
+    assert ("spark.sql.sources.provider" in parameters) == (followed.entry["format"] == "delta")
+
+
+def test_a_name_that_others_wrote_stays_when_its_table_goes(
+    published: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published.register()
+    written = "file:///elsewhere/00007-0a1b.metadata.json"
+    published.change(Parameters={**published.there()["Parameters"], "metadata_location": written})
+    monkeypatch.setattr("binlake.records.registrations.readable_tables", lambda *_: iter([]))
+    with pytest.raises(LakeError, match=r"orders was written by others"):
+        published.register()
+    assert published.is_there()
+    assert not published.is_there("a_b", "items__")
+
+
+def test_a_table_that_several_sources_fill_stays_for_the_others(of_delta: Followed) -> None:
+    table = PlainTable(of_delta.lake.folder / "company" / "orders", COLUMNS)
+    entry = GlueCatalogConfig.model_validate(of_delta.entry)
+    name = CatalogName(f"{of_delta.prefix}_all", "orders")
+    catalog = glue_catalog.GlueCatalog(entry, of_delta.config.root, 60)
+    assert [catalog.put(name, table.path) for _ in range(2)] == ["", ""]
+    catalog.drop(name, table.path)
+    assert of_delta.is_there("all")
+    shutil.rmtree(table.path)
+    catalog.drop(name, table.path)
+    assert not of_delta.is_there("all")

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from binlake.config.catalogs_config import GlueCatalogConfig
-from binlake.errors import LakeError
+from binlake.errors import ConfigurationError, LakeError
 from binlake.registered import glue_client
 from binlake.registered.glue_client import GlueClient, GlueRefused
 from binlake.registered.timed_client import CatalogSilent
@@ -87,6 +87,19 @@ def test_requests_are_signed_as_they_are_sent() -> None:
     assert said == {"signed": True, "for": "AWSGlue.GetTable", "body": {"DatabaseName": "shop", "Name": "Größe"}}
 
 
+def test_the_host_is_signed_as_it_is_sent() -> None:
+    """In capital letters, and with the port that its scheme has anyway."""
+    client = GlueClient(entry("https://VPCE.example:443"), "/lake")
+    request = client._signed("GetTable", b"{}")
+    assert request.get_header("Host") == "VPCE.example:443"
+
+
+def test_authorities_that_cannot_be_read_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nowhere.pem")
+    with pytest.raises(ConfigurationError, match="AWS_CA_BUNDLE or ca_bundle names can't be read: FileNotFoundError"):
+        GlueClient(entry("https://glue.example"), "/lake")
+
+
 def test_no_error_repeats_a_secret() -> None:
     def repeating(request: BaseHTTPRequestHandler, _: bytes) -> Answer:
         canonical = f"x-amz-security-token:{request.headers['X-Amz-Security-Token']}"
@@ -143,8 +156,11 @@ def test_credentials_are_looked_for_no_longer_than_requests_may_take(monkeypatch
     over = threading.Event()
     monkeypatch.setattr(glue_client, "_session", lambda: over.wait(10))
     began = time.monotonic()
-    with pytest.raises(LakeError, match="AWS gives no credentials: TimeoutError"):
-        GlueClient(entry("http://127.0.0.1:9"), "/lake", 0.2)
+    threads = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(LakeError, match="AWS gives no credentials: TimeoutError"):
+            GlueClient(entry("http://127.0.0.1:9"), "/hanging", 0.2)
+    assert threading.active_count() == threads + 1, "one look-up hangs, and all wait for it"
     over.set()
     assert time.monotonic() - began < 3
 

@@ -16,7 +16,7 @@ import pytest
 from authority import Authority
 from binlake.config.catalogs_config import RestCatalogConfig
 from binlake.errors import LakeError
-from binlake.registered import timed_client
+from binlake.registered import timed_client, timed_http
 from binlake.registered.rest_client import RestClient
 from binlake.registered.timed_client import CatalogSilent
 
@@ -146,6 +146,30 @@ def test_all_addresses_of_a_host_are_tried_within_one_time(monkeypatch: pytest.M
         with pytest.raises(CatalogSilent, match="timed out"):
             RestClient(RestCatalogConfig(kind="rest", name="c", uri="http://catalog.invalid"), 5)
         assert time.monotonic() - began < 1.5
+
+
+def test_what_follows_a_connection_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the beginning of encryption; each address has its share for the connection alone."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        place = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", listening.getsockname()[1]))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [place] * 8)
+        with timed_http._connected(("catalog.invalid", 443), deadline=time.monotonic() + 60, silence=10) as connected:
+            assert (connected.gettimeout() or 0) > 9
+
+
+def test_the_systems_authorities_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, real = list[ssl.SSLContext](), ssl.create_default_context
+
+    def create() -> ssl.SSLContext:
+        loaded.append(real())
+        return loaded[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    opener = timed_http.opener(time.monotonic() + 5, 5)
+    for _ in range(3):
+        with pytest.raises(OSError, match="refused"):
+            opener.open("https://127.0.0.1:9/", timeout=1)
+    assert len(loaded) == 1
 
 
 @contextmanager
