@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -20,10 +21,14 @@ from binlake.phases.register import registration_due
 from binlake.records import decisions, watermarks
 from binlake.records.decisions import Reason
 from binlake.schema.table import TableName
+from binlake.store.metadata import query
+from planted_secrets import COLUMNS, NAMES, SECRETS, found_in, row, said_by_database, withheld
 from servers import Server
 
 PAGE = Path(__file__).parents[2] / "plugins" / "README.md"
 PASSWORD = "p4ss%wörd-7f3a"
+KEY = "a key that nobody knows"
+MASKED = {"AIRFLOW_CONN_PII_KEY": json.dumps({"password": KEY})}
 SYNC = "binlake_shop_sync"
 BOOTSTRAP = "binlake_shop_bootstrap"
 MAINTAIN = "binlake_shop_maintain"
@@ -37,11 +42,22 @@ EXAMPLES = PAGE.parent / "binlake_airflow" / "example_dags"
 pytestmark = pytest.mark.timeout(1500)
 
 
-def home_of(folder: Path, server: Server, database: str, **options: str) -> AirflowHome:
+def home_of(folder: Path, server: Server, database: str, **options: Any) -> AirflowHome:
+    """Return a new home, whose table people is masked."""
     user = f"u_{database[-8:]}"
     server.create_account(user, PASSWORD, ["ALL PRIVILEGES ON *.*"])
     folder.mkdir()
-    return AirflowHome(folder, server, database, user, PASSWORD, **options)  # type: ignore[arg-type]
+    home = AirflowHome(folder, server, database, user, PASSWORD, settings=MASKED, **options)
+    columns = json.dumps(withheld(f"{database}.people"))
+    home.yaml.write_text(f"{home.yaml.read_text()}columns: {columns}\n")
+    return home
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process know the key of the hashes, too."""
+    for name, value in MASKED.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
@@ -72,17 +88,17 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
         "INSERT INTO computed VALUES (1), (2)",
         "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, NULL)",
         "INSERT INTO `odd.name; x` VALUES (1, 1.25)",
-        "CREATE TABLE no_dates (id INT PRIMARY KEY, day DATE)",
+        f"CREATE TABLE people ({COLUMNS}, day DATE)",
         "SET sql_mode = ''",
-        "INSERT INTO no_dates VALUES (1, '0000-00-00')",
+        f"INSERT INTO people ({NAMES}, day) VALUES ({row(10)}, '0000-00-00'), ({row(11)}, '0000-00-00')",
         database=airflow.database,
     )
     with ProcessWatch(PASSWORD) as watch:
         # One table can't be copied: the run fails, and the others are there and announced.
-        assert "no_dates" in airflow.test_dag(BOOTSTRAP, succeeds=False, lock="tables")
+        assert f"{airflow.database}.people" in airflow.test_dag(BOOTSTRAP, succeeds=False, lock="tables")
         assert airflow.states(BOOTSTRAP) == {"preflight": "success", "snapshot": "failed", "announce": "success"}
         assert_equal(airflow, *tables)
-        server.execute("DROP TABLE no_dates", database=airflow.database)
+        server.execute("DROP TABLE people", database=airflow.database)
 
         # A batch that an earlier run planned and left is finished first, under its own range.
         server.execute("INSERT INTO orders VALUES (4, 'd')", database=airflow.database)
@@ -235,6 +251,7 @@ def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
     assert home.files_with(PASSWORD) == []
     assert home.files_with("p4ss%25w") == []
     assert home.database_file.stat().st_size > 100_000
+    assert not found_in(home.folder, [*SECRETS, KEY], said_by_database(home.database_file))
 
 
 def drivers(home: AirflowHome) -> dict[int, int]:
@@ -324,7 +341,12 @@ def wait_until_another_may_begin(home: AirflowHome) -> None:
 def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_proved_no_ops(daily: AirflowHome) -> None:
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     server = daily.server
-    server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
+    server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)",
+        f"CREATE TABLE people ({COLUMNS})",
+        f"INSERT INTO people ({NAMES}) VALUES ({row(10)}), ({row(11)})",
+        database="backfilled",
+    )
     daily.test_dag(BOOTSTRAP)
     (daily.folder / "dags" / "revenue.py").write_text(
         page_dag("def revenue(").replace("shop.orders", "backfilled.orders")
@@ -343,12 +365,17 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
             server.execute(
                 f"SET timestamp = {noon:.0f}",
                 f"INSERT INTO orders VALUES ({days}, 'days ago')",
+                f"INSERT INTO people ({NAMES}) VALUES ({row(10 + days)})",
+                f"UPDATE people SET token = 'zq1{days + 3}-is-the-token', plain = 'plain' WHERE id = 10",
+                f"ALTER TABLE people ADD more_{days} INT, ALTER email SET DEFAULT 'zq05-in-a-default'",
                 database="backfilled",
             )
         # Two runs at once, as Airflow starts them.
         states = backfill(daily, today - timedelta(days=4), today - timedelta(days=3))
         assert list(states.values()) == ["success"] * 2
         assert_equal(daily, "orders")
+        people = query(daily.config.table_path(TableName("backfilled", "people")))
+        assert sorted(people["id"].to_pylist()) == [10, 11, 13, 14]
         wait_for("the DAG that is scheduled on the table", 120, lambda: "'batch': 2" in logs(daily, "revenue"))
         batches = sorted(pipeline.metadata_of(daily.config).read("batches"), key=lambda row: row["batch"])
         ends = [(today - timedelta(days=days - 1)).timestamp() * 1e6 for days in (4, 3)]
