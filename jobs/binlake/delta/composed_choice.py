@@ -41,10 +41,11 @@ Refusing = Callable[[DeltaTable], str]
 class PartsShown:
     """The parts as they are shown, by name.
 
-    kept: parts that are shown by their data files alone. standing: why parts aren't shown as they are. broken: those
-    of them that can't be read, and of these ``lost`` those whose logs lack commits that are shown. waiting: at their
-    newest versions, those that are shown as they were, as their types don't go together with others'. others: parts of
-    other sources. late: such parts that waited, by folder.
+    kept: parts that are shown by their data files alone. standing: why parts aren't shown as they are. broken: those of
+    them that can't be read, and of these ``lost`` those whose logs lack commits that are shown. hidden: those that
+    aren't shown at all, as what is shown of them is withheld by now. waiting: at their newest versions, those that are
+    shown as they were, as their types don't go together with others'. others: parts of other sources. late: such parts
+    that waited, by folder.
     """
 
     shown: dict[str, ShownPart] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class PartsShown:
     standing: dict[str, str] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
     gone: list[ShownPart] = field(default_factory=list)
     waiting: dict[str, ShownPart] = field(default_factory=dict)
     others: list[KeptPart] = field(default_factory=list)
@@ -111,15 +113,29 @@ class PartsShown:
         """Let the table name a part's data files as it does."""
         self.standing.setdefault(part.name, why)
         self.broken.add(part.name)
-        if table.has_files_of(part.folder):
+        if table.recorded(part.app) is None and part.hides is not None and part.hides():
+            self._hide(part)
+        elif table.has_files_of(part.folder):
             self.kept[part.name] = KeptPart(part, table)
+
+    def _hide(self, part: TablePart) -> None:
+        """Note that what the table shows of a part goes."""
+        self.hidden.add(part.name)
+        why = self.standing.get(part.name, "it isn't shown as it is")
+        self.standing[part.name] = f"{why}; what was shown of it is withheld by now, so that it has no row until then"
 
     def before(self, table: ComposedLog, newest: ShownPart) -> ShownPart | None:
         """Return a part at the version that the table shows; None where it shows none of this table, or that version
-        can't be read."""
+        can't be read, or has what is withheld by now."""
         version = table.recorded(newest.app)
-        if version is None or version == newest.version:
-            return None if version is None else newest
+        if version == newest.version:
+            return newest
+        hides = newest.part.hides
+        if hides is not None and (version is None or _was_copied_since(newest, version)) and hides():
+            self._hide(newest.part)
+            return None
+        if version is None:
+            return None
         try:
             return replace(newest, table=opened_tables.opened(newest.path, version))
         except DeltaError:
@@ -186,6 +202,12 @@ def _refused(table: ComposedLog, choice: PartsShown) -> dict[str, str]:
         fields |= {f"{source} {number}": columns for number, columns in enumerate(shown)}
     chosen = {*choice.shown, *choice.late}
     return {name: why for name, why in refused(fields, table.fields).items() if name in chosen}
+
+
+def _was_copied_since(newest: ShownPart, version: int) -> bool:
+    """Return whether a part was copied again since a version of it, by its log; also where that has gaps."""
+    commits = [*LakeLog(newest.path, newest.part.app).history(version)]
+    return len(commits) < newest.version - version or any("snapshot" in note_of(commit) for commit in commits)
 
 
 def _show_before(table: ComposedLog, now: ShownPart, choice: PartsShown) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +59,7 @@ class TablePart:
     name: as messages call it. folder: below the composed table's. value: of the source column. follows: whether its
     newest version is shown, or the one that was. app: the application id of the life that it has; without one nothing
     is known of its transactions. delta_version: its last commit that was recorded elsewhere, None for none.
+    hides: returns whether what earlier copies of it have is withheld by now; None where nothing is.
     """
 
     name: str
@@ -68,6 +69,7 @@ class TablePart:
     is_gone: bool = False
     app: str = ""
     delta_version: int | None = None
+    hides: Callable[[], bool] | None = field(default=None, compare=False)
 
 
 _OF_A_FOLDER = (storage_errors.ALLOW, storage_errors.ACCOUNT, storage_errors.UNLINK)

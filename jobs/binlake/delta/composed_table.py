@@ -87,7 +87,8 @@ class Composed:
     """A composed table as it is.
 
     changed: by this call. standing: by the names of parts that aren't shown as they are, why. broken: those that can't
-    be read, and of these ``lost`` those whose logs lack commits that are shown. lacking: the columns that a part lacks
+    be read, and of these ``lost`` those whose logs lack commits that are shown. hidden: those that aren't shown at all,
+    as what was shown of them is withheld by now. lacking: the columns that a part lacks
     and others have, by the parts' names.
     """
 
@@ -98,6 +99,7 @@ class Composed:
     broken: Collection[str]
     lost: Collection[str]
     lacking: Mapping[str, Sequence[str]]
+    hidden: Collection[str] = ()
 
 
 def compose(
@@ -210,6 +212,7 @@ def _composed(
         choice.broken,
         choice.lost,
         _lacking(choice, columns),
+        choice.hidden,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import DeltaError
@@ -30,6 +31,7 @@ from binlake.planner.outcome import BesideOutcome
 from binlake.planner.steps import Life, Standstill, rebased
 from binlake.position import Position
 from binlake.records import life_settings, merged_standstills, table_versions, watermarks
+from binlake.records.former_shapes import showed_more
 from binlake.records.table_versions import KnownBeside
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -257,7 +259,11 @@ class _Composing:
             follows = life.status == "following" and life.high.order <= position.order
             follows = follows and life.schema.shard == place.recorded
             app, version = delta_log.app_of(self.config, life.id), life.delta_version
-            part = TablePart(str(life.name), place.folder, place.value, follows, app=app, delta_version=version)
+            withholds = bool(self.config.withheld(life.name) or life.schema.where)
+            hides = partial(showed_more, self.held.metadata, life) if withholds else None
+            part = TablePart(
+                str(life.name), place.folder, place.value, follows, app=app, delta_version=version, hides=hides
+            )
             parts[place.into][place.folder] = part
         return {name: [*by_folder.values()] for name, by_folder in parts.items()}
 
@@ -319,12 +325,15 @@ class _Composing:
             for shard, why in composed.standing.items():
                 self.report.say(f"{shard} isn't shown as it is in {state.name}: {why}")
             now = merged_standstills.NotedStandstills(
-                None, {shard: _broken(shard, composed.standing[shard]) for shard in sorted(composed.broken)}
+                None, {shard: _standing(shard, composed) for shard in sorted({*composed.broken, *composed.hidden})}
             )
         merged_standstills.note(self.held.metadata, state.name, before, now)
 
 
-def _broken(shard: str, why: str) -> Standstill:
+def _standing(shard: str, composed: Composed) -> Standstill:
+    why = composed.standing[shard]
+    if shard not in composed.broken:
+        return Standstill(why, "give the column one type in all shards, or one entry in columns; then run binlake sync")
     remedy = storage_errors.remedy_of(why)
     if remedy == storage_errors.OTHER:
         remedy = f"restore its folder from a backup of now, or {snapshot_again(TableName.parse(shard))}"

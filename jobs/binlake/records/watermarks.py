@@ -14,6 +14,7 @@ from binlake.planner.outcome import LifeOutcome
 from binlake.planner.steps import Life, Standstill, Status
 from binlake.position import Position
 from binlake.records import table_versions
+from binlake.records.former_shapes import shows_more
 from binlake.schema.table import TableName
 from binlake.serialization import dumps
 from binlake.store.conditions import literal
@@ -270,6 +271,20 @@ def unsnapshotted_id(name: TableName) -> str:
     return WITHOUT_LIFE + json.dumps([name.database, name.table], ensure_ascii=False)
 
 
+def _keep_former_shapes(metadata: Metadata, lives: Sequence[Life], where: str) -> None:
+    """Keep the shapes under which tables showed more than they do now, or were elsewhere in the lake, of lives that
+    were copied again at the same position: under ids of their own, as of other lives. where: the predicate of the
+    lives."""
+    now = {life.id: life.schema for life in lives}
+    kept = []
+    for row in ShapeRow.read(metadata, where=where):
+        former, schema = row.shape, now[row.table_id]
+        if former.shard != schema.shard or shows_more(former, schema):
+            kept.append(replace(row, table_id=f"{row.table_id}/{row.at_us}", why="replaced"))
+    if kept:
+        ShapeRow.replace(metadata, f"table_id IN ({', '.join(literal(row.table_id) for row in kept)})", kept)
+
+
 def started(
     metadata: Metadata,
     lives: list[Life],
@@ -287,11 +302,9 @@ def started(
     of the version of ``batch``: lives that are consistent there belong to this one already. began_us: before the
     snapshots' commits; now by default.
     """
-    ShapeRow.replace(
-        metadata,
-        f"table_id IN ({', '.join(literal(life.id) for life in lives)})",
-        [schema_row(life, batch=batch, where=life.low, why="snapshot") for life in lives],
-    )
+    where = f"table_id IN ({', '.join(literal(life.id) for life in lives)})"
+    _keep_former_shapes(metadata, lives, where)
+    ShapeRow.replace(metadata, where, [schema_row(life, batch=batch, where=life.low, why="snapshot") for life in lives])
     names = {life.name for life in lives}
     earlier = [row for row in WatermarkRow.read(metadata) if row.name in names]
     first, began_us = batch + 1 if first is None else first, began_us or now_us()

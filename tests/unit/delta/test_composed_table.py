@@ -263,6 +263,19 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *folders: str) -> None:
     monkeypatch.setattr(opened_tables, "newest", newest)
 
 
+def test_what_is_withheld_by_now_goes_with_a_part_that_can_not_be_read(company: Company) -> None:
+    for name in "ab":
+        company.create(name, {"id": "INT"}, {"id": 1})
+    company.shown("a", "b")
+    company.append("b", {"id": 2})
+    Path(f"{company.log('b').path}/_delta_log/{1:020}.json").write_text("{no JSON")
+    for is_withheld, tenants in ((False, {"a", "b"}), (True, {"a"})):
+        part = company.part("b", app="of a later life", hides=lambda is_withheld=is_withheld: is_withheld)
+        composed = company.shown("a", part)
+        assert {row["tenant"] for row in company.rows()} == tenants
+        assert (bool(composed.hidden), "withheld by now" in composed.standing["b"]) == (is_withheld, is_withheld)
+
+
 def test_a_part_that_may_not_be_read_holds_nobody_back(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         company.create(name, {"id": "INT"}, {"id": 1})
