@@ -252,12 +252,12 @@ class Records:
 
     def keeps_deleted(self, table: TableSnapshot) -> bool:
         """Return whether deleted rows stay of those that the lake has of a table: not where it was copied under another
-        condition than it has now, which may leave them out."""
+        condition than it has now, which may leave them out, or under one that isn't known."""
         if not table.schema.soft_delete:
             return False
         lives = [life for life in watermarks.read_lives(self._metadata) if life.name == table.name]
         before = {life.schema.where for life in lives if life.status != "dropped"}
-        return not table.schema.where or before <= {table.schema.where}
+        return not table.schema.where or before == {table.schema.where}
 
     def attempts(self, table: TableSnapshot) -> Attempts:
         """Return the folders of attempts of a snapshot."""

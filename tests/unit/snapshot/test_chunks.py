@@ -17,7 +17,9 @@ from deltalake import DeltaTable
 from binlake.config import PipelineConfig
 from binlake.delta.delta_actions import DataFile
 from binlake.errors import LakeError, UnsupportedColumn
+from binlake.planner.steps import Life
 from binlake.position import Position
+from binlake.records import watermarks
 from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot.attempts import Attempts, Copied
@@ -317,3 +319,14 @@ def test_only_the_newest_committed_one_counts(config: PipelineConfig) -> None:
     begun(config)
     assert records(config).committed(table(100)) is None
     assert os.path.isdir(config.root)
+
+
+def test_deleted_rows_of_an_unknown_condition_do_not_stay(config: PipelineConfig) -> None:
+    known = records(config)
+    kept = replace(KEYED, soft_delete=True, where="id > 1")
+    planned = plan(Unasked(), table(5, kept), chunk_rows=10)
+    assert not known.keeps_deleted(planned), "no life is known"
+    assert known.keeps_deleted(plan(Unasked(), table(5, replace(kept, where="")), chunk_rows=10))
+    life = Life("a", NAME, kept, P1, P1)
+    watermarks.started(Metadata(f"{config.root}/_binlake"), [life], batch=0, versions={"a": 0})
+    assert known.keeps_deleted(planned)
