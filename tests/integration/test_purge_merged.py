@@ -4,6 +4,7 @@ shows it, and a purge of that table none of any. Nothing here starts Spark."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
-from binlake.delta import composed_table, layout
+from binlake.delta import layout
 from binlake.errors import LakeError, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake.lake_versions import lake_versions, version_at
@@ -22,6 +23,7 @@ from binlake.maintain import purge_look
 from binlake.maintain.former_values import former_values
 from binlake.maintain.purge import PurgeReport, purge
 from binlake.records.decisions import Reason
+from binlake.records.status import read_status
 from binlake.report import Report
 from binlake.store.rows import ReadableRow
 from iceberg_readers import assert_same
@@ -125,8 +127,8 @@ def test_a_purge_of_a_shard_and_of_the_table_that_shows_it(company: Company, mon
     known = company.rows()
 
     with monkeypatch.context() as lagging:
-        lagging.setattr(composed_table, "shown_versions", lambda path, version: {})
-        with pytest.raises(LakeError, match="doesn't show it as it is"):
+        lagging.setattr("binlake.maintain.purge._refuse_shown_as_before", mock.Mock(side_effect=LakeError("late")))
+        with pytest.raises(LakeError, match="late"):
             purge(mirror.config, Report(quiet=True), [shard, "*.pets"], Reason("ann", ""), patience=0)
     assert ReadableRow.read(mirror.metadata) == []
     (looked,) = purge_look.look(mirror.config, mirror.metadata, [shard])
@@ -156,6 +158,55 @@ def test_a_purge_of_a_shard_and_of_the_table_that_shows_it(company: Company, mon
     assert verify(mirror).equal
     assert len(company.rows()) == len(known)
     assert_same(company.path)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_what_is_withheld_is_not_shown_while_the_types_of_shards_differ(company: Company) -> None:
+    mirror, shard = company.mirror, f"{company.stem}1.people"
+    company.begin()
+    company.execute(1, "ALTER TABLE people MODIFY n VARCHAR(20)")
+    sync_alone(mirror)
+    assert {row["tenant"] for row in company.rows()} == {"1", "2"}, "it is shown as it was"
+    with pytest.raises(UsageError, match=r"all\.people doesn't show it as it is"):
+        company.purge(shard)
+    assert ReadableRow.read(mirror.metadata) == []
+    mirror.options["columns"] = withheld(f"{company.stem}*.people")
+    sync_alone(mirror)
+    sync_alone(mirror)
+    shown = repr(company.rows())
+    assert not [secret for secret in secrets_of(*range(10, 20)) if str(secret) in shown]
+    (problem,) = read_status(mirror.config, mirror.metadata).beside
+    assert "what was shown of it is withheld by now" in problem.problem
+    company.purge("all.people")
+    assert company.hits(*range(10, 20)) == []
+    company.execute(2, "ALTER TABLE people MODIFY n VARCHAR(20)")
+    sync_alone(mirror)
+    sync_alone(mirror)
+    assert {row["tenant"] for row in company.rows()} == {"1", "2"}
+    assert read_status(mirror.config, mirror.metadata).beside == ()
+    assert verify(mirror).equal
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_the_folders_from_before_merge_tables_changed_are_named(company: Company) -> None:
+    mirror, shard = company.mirror, f"{company.stem}1.people"
+    company.begin()
+    mirror.options["columns"] = withheld(f"{company.stem}*.people")
+    merged = mirror.options.pop("merge_tables")
+    sync_alone(mirror)
+    first = former_values(mirror.config, mirror.metadata)[0]
+    assert (first.table, [obstacle.why for obstacle in first.obstacles]) == (
+        shard, [f"{company.path} is there, where it was before merge_tables changed"],
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="where it was before merge_tables changed"):
+        company.purge(shard)
+    shutil.rmtree(company.path)
+    company.purge(f"{company.stem}*.people")
+    assert company.hits(*range(10, 20)) == []
+    mirror.options["merge_tables"] = merged
+    sync_alone(mirror)
+    with pytest.raises(UsageError, match=rf"{company.stem}1/people is there, where it was before merge_tables"):
+        company.purge(shard)
 
 
 def assert_readable(company: Company) -> None:

@@ -340,6 +340,17 @@ class PipelineConfig(Section):
         entry = self.merged_table(name)
         return self.merged_path(name, (entry.folder if entry else None) or "")
 
+    def places_of(self, name: TableName, recorded: Sequence[str] | None) -> list[str]:
+        """Return the paths that a table had under a shape: of its mirror, and of the merged table around it. recorded:
+        the shape's place in a merged table; None where it had none."""
+        if not recorded:
+            return [self._path_below(self.root, name)]
+        into, column, value = recorded[:3]
+        folder_of, source_column = recorded[3:] if len(recorded) > 3 else ("", "")
+        shard = Shard(TableName.parse(into), column, value, folder_of, source_column, self.source.name)
+        merged = self.merged_path(shard.into, folder_of)
+        return [f"{merged}/{shard.folder}", merged]
+
     def merged_path(self, name: TableName, folder: str) -> str:
         """Return the path of a merged table. folder: of one that several sources fill, in the lake; else empty."""
         return self._path_below(self.beside_root(folder) if folder else self.root, name)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_US
 from binlake.maintain import purge_look
-from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles
+from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles, shapes_of
 from binlake.moment import moment_text
 from binlake.planner.steps import Life
 from binlake.records import watermarks
+from binlake.records.former_shapes import shows_more
 from binlake.schema.table import TableName, TableSchema
-from binlake.store.conditions import rows_of
 from binlake.store.metadata import Metadata, now_us
-from binlake.store.rows import ShapeRow
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,8 @@ def former_values(config: PipelineConfig, metadata: Metadata, only: TableName | 
         return []
     lives = watermarks.read_lives(metadata)
     look = purge_look.look_at(config, metadata, lives, ())
-    shapes = ShapeRow.read(metadata, where=rows_of(only) if only else None)
     asked = [life for life in sorted(lives, key=lambda life: life.name) if only in (None, life.name)]
-    return [_of(look, life) for life in asked if _has_former_values(look, life, shapes)]
+    return [_of(look, life) for life in asked if _has_former_values(look, life)]
 
 
 def _of(look: Look, life: Life) -> FormerValues:
@@ -55,14 +53,15 @@ def _until_us(look: Look, life: Life) -> int:
     return look.since_us(life.id) + int(look.config.maintain.history_hours * HOUR_US)
 
 
-def _has_former_values(look: Look, life: Life, shapes: Sequence[ShapeRow]) -> bool:
-    """Return whether a table was copied with what is withheld now, and an earlier life of that name had more."""
-    hidden, where = look.config.withheld(life.name), life.schema.where
+def _has_former_values(look: Look, life: Life) -> bool:
+    """Return whether a table was copied with what is withheld now, and had more before, also under other names."""
+    hidden = look.config.withheld(life.name)
     is_copied = life.status == "following" and not _shows(life.schema, hidden)
-    if not is_copied or not (hidden or where) or look.is_purged(life) or _until_us(look, life) <= now_us():
+    if not is_copied or not (hidden or life.schema.where) or look.is_purged(life) or _until_us(look, life) <= now_us():
         return False
-    earlier = (row.shape for row in shapes if row.name == life.name and row.table_id != life.id)
-    return any(_shows(shape, hidden) or shape.where != where for shape in earlier)
+    before = purge_look.before_copy(look, life)
+    earlier = (row.shape for row in shapes_of(look, before) if row.table_id != life.id)
+    return any(shows_more(shape, life.schema) for shape in earlier)
 
 
 def _shows(shape: TableSchema, hidden: Collection[str]) -> bool:

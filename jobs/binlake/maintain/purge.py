@@ -152,6 +152,7 @@ def purge(
     began, began_us, metadata = time.monotonic(), now_us(), metadata_of(config)
     lost_tables.refuse(metadata, "maintain")
     with copier.held(metadata), held_between_batches(metadata, patience) as held:
+        merged_tables.refresh(config, held, report)  # they show what upkeep, or a purge that was killed, committed
         looked = PurgeReport(tuple(purge_look.look(config, held.metadata, patterns)))
         looked.refuse_obstacles()
         asked = [each for each in looked.looked if not each.is_done]
@@ -249,7 +250,8 @@ def _refuse_shown_as_before(path: str, shards: Sequence[_Left]) -> None:
 
     shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
     for each in shards:
-        if shown.get(str(opened_tables.newest(each.past.path).metadata().id)) != each.past.version:
+        version = shown.get(str(opened_tables.newest(each.past.path).metadata().id))
+        if version not in (None, each.past.version):
             raise LakeError(
                 f"{each.name} can't be purged: {path} doesn't show it as it is",
                 remedy="binlake status says why; then purge",

@@ -6,17 +6,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass
 from functools import cached_property
 
+from deltalake.exceptions import DeltaError
+
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.config.table_modes import BESIDE
-from binlake.delta.delta_log import LakeLog
-from binlake.errors import OF_CODE, ConfigurationError
+from binlake.delta import opened_tables
+from binlake.delta.delta_log import LakeLog, changes_rows
+from binlake.errors import OF_CODE, ConfigurationError, LakeError
 from binlake.iceberg.table_metadata import REGISTERED
 from binlake.lake import pins
 from binlake.lake.lake_versions import VersionedTable, lake_versions
 from binlake.lease.lease import RecordedState
 from binlake.merge.published_tables import is_published
 from binlake.planner.rules import Rules
-from binlake.planner.steps import Life
+from binlake.planner.steps import Life, Standstill
 from binlake.records import expiry, feed_watermarks, merged_standstills
 from binlake.records.purging import Taken
 from binlake.schema.table import TableName
@@ -47,9 +50,8 @@ class Look:
 
     @cached_property
     def shapes(self) -> Sequence[ShapeRow]:
-        """Return when lives had shapes and names, without the shapes, in their order."""
-        rows = ShapeRow.read(self.metadata, "table_id", "database", "table", "batch", "why", "at_us")
-        return sorted(rows, key=lambda row: row.at_us)
+        """Return the shapes and names that lives had, in their order."""
+        return sorted(ShapeRow.read(self.metadata), key=lambda row: row.at_us)
 
     @cached_property
     def noted_names(self) -> Collection[tuple[str, TableName]]:
@@ -112,6 +114,7 @@ def obstacles(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     yield from pinned(look.metadata, has_values)  # first: others say to remove folders that pinned versions need
     yield from _in_merged(look, life)
     yield from _in_other_tables(look, before)
+    yield from _in_former_places(look, before)
     yield from _in_its_folder(look, life.name)
     yield from _replayed(look, before)
     for copy in before.copies:
@@ -169,9 +172,28 @@ def _in_merged(look: Look, life: Life) -> Iterator[Obstacle]:
         )
         return
     noted = merged_standstills.read(look.metadata).get(shard.into, merged_standstills.NOTHING)
-    if why := noted.own or noted.shards.get(str(life.name)):
+    why = noted.own or noted.shards.get(str(life.name)) or Standstill(*_LATE)
+    if noted.own or _is_shown_as_before(look.config, life.name, shard.into):
         yield Obstacle(f"{shard.into} doesn't show it as it is: {why.reason}", f"{why.remedy}; then purge")
     yield from _in_its_folder(look, shard.into)
+
+
+_LATE = ("it shows an earlier version", "binlake status says what it waits for; once that is done, run binlake sync")
+
+
+def _is_shown_as_before(config: PipelineConfig, shard: TableName, merged: TableName) -> bool:
+    """Return whether a merged table shows a shard at a version behind which its rows changed, or that isn't known."""
+    from binlake.delta import composed_table  # it imports pyarrow, which a look at others doesn't need
+
+    path, of_shard = config.table_path(merged), LakeLog(config.table_path(shard), "")
+    if not opened_tables.is_table(path) or not of_shard.exists():
+        return False
+    try:
+        shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
+        version = shown.get(str(of_shard.opened().metadata().id))
+        return version is not None and any(map(changes_rows, of_shard.history(version)))
+    except (DeltaError, LakeError):
+        return True
 
 
 def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
@@ -197,6 +219,30 @@ def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
                     f"its {mode}, {log.path}, was begun before it was copied",
                     "move that folder away, or remove it: the next batch begins another; then purge",
                 )
+
+
+def _in_former_places(look: Look, before: TableBefore) -> Iterator[Obstacle]:
+    """Yield the folders in which the table was before merge_tables changed."""
+    config, life = look.config, before.life
+    now = {config.table_path(name) for name in (life.name, *(entry.name for entry in config.tables.merge_tables))}
+    living = {config.table_path(other.name) for other in look.lives if other.status != "dropped"}
+    places = {(row.name, row.shape.shard) for row in shapes_of(look, before)}
+    paths = {path for name, place in places for path in config.places_of(name, place)}
+    own = {config.table_path(name) for name in before.names}  # of these others say what to do
+    former = paths - now - own - living
+    for path in sorted(former):
+        if path.rpartition("/")[0] not in former and files.has_folder(path):
+            yield Obstacle(
+                f"{path} is there, where it was before merge_tables changed", "remove that folder, then purge"
+            )
+
+
+def shapes_of(look: Look, before: TableBefore) -> Iterator[ShapeRow]:
+    """Yield the recorded shapes of a table, of its lives before, and of those that had its names."""
+    ids = {before.life.id, *before.ended}
+    for row in look.shapes:
+        if row.table_id in ids or (row.name in before.names and row.table_id not in before.living):
+            yield row
 
 
 def _in_its_folder(look: Look, name: TableName) -> Iterator[Obstacle]:

@@ -21,6 +21,7 @@ from binlake.lake.lake_versions import lake_versions
 from binlake.lease import lease
 from binlake.lease.lease import RecordedState
 from binlake.maintain import purge_look, purged_log
+from binlake.maintain.former_values import former_values
 from binlake.maintain.purge import purge
 from binlake.pipeline import metadata_of
 from binlake.planner.steps import Life, Standstill
@@ -226,6 +227,22 @@ def test_status_says_the_command_and_what_is_in_its_way(tmp_path: Path, capsys: 
         assert f"{table}: earlier versions have values of columns, or rows, that are withheld since" in said
         assert f"→ binlake purge --config FILE --tables {table}" in said
     assert said.count("in the way of a purge: batch 2 is pinned as kept, with a version of it") == 2
+
+
+def test_values_from_before_a_copy_at_the_same_position_or_under_another_name_are_former_ones(tmp_path: Path) -> None:
+    masked = {"columns": [{"columns": f"d.{table}.name", "null": True} for table in ("t", "u")]}
+    shape = TableSchema((Column("id", "int"), Column("name", "int")), ("id",), "primary")
+    config = lake(tmp_path, Life("a", NAME, shape, HERE, HERE), **masked)
+    metadata, other = metadata_of(config), TableName("d", "u")
+    called(config, ("o", "u"))
+    old = watermarks.schema_row(
+        Life("o", TableName("d", "old"), shape, HERE, HERE), batch=0, where=HERE, why="followed"
+    )
+    ShapeRow.append(metadata, [old])
+    now = [Life(key, name, config.excluding(name, shape), HERE, HERE) for key, name in (("a", NAME), ("b", other))]
+    watermarks.started(metadata, now, batch=1, versions={"a": 1, "b": 1})
+    assert [each.table for each in former_values(config, metadata)] == ["d.t", "d.u"]
+    assert [each.table for each in former_values(config, metadata, other)] == ["d.u"]
 
 
 def test_all_names_are_asked_once_for_all_tables(tmp_path: Path) -> None:
