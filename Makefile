@@ -25,9 +25,10 @@ ui: ## Airflow's UI on what the last demo left
 sql: ## a client on the server that make ui runs: what is written there is in the lake after the next sync
 	@$(PYTHON) docker/local/sql.py
 
-# Two of them leave a third of two cores unused: they wait for servers. Each takes some 4 GB of memory.
-test: setup-tests ## all tests, three side by side, quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
-	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Two of them leave a third of two cores unused: they wait for servers.
+WORKERS ?= 3
+test: setup-tests ## all tests, three side by side (WORKERS=2), quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 quick: lint ## in minutes: lint, the tests that need neither server nor Spark, and a sync without Spark on each server
 	@$(SETUP)

@@ -25,12 +25,21 @@ _once() { # STEP: not again where another list of this run did it
   touch "$RUN/$1"
 }
 
+# end_process PID: with all that it started, and what these started.
+end_process() {
+  local child
+  for child in $(cat "/proc/$1/task/"*/children 2> /dev/null || true); do end_process "$child"; done
+  kill "$1" 2> /dev/null || true
+}
+
 # side_by_side "STEPS…"…: each list in order, the lists at the same time. A list ends with its first step that fails; the
 # others come to their ends, since a package manager that is stopped in its work may not work again. What is missing then
 # is said.
 side_by_side() {
   local list job step jobs=() lacking=()
-  trap 'trap "" TERM; kill 0; exit 130' INT # jobs in the background ignore it
+  # Jobs in the background ignore INT.
+  trap 'for job in "${jobs[@]}"; do end_process "$job"; done; exit 130' INT
+  trap 'for job in "${jobs[@]}"; do end_process "$job"; done; exit 143' TERM HUP
   for list in "$@"; do
     # shellcheck disable=SC2086 # one word for each step
     in_order $list &

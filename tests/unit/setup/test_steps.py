@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -69,3 +74,34 @@ def test_no_two_runs_do_a_step_at_once(tmp_path: Path) -> None:
     other = "setup_a() { did begun; sleep 0.2; did done; }; (begin_steps; in_order a) & in_order a; wait"
     (tmp_path / "did").unlink()
     assert run(tmp_path, other) == (0, "", ["begun", "done"] * 2)
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
+def test_a_run_that_is_ended_leaves_no_step_behind(tmp_path: Path, name: str) -> None:
+    steps = """
+    setup_a() { did begun; sleep 30; did never; }
+    setup_b() { wait_for did; (sleep 31; did never) & wait; did never; }
+    side_by_side a b
+    """
+    command = ["bash", "-c", BEGIN + steps, "setup", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    until(lambda: (tmp_path / "did").exists() and len(descendants(process.pid)) >= 6)
+    started = descendants(process.pid)
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    assert process.wait(20) == (130 if name == "INT" else 143)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    assert (tmp_path / "did").read_text() == "begun\n"
+
+
+def descendants(pid: int) -> list[int]:
+    children = [
+        int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
+    ]
+    return [*children, *(each for child in children for each in descendants(child))]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
