@@ -113,7 +113,7 @@ class PartsShown:
         """Let the table name a part's data files as it does."""
         self.standing.setdefault(part.name, why)
         self.broken.add(part.name)
-        if table.recorded(part.app) is None and part.hides is not None and part.hides():
+        if table.recorded(part.app) is None and part.hides is not None and part.hides(0):
             self._hide(part)
         elif table.has_files_of(part.folder):
             self.kept[part.name] = KeptPart(part, table)
@@ -131,7 +131,8 @@ class PartsShown:
         if version == newest.version:
             return newest
         hides = newest.part.hides
-        if hides is not None and (version is None or _was_copied_since(newest, version)) and hides():
+        since_us = 0 if version is None else _copied_since(newest, version)
+        if hides is not None and since_us is not None and hides(since_us):
             self._hide(newest.part)
             return None
         if version is None:
@@ -204,10 +205,15 @@ def _refused(table: ComposedLog, choice: PartsShown) -> dict[str, str]:
     return {name: why for name, why in refused(fields, table.fields).items() if name in chosen}
 
 
-def _was_copied_since(newest: ShownPart, version: int) -> bool:
-    """Return whether a part was copied again since a version of it, by its log; also where that has gaps."""
-    commits = [*LakeLog(newest.path, newest.part.app).history(version)]
-    return len(commits) < newest.version - version or any("snapshot" in note_of(commit) for commit in commits)
+def _copied_since(newest: ShownPart, version: int) -> int | None:
+    """Return when a version of a part was committed, in microseconds since 1970, if the part was copied again since; 0
+    where its log doesn't say so, None where it wasn't."""
+    commits = [*LakeLog(newest.path, newest.part.app).history(version - 1)]
+    if len(commits) <= newest.version - version:
+        return 0
+    if not any("snapshot" in note_of(commit) for commit in commits[:-1]):
+        return None
+    return int(commits[-1].get("timestamp") or 0) * 1000
 
 
 def _show_before(table: ComposedLog, now: ShownPart, choice: PartsShown) -> None:

@@ -59,7 +59,8 @@ class TablePart:
     name: as messages call it. folder: below the composed table's. value: of the source column. follows: whether its
     newest version is shown, or the one that was. app: the application id of the life that it has; without one nothing
     is known of its transactions. delta_version: its last commit that was recorded elsewhere, None for none.
-    hides: returns whether what earlier copies of it have is withheld by now; None where nothing is.
+    hides: returns whether what it had at a time (microseconds since 1970) or since is withheld by now; None where
+    nothing is.
     """
 
     name: str
@@ -69,7 +70,7 @@ class TablePart:
     is_gone: bool = False
     app: str = ""
     delta_version: int | None = None
-    hides: Callable[[], bool] | None = field(default=None, compare=False)
+    hides: Callable[[int], bool] | None = field(default=None, compare=False)
 
 
 _OF_A_FOLDER = (storage_errors.ALLOW, storage_errors.ACCOUNT, storage_errors.UNLINK)

@@ -270,7 +270,7 @@ def test_what_is_withheld_by_now_goes_with_a_part_that_can_not_be_read(company: 
     company.append("b", {"id": 2})
     Path(f"{company.log('b').path}/_delta_log/{1:020}.json").write_text("{no JSON")
     for is_withheld, tenants in ((False, {"a", "b"}), (True, {"a"})):
-        part = company.part("b", app="of a later life", hides=lambda is_withheld=is_withheld: is_withheld)
+        part = company.part("b", app="of a later life", hides=lambda since_us, is_withheld=is_withheld: is_withheld)
         composed = company.shown("a", part)
         assert {row["tenant"] for row in company.rows()} == tenants
         assert (bool(composed.hidden), "withheld by now" in composed.standing["b"]) == (is_withheld, is_withheld)
