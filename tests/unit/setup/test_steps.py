@@ -83,7 +83,8 @@ def test_a_run_that_is_ended_leaves_no_step_behind(tmp_path: Path, name: str) ->
     setup_b() { wait_for did; (sleep 31; did never) & wait; did never; }
     side_by_side a b
     """
-    command = ["bash", "-c", BEGIN + steps, "setup", str(tmp_path)]
+    # whoever starts the tests in the background ignores INT for them, too
+    command = ["env", "--default-signal=INT", "bash", "-c", BEGIN + steps, "setup", str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT)
     until(lambda: (tmp_path / "did").exists() and len(descendants(process.pid)) >= 6)
     started = descendants(process.pid)
