@@ -341,15 +341,16 @@ class PipelineConfig(Section):
         return self.merged_path(name, (entry.folder if entry else None) or "")
 
     def places_of(self, name: TableName, recorded: Sequence[str] | None) -> list[str]:
-        """Return the paths that a table had under a shape: of its mirror, and of the merged table around it. recorded:
-        the shape's place in a merged table; None where it had none."""
+        """Return the paths that a table had under a shape: of its mirror, and of the merged table around it, if this
+        source alone fills that. recorded: the shape's place in a merged table; None where it had none."""
         if not recorded:
             return [self._path_below(self.root, name)]
         into, column, value = recorded[:3]
         folder_of, source_column = recorded[3:] if len(recorded) > 3 else ("", "")
         shard = Shard(TableName.parse(into), column, value, folder_of, source_column, self.source.name)
         merged = self.merged_path(shard.into, folder_of)
-        return [f"{merged}/{shard.folder}", merged]
+        mirror = f"{merged}/{shard.folder}"
+        return [mirror] if folder_of else [mirror, merged]
 
     def merged_path(self, name: TableName, folder: str) -> str:
         """Return the path of a merged table. folder: of one that several sources fill, in the lake; else empty."""

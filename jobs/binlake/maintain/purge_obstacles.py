@@ -27,6 +27,9 @@ from binlake.storage import files
 from binlake.store.metadata import Metadata
 from binlake.store.rows import FeedRow, ShapeRow, VersionRow
 
+_UNREADABLE = (DeltaError, LakeError, OSError, *OF_CODE)
+"""Errors of a Delta table whose log can't be read."""
+
 
 @dataclass(frozen=True)
 class Obstacle:
@@ -186,13 +189,13 @@ def _is_shown_as_before(config: PipelineConfig, shard: TableName, merged: TableN
     from binlake.delta import composed_table  # it imports pyarrow, which a look at others doesn't need
 
     path, of_shard = config.table_path(merged), LakeLog(config.table_path(shard), "")
-    if not opened_tables.is_table(path) or not of_shard.exists():
-        return False
     try:
+        if not opened_tables.is_table(path) or not of_shard.exists():
+            return False
         shown = composed_table.shown_versions(path, int(opened_tables.newest(path).version()))
         version = shown.get(str(of_shard.opened().metadata().id))
         return version is not None and any(map(changes_rows, of_shard.history(version)))
-    except (DeltaError, LakeError):
+    except _UNREADABLE:
         return True
 
 
@@ -205,7 +208,7 @@ def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
         if not files.has_folder(path):
             continue
         if name not in here:
-            yield Obstacle(f"{path} is there, of {name}, which it was called", "remove that folder, then purge")
+            yield _left_behind(look, before, path, f"of {name}, which it was called")
         elif name not in look.chosen and not look.is_purged(here[name]):
             yield Obstacle(
                 f"it was called {name}, and {path}, of another table by now, may have versions from then",
@@ -223,18 +226,69 @@ def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
 
 def _in_former_places(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     """Yield the folders in which the table was before merge_tables changed."""
-    config, life = look.config, before.life
-    now = {config.table_path(name) for name in (life.name, *(entry.name for entry in config.tables.merge_tables))}
-    living = {config.table_path(other.name) for other in look.lives if other.status != "dropped"}
+    config = look.config
+    now = {config.table_path(other.name) for other in look.lives if other.status != "dropped"}
+    now |= {config.table_path(entry.name) for entry in config.tables.merge_tables}
+    now |= {config.table_path(name) for name in before.names}  # of these others say what to do
     places = {(row.name, row.shape.shard) for row in shapes_of(look, before)}
-    paths = {path for name, place in places for path in config.places_of(name, place)}
-    own = {config.table_path(name) for name in before.names}  # of these others say what to do
-    former = paths - now - own - living
+    former = {path for name, place in places for path in config.places_of(name, place)} - now
+    named: list[str] = []
     for path in sorted(former):
-        if path.rpartition("/")[0] not in former and files.has_folder(path):
-            yield Obstacle(
-                f"{path} is there, where it was before merge_tables changed", "remove that folder, then purge"
-            )
+        if not any(_is_in(path, other) for other in named) and files.has_folder(path):
+            named.append(path)
+            yield _left_behind(look, before, path, "where it was before merge_tables changed")
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Return whether a path is a folder's, or of something in it."""
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _left_behind(look: Look, before: TableBefore, path: str, why: str) -> Obstacle:
+    """Return what to do about a folder from before the copy: nobody is asked to remove one that may have more."""
+    if not (more := next(_more_in(look, before, path), "")):
+        return Obstacle(f"{path} is there, {why}", "remove that folder, then purge")
+    return Obstacle(
+        f"{path} is there, {why}, and {more}",
+        "don't remove it as it is: run binlake sync; if that doesn't change it, its owner has to decide what of it is "
+        "to stay, and where; then purge",
+    )
+
+
+def _more_in(look: Look, before: TableBefore, path: str) -> Iterator[str]:
+    """Yield what a folder has, or may have, besides what the table had in it before its newest copy."""
+    config = look.config
+    for entry in config.tables.merge_tables:
+        if _is_in(config.table_path(entry.name), path):
+            yield f"is the place of {entry.into}"
+    living = {other.name for other in look.lives if other.status != "dropped"}
+    for other in look.lives:
+        places = config.places_of(other.name, other.schema.shard)
+        if other.status != "dropped":
+            if any(_is_in(place, path) for place in (config.table_path(other.name), *places)):
+                yield f"has {other.name}, which isn't copied to another place yet"
+        elif other.name not in living | {*before.names} and _is_in(places[0], path) and files.has_folder(places[0]):
+            yield f"has {other.name}, which was dropped"
+    if _is_shown(path):
+        yield f"{path.rpartition('/')[0]} shows what is in it"
+    subfolders = [f"{path}/{name}" for name in files.subfolders(path)]
+    if tables := [each for each in subfolders if opened_tables.is_table(each)]:
+        known = {place for row in look.shapes for place in config.places_of(row.name, row.shape.shard)}
+        yield from (f"has a table of somebody else, {each}" for each in tables if each not in known)
+
+
+def _is_shown(path: str) -> bool:
+    """Return whether the newest version of a merged table shows the shard in a folder, or may show it."""
+    from binlake.delta import composed_table  # it imports pyarrow, which a look at others doesn't need
+
+    merged, log = path.rpartition("/")[0], LakeLog(path, "")
+    try:
+        if not opened_tables.is_table(merged) or not log.exists():
+            return False
+        shown = composed_table.shown_versions(merged, int(opened_tables.newest(merged).version()))
+        return str(log.opened().metadata().id) in shown
+    except _UNREADABLE:
+        return True
 
 
 def shapes_of(look: Look, before: TableBefore) -> Iterator[ShapeRow]:

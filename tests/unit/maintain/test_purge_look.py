@@ -245,6 +245,103 @@ def test_values_from_before_a_copy_at_the_same_position_or_under_another_name_ar
     assert [each.table for each in former_values(config, metadata, other)] == ["d.u"]
 
 
+OF_SEVERAL = ("all.orders", "tenant", "7", "merged", "source")
+OF_THIS = ("all.orders", "tenant", "7")
+
+
+def was_in(config: PipelineConfig, place: tuple[str, ...]) -> str:
+    """Let d.t have had a place in a merged table before its copy, where its rows are yet; return the folder."""
+    former = Life("o", NAME, replace(SHAPE, shard=place), HERE, HERE, "dropped")
+    metadata = metadata_of(config)
+    ShapeRow.append(metadata, [watermarks.schema_row(former, batch=0, where=HERE, why="followed")])
+    folder = config.places_of(NAME, place)[0]
+    write_deltalake(folder, pa.table({"id": [1]}))
+    return folder
+
+
+def remedies(config: PipelineConfig) -> dict[str, str]:
+    (table,) = purge_look.look(config, metadata_of(config), ["d.t"])
+    return {obstacle.why: obstacle.remedy for obstacle in table.obstacles}
+
+
+def test_only_its_own_folder_in_a_table_of_several_sources_is_to_be_removed(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    own = was_in(config, OF_SEVERAL)
+    write_deltalake(tmp_path / "merged/all/orders/source=second.tenant=7", pa.table({"id": [1]}))
+    assert own == f"{tmp_path}/merged/all/orders/source=s.tenant=7"
+    assert remedies(config) == {
+        f"{own} is there, where it was before merge_tables changed": "remove that folder, then purge"
+    }
+
+
+def test_a_folder_that_a_merged_table_of_others_shows_or_may_show_stays(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    own = was_in(config, OF_SEVERAL)
+    write_deltalake(tmp_path / "merged/all/orders", pa.table({"id": [1]}))
+    shown = {str(DeltaTable(own).metadata().id): 0}
+    for answer in ({"return_value": shown}, {"side_effect": PermissionError(13, "no")}):
+        with mock.patch("binlake.delta.composed_table.shown_versions", **answer):
+            ((why, remedy),) = remedies(config).items()
+        assert why.endswith(f"{tmp_path}/merged/all/orders shows what is in it")
+        assert remedy.startswith("don't remove it as it is")
+
+
+@pytest.mark.parametrize("status", ["following", "stopped", "dropped"])
+def test_a_folder_with_the_only_copy_of_another_table_is_not_to_be_removed(tmp_path: Path, status: Any) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    was_in(config, OF_THIS)
+    place = ("all.orders", "tenant", "8")
+    shape, name = replace(SHAPE, shard=place), TableName("d", "eight")
+    write_deltalake(config.places_of(name, place)[0], pa.table({"id": [1]}))
+    other = Life("b", name, shape, HERE, HERE, status, None if status == "following" else Standstill("why"))
+    watermarks.started(metadata_of(config), [other], batch=0, versions={"b": 0})
+    ((why, remedy),) = remedies(config).items()
+    assert why.startswith(
+        f"{config.root}/all/orders is there, where it was before merge_tables changed, and has d.eight"
+    )
+    assert remedy.startswith("don't remove it as it is")
+
+
+def test_its_own_only_copy_is_not_to_be_removed(tmp_path: Path) -> None:
+    life = Life("a", NAME, replace(SHAPE, shard=OF_THIS), HERE, HERE)
+    config = lake(tmp_path, life)
+    was_in(config, OF_THIS)
+    asked = remedies(config)
+    assert not [remedy for remedy in asked.values() if remedy.startswith("remove that folder")]
+    assert any(why.endswith("has d.t, which isn't copied to another place yet") for why in asked)
+
+
+@pytest.mark.parametrize(("beside", "is_named"), [("source=second.tenant=7", False), ("", True)])
+def test_a_folder_with_a_table_that_nobody_knows_stays(tmp_path: Path, beside: str, is_named: bool) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
+    was_in(config, OF_THIS)
+    if beside:
+        write_deltalake(f"{config.root}/all/orders/{beside}", pa.table({"id": [1]}))
+    ((why, remedy),) = remedies(config).items()
+    assert ("has a table of somebody else" in why) is not is_named
+    assert (remedy == "remove that folder, then purge") is is_named
+
+
+def test_a_merged_table_that_has_a_former_name_is_not_to_be_removed(tmp_path: Path) -> None:
+    merged = {**MERGED, "from": "%.other", "into": "d.orders"}
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE), merge_tables=[merged])
+    called(config, ("o", "orders"), ("o", "t"))
+    write_deltalake(tmp_path / "company/d/orders", pa.table({"id": [1]}))
+    ((why, remedy),) = remedies(config).items()
+    assert why.endswith("of d.orders, which it was called, and is the place of d.orders")
+    assert remedy.startswith("don't remove it as it is")
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), pa.ArrowInvalid("no Parquet")])
+def test_a_merged_table_whose_log_cannot_be_read_stands_in_the_way(tmp_path: Path, error: Exception) -> None:
+    life = Life("a", NAME, replace(SHAPE, shard=OF_THIS), HERE, HERE)
+    entry = {"from_regex": r"d\.(t)", "into": "all.orders", "source_column": "tenant"}
+    config = lake(tmp_path, life, merge_tables=[entry])
+    write_deltalake(f"{config.root}/all/orders", pa.table({"id": [1]}))
+    with mock.patch("binlake.delta.composed_table.shown_versions", side_effect=error):
+        assert any(why.startswith("all.orders doesn't show it as it is") for why in obstacles(config))
+
+
 def test_all_names_are_asked_once_for_all_tables(tmp_path: Path) -> None:
     config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
     metadata = metadata_of(config)
