@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_US
 from binlake.maintain import purge_look
-from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles, shapes_of
+from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles
 from binlake.moment import moment_text
 from binlake.planner.steps import Life
 from binlake.records import watermarks
@@ -34,8 +34,13 @@ def former_values(config: PipelineConfig, metadata: Metadata, only: TableName | 
     if not (config.columns or config.tables.exclude_columns or config.rows):
         return []
     lives = watermarks.read_lives(metadata)
-    look = purge_look.look_at(config, metadata, lives, ())
     asked = [life for life in sorted(lives, key=lambda life: life.name) if only in (None, life.name)]
+    asked = [life for life in asked if _is_copied(config, life)]
+    if not asked:
+        return []
+    look = purge_look.look_at(config, metadata, lives, (), asked[0] if only else None)
+    if look.shapes_by_life.keys() <= look.living.keys():
+        return []  # no table was copied again: the lake's versions needn't be read for former names
     return [_of(look, life) for life in asked if _has_former_values(look, life)]
 
 
@@ -53,15 +58,18 @@ def _until_us(look: Look, life: Life) -> int:
     return look.since_us(life.id) + int(look.config.maintain.history_hours * HOUR_US)
 
 
+def _is_copied(config: PipelineConfig, life: Life) -> bool:
+    """Return whether something of a table is withheld now, and its newest copy has nothing of that."""
+    hidden = config.withheld(life.name)
+    return life.status == "following" and bool(hidden or life.schema.where) and not _shows(life.schema, hidden)
+
+
 def _has_former_values(look: Look, life: Life) -> bool:
-    """Return whether a table was copied with what is withheld now, and had more before, also under other names."""
-    hidden = look.config.withheld(life.name)
-    is_copied = life.status == "following" and not _shows(life.schema, hidden)
-    if not is_copied or not (hidden or life.schema.where) or look.is_purged(life) or _until_us(look, life) <= now_us():
+    """Return whether a table that was copied with what is withheld now had more before, also under other names."""
+    if look.is_purged(life) or _until_us(look, life) <= now_us():
         return False
-    before = purge_look.before_copy(look, life)
-    earlier = (row.shape for row in shapes_of(look, before) if row.table_id != life.id)
-    return any(shows_more(shape, life.schema) for shape in earlier)
+    _, ended = look.past_of(life)
+    return any(shows_more(row.shape, life.schema) for key in ended for row in look.shapes_by_life.get(key, ()))
 
 
 def _shows(shape: TableSchema, hidden: Collection[str]) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.config.schema_change_tools import changed_table
 from binlake.delta.composed_parts import CONVERTED
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.log_files import LogFiles
@@ -79,9 +78,16 @@ def look(config: PipelineConfig, metadata: Metadata, patterns: Sequence[str]) ->
     return [_table(looked, life) for life in sorted(chosen, key=lambda life: life.name)]
 
 
-def look_at(config: PipelineConfig, metadata: Metadata, lives: Sequence[Life], chosen: Collection[TableName]) -> Look:
-    """Return what a look at some tables begins with. lives: all that metadata has. chosen: names of the tables."""
-    return Look(config, metadata, lives, lease.read(metadata).recorded_state, purged(metadata), chosen)
+def look_at(
+    config: PipelineConfig,
+    metadata: Metadata,
+    lives: Sequence[Life],
+    chosen: Collection[TableName],
+    about: Life | None = None,
+) -> Look:
+    """Return what a look at some tables begins with. lives: all that metadata has. chosen: names of the tables. about:
+    the life that is asked for alone."""
+    return Look(config, metadata, lives, lease.read(metadata).recorded_state, purged(metadata), chosen, about)
 
 
 def _names_of(config: PipelineConfig, life: Life) -> list[TableName]:
@@ -113,27 +119,11 @@ def _table(look: Look, life: Life) -> Purgeable:
 
 def before_copy(look: Look, life: Life) -> TableBefore:
     """Return what a table has from before its newest copy, but for staging."""
-    names, ended = _past_of(look, life)
-    copies = [other for other in look.lives if any(_is_copy(other.name, name) for name in names)]
-    living = {other.id: other.name for other in look.lives if other.status != "dropped" and other.id != life.id}
+    names, ended = look.past_of(life)
+    copies = [copy for name in sorted(names) for copy in look.copies.get(name, ())]
+    living = look.living.copy()
+    living.pop(life.id, None)
     return TableBefore(life, look.since_us(life.id), (), copies, names, ended, living)
-
-
-def _past_of(look: Look, life: Life) -> tuple[set[TableName], set[str]]:
-    """Return all names that a table and its lives before have had, and the ids of these lives: none that follows."""
-    noted = look.noted_names
-    living = {other.id for other in look.lives if other.status != "dropped"}
-    names, own = {life.name}, {life.id}
-    while more := {(key, name) for key, name in noted if key in own or (name in names and key not in living)} - {
-        (key, name) for key, name in noted if key in own and name in names
-    }:
-        own |= {key for key, _ in more}
-        names |= {name for _, name in more}
-    return names, own - {life.id}
-
-
-def _is_copy(name: TableName, table: TableName) -> bool:
-    return name.database == table.database and changed_table(name.table) == table.table
 
 
 def _folders_kept(look: Look, life: Life, copies: Collection[TableName]) -> Iterator[Kept]:

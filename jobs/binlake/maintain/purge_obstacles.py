@@ -9,6 +9,7 @@ from functools import cached_property
 from deltalake.exceptions import DeltaError
 
 from binlake.config import LakeConfig, PipelineConfig
+from binlake.config.schema_change_tools import changed_table
 from binlake.config.table_modes import BESIDE
 from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog, changes_rows
@@ -24,6 +25,7 @@ from binlake.records import expiry, feed_watermarks, merged_standstills
 from binlake.records.purging import Taken
 from binlake.schema.table import TableName
 from binlake.storage import files
+from binlake.store.conditions import literal, rows_of
 from binlake.store.metadata import Metadata
 from binlake.store.rows import FeedRow, ShapeRow, VersionRow
 
@@ -42,7 +44,8 @@ class Obstacle:
 @dataclass(frozen=True)
 class Look:
     """What a look at tables begins with. lives: all that metadata has. chosen: the names of the tables that are looked
-    at. done: when the past of lives was removed, in microseconds since 1970."""
+    at. done: when the past of lives was removed, in microseconds since 1970. about: the life that is asked for alone,
+    whose rows are read then; None for all."""
 
     config: PipelineConfig
     metadata: Metadata
@@ -50,17 +53,86 @@ class Look:
     recorded: RecordedState | None
     done: Mapping[str, int]
     chosen: Collection[TableName]
+    about: Life | None = None
+
+    @cached_property
+    def living(self) -> dict[str, TableName]:
+        """Return the names of the tables that are there, by their ids."""
+        return {life.id: life.name for life in self.lives if life.status != "dropped"}
+
+    @cached_property
+    def copies(self) -> Mapping[TableName, Sequence[Life]]:
+        """Return the lives that have the name of a schema change tool's copy, by the copied table's."""
+        copies: dict[TableName, list[Life]] = {}
+        for life in self.lives:
+            if original := changed_table(life.name.table):
+                copies.setdefault(TableName(life.name.database, original), []).append(life)
+        return copies
+
+    @cached_property
+    def all_shapes(self) -> Sequence[ShapeRow]:
+        """Return the shapes and names that all lives had, in their order."""
+        return sorted(ShapeRow.read(self.metadata), key=lambda row: row.at_us)
+
+    @cached_property
+    def _about(self) -> tuple[Sequence[ShapeRow], Collection[tuple[str, TableName]]]:
+        """Return the shapes, and the names by lives' ids, of the life that is asked for, and of all that had one of the
+        names that it or a life before it had."""
+        assert self.about
+        names, ids, read = {self.about.name}, {self.about.id}, (0, 0)
+        while read != (len(names), len(ids)):
+            read = len(names), len(ids)
+            where = f"table_id IN ({', '.join(map(literal, sorted(ids)))})"
+            where += "".join(f" OR ({rows_of(name)})" for name in sorted(names))
+            shapes = ShapeRow.read(self.metadata, where=where)
+            noted = {(row.table_id, row.name) for row in shapes} | self._versions(f"({where})")
+            ids |= {key for key, name in noted if name in names}
+            names |= {name for key, name in noted if key == self.about.id or (key in ids and key not in self.living)}
+        return sorted(shapes, key=lambda row: row.at_us), noted
+
+    def _versions(self, where: str) -> set[tuple[str, TableName]]:
+        """Return the names that versions of the lake have, by lives' ids."""
+        columns = ("table_id", "database", "table")
+        rows = VersionRow.read(self.metadata, *columns, where=f"table_id IS NOT NULL AND {where}")
+        return {(row.life, row.name) for row in rows}
 
     @cached_property
     def shapes(self) -> Sequence[ShapeRow]:
         """Return the shapes and names that lives had, in their order."""
-        return sorted(ShapeRow.read(self.metadata), key=lambda row: row.at_us)
+        return self._about[0] if self.about else self.all_shapes
 
     @cached_property
-    def noted_names(self) -> Collection[tuple[str, TableName]]:
-        """Return the names that lives had, by the lives' ids."""
-        rows = VersionRow.read(self.metadata, "table_id", "database", "table", where="table_id IS NOT NULL")
-        return {(row.table_id, row.name) for row in self.shapes} | {(row.life, row.name) for row in rows}
+    def shapes_by_life(self) -> Mapping[str, Sequence[ShapeRow]]:
+        """Return the shapes that lives had, in their order, by the lives' ids."""
+        shapes: dict[str, list[ShapeRow]] = {}
+        for row in self.shapes:
+            shapes.setdefault(row.table_id, []).append(row)
+        return shapes
+
+    @cached_property
+    def _noted(self) -> tuple[Mapping[str, set[TableName]], Mapping[TableName, set[str]]]:
+        """Return the names that lives had, by the lives' ids, and the ids by the names."""
+        if self.about:
+            noted = self._about[1]
+        else:
+            noted = {(row.table_id, row.name) for row in self.shapes} | self._versions("true")
+        names: dict[str, set[TableName]] = {}
+        ids: dict[TableName, set[str]] = {}
+        for key, name in noted:
+            names.setdefault(key, set()).add(name)
+            ids.setdefault(name, set()).add(key)
+        return names, ids
+
+    def past_of(self, life: Life) -> tuple[set[TableName], set[str]]:
+        """Return all names that a table and its lives before have had, and the ids of these lives: none that
+        follows."""
+        names_of, ids_of = self._noted
+        names, own, later = {life.name}, {life.id}, {life.id}
+        while later:
+            names.update(*(names_of.get(key, ()) for key in later))
+            later = {key for name in names for key in ids_of.get(name, ()) if key not in self.living} - own
+            own |= later
+        return names, own - {life.id}
 
     def taken(self, names: Collection[TableName], living: Mapping[str, TableName]) -> dict[TableName, Taken]:
         """Return since when other living tables have those of some names that they have by now. living: these tables,
@@ -78,7 +150,7 @@ class Look:
 
     def since_us(self, table_id: str) -> int:
         """Return when the life that began with a table's newest copy began, in microseconds since 1970."""
-        shapes = [row for row in self.shapes if row.table_id == table_id]
+        shapes = self.shapes_by_life.get(table_id, ())
         since_us = max((row.at_us for row in shapes if row.why == "snapshot"), default=0)
         return since_us or min((row.at_us for row in shapes), default=0)
 
@@ -230,7 +302,8 @@ def _in_former_places(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     now = {config.table_path(other.name) for other in look.lives if other.status != "dropped"}
     now |= {config.table_path(entry.name) for entry in config.tables.merge_tables}
     now |= {config.table_path(name) for name in before.names}  # of these others say what to do
-    places = {(row.name, row.shape.shard) for row in shapes_of(look, before)}
+    ids = (before.life.id, *before.ended)
+    places = {(row.name, row.shape.shard) for key in ids for row in look.shapes_by_life.get(key, ())}
     former = {path for name, place in places for path in config.places_of(name, place)} - now
     named: list[str] = []
     for path in sorted(former):
@@ -273,7 +346,7 @@ def _more_in(look: Look, before: TableBefore, path: str) -> Iterator[str]:
         yield f"{path.rpartition('/')[0]} shows what is in it"
     subfolders = [f"{path}/{name}" for name in files.subfolders(path)]
     if tables := [each for each in subfolders if opened_tables.is_table(each)]:
-        known = {place for row in look.shapes for place in config.places_of(row.name, row.shape.shard)}
+        known = {place for row in look.all_shapes for place in config.places_of(row.name, row.shape.shard)}
         yield from (f"has a table of somebody else, {each}" for each in tables if each not in known)
 
 
@@ -289,14 +362,6 @@ def _is_shown(path: str) -> bool:
         return str(log.opened().metadata().id) in shown
     except _UNREADABLE:
         return True
-
-
-def shapes_of(look: Look, before: TableBefore) -> Iterator[ShapeRow]:
-    """Yield the recorded shapes of a table, of its lives before, and of those that had its names."""
-    ids = {before.life.id, *before.ended}
-    for row in look.shapes:
-        if row.table_id in ids or (row.name in before.names and row.table_id not in before.living):
-            yield row
 
 
 def _in_its_folder(look: Look, name: TableName) -> Iterator[Obstacle]:

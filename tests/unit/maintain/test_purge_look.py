@@ -342,6 +342,51 @@ def test_a_merged_table_whose_log_cannot_be_read_stands_in_the_way(tmp_path: Pat
         assert any(why.startswith("all.orders doesn't show it as it is") for why in obstacles(config))
 
 
+MASKED = {"columns": [{"columns": "d.*.name", "null": True}]}
+WITH_NAME = TableSchema((Column("id", "int"), Column("name", "int")), ("id",), "primary")
+
+
+def test_nothing_more_is_read_where_no_table_was_copied_again(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("o", TableName("d", "other"), WITH_NAME, HERE, HERE), **MASKED)
+    metadata, names = metadata_of(config), [TableName("d", f"t{number}") for number in range(9)]
+    lives = [Life(str(name), name, config.excluding(name, WITH_NAME), HERE, HERE) for name in names]
+    watermarks.started(metadata, lives, batch=0, versions={life.id: 0 for life in lives})
+    known = watermarks.read_lives(metadata)
+    with (
+        mock.patch.object(watermarks, "read_lives", return_value=known),
+        mock.patch.object(ShapeRow, "read", wraps=ShapeRow.read) as shapes,
+        mock.patch.object(VersionRow, "read", wraps=VersionRow.read) as versions,
+        mock.patch.object(purge_look, "before_copy", wraps=purge_look.before_copy) as before_copy,
+    ):
+        assert former_values(config, metadata) == []
+    assert (shapes.call_count, versions.call_count, before_copy.call_count) == (1, 0, 0)
+
+
+def test_a_table_that_is_asked_for_has_what_it_has_among_all(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE), **MASKED)
+    metadata, other = metadata_of(config), TableName("d", "other")
+    lives = [
+        Life(key, name, config.excluding(name, WITH_NAME), HERE, HERE) for key, name in (("b", NAME), ("c", other))
+    ]
+    watermarks.started(metadata, [Life("a", NAME, SHAPE, HERE, HERE, "dropped")], batch=1, versions={"a": 1})
+    watermarks.started(metadata, lives, batch=1, versions={"b": 1, "c": 1})
+    called(config, ("p", "t"))
+    noted(config, 1, ("p", "x", 0), ("o", "x", 0))
+    old = Life("o", TableName("d", "old"), WITH_NAME, HERE, HERE, "dropped")
+    ShapeRow.append(metadata, [watermarks.schema_row(old, batch=0, where=HERE, why="followed")])
+    assert [each.table for each in former_values(config, metadata)] == ["d.t"]
+    known = watermarks.read_lives(metadata)
+    with (
+        mock.patch.object(watermarks, "read_lives", return_value=known),
+        mock.patch.object(ShapeRow, "read", wraps=ShapeRow.read) as shapes,
+        mock.patch.object(VersionRow, "read", wraps=VersionRow.read) as versions,
+    ):
+        assert [each.table for each in former_values(config, metadata, NAME)] == ["d.t"]
+        assert former_values(config, metadata, other) == []
+    assert all(call.kwargs.get("where") for call in shapes.call_args_list), "rows of other tables aren't read"
+    assert all("OR" in call.kwargs["where"] for call in versions.call_args_list)
+
+
 def test_all_names_are_asked_once_for_all_tables(tmp_path: Path) -> None:
     config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE))
     metadata = metadata_of(config)
