@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 QUICK_BYTES = 1_000_000
 """Bytes of Parquet files that are read and written in some ten milliseconds."""
@@ -26,6 +26,13 @@ _WAITING = 3.0
 _own = threading.local()
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
+
+
+class QuickWork(NamedTuple):
+    """Quick work on an item. do: raises nothing, and lets the future have what comes of it."""
+
+    future: Future[Any]
+    do: Callable[[], object]
 
 
 class Turns:
@@ -52,8 +59,8 @@ class Turns:
                 self._seconds, self._cpu_seconds = self._spent()
                 leave()
 
-    def take_all(self, jobs: deque[Callable[[], None]]) -> None:
-        """Take jobs, which raise nothing, and do them in this thread's turns, until there is none that no other thread
+    def take_all(self, jobs: deque[QuickWork]) -> None:
+        """Take jobs and do them in this thread's turns, until there is none that no other thread
         took. A turn lasts for all of them, unless a job leaves it, or the store lets threads wait."""
         while jobs:
             with self.taken():
@@ -62,7 +69,7 @@ class Turns:
                         job = jobs.popleft()
                     except IndexError:  # another thread took the last one
                         break
-                    job()
+                    job.do()
                     del job  # the traceback of an error leads to this frame, too
                     if not self._lasts():
                         break
@@ -98,25 +105,29 @@ def submitted(
     """Let a pool of so many threads work on items, and return a future for each. The quick ones take turns, behind the
     others."""
     futures: list[Future[_Made]] = []
-    quick: deque[Callable[[], None]] = deque()
+    quick: deque[QuickWork] = deque()
     for item in items:
         if is_quick(item):
             futures.append(Future())
-            quick.append(partial(_fulfil, futures[-1], work, item))
+            quick.append(QuickWork(futures[-1], partial(_fulfil, futures[-1], work, item)))
         else:
             futures.append(pool.submit(work, item))
-    in_turn, taken = Turns(), [future for future, item in zip(futures, items, strict=True) if is_quick(item)]
+    in_turn = Turns()
     for _ in range(min(threads, len(quick))):
-        pool.submit(in_turn.take_all, quick).add_done_callback(partial(_pass_on, taken))
+        pool.submit(in_turn.take_all, quick).add_done_callback(partial(_pass_on, quick))
     return futures
 
 
-def _pass_on(futures: Sequence[Future[_Made]], taking: Future[None]) -> None:
-    """Give the error of a thread that took quick items to those of their futures that wait: nobody waits for ever."""
-    if (error := taking.exception()) is not None:
-        for future in futures:
-            if not future.done():
-                future.set_exception(error)
+def _pass_on(jobs: deque[QuickWork], taking: Future[None]) -> None:
+    """Give the error of a thread that took jobs to the futures of those that no thread took, so that nobody waits for
+    them without end."""
+    while (error := taking.exception()) is not None and jobs:
+        try:
+            future = jobs.popleft().future
+        except IndexError:  # another thread took the last one
+            break
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
 
 
 def _fulfil(future: Future[_Made], work: Callable[[_Item], _Made], item: _Item) -> None:

@@ -6,16 +6,22 @@ import gc
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from binlake.merge import turns
-from binlake.merge.turns import Turns
+from binlake.merge.turns import QuickWork, Turns
 
 PATIENCE = 30.0
+
+
+def jobs_of(*works: Callable[[], object]) -> deque[QuickWork]:
+    return deque(QuickWork(Future(), work) for work in works)
 
 
 class Worker:
@@ -97,7 +103,7 @@ def test_who_has_no_turn_leaves_nothing() -> None:
 def test_one_thread_does_all_jobs_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_WAITING", 1e9)  # a machine may be busy with others
     in_turn, done = Turns(), list[tuple[int, int]]()
-    jobs = deque([lambda number=number: done.append((number, threading.get_ident())) for number in range(20)])
+    jobs = jobs_of(*[lambda number=number: done.append((number, threading.get_ident())) for number in range(20)])
     threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(4)]
     with in_turn.taken():
         for thread in threads:
@@ -121,7 +127,7 @@ def test_while_a_job_is_done_without_a_turn_another_thread_takes_the_next() -> N
         done.append("last")
         others_are_done.set()
 
-    jobs = deque([leaving, lambda: done.append("second"), last])
+    jobs = jobs_of(leaving, lambda: done.append("second"), last)
     threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -132,7 +138,7 @@ def test_while_a_job_is_done_without_a_turn_another_thread_takes_the_next() -> N
 
 def test_jobs_that_wait_for_a_store_are_done_at_once() -> None:
     in_turn, at_once = Turns(), threading.Barrier(3)
-    jobs = deque([lambda: threading.Event().wait(0.2) and None, *[lambda: at_once.wait(PATIENCE) and None] * 3])
+    jobs = jobs_of(lambda: threading.Event().wait(0.2) and None, *[lambda: at_once.wait(PATIENCE) and None] * 3)
     threads = [threading.Thread(target=in_turn.take_all, args=(jobs,)) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -214,3 +220,36 @@ def test_nobody_waits_for_items_that_no_thread_can_take(monkeypatch: pytest.Monk
         assert not wait(futures, timeout=PATIENCE).not_done
     assert futures[2].result() == "2"
     assert [repr(future.exception()) for future in futures[:2]] == ["MemoryError('no thread')"] * 2
+
+
+def test_an_item_that_another_thread_works_on_keeps_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, failed, taken = threading.Event(), threading.Event(), Turns.taken
+
+    @contextmanager
+    def fails_while_another_works(in_turn: Turns) -> Iterator[None]:
+        if begun.is_set():
+            raise MemoryError("no thread")
+        with taken(in_turn):
+            yield
+
+    def work(number: int) -> int:
+        turns.leave()
+        begun.set()
+        assert failed.wait(PATIENCE)
+        return number
+
+    monkeypatch.setattr(Turns, "taken", fails_while_another_works)
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        pools = iter([first, second])
+
+        def submit(*call: Any) -> Future[Any]:
+            submitted: Future[Any] = next(pools).submit(*call)
+            assert begun.wait(PATIENCE)
+            return submitted
+
+        pool: Any = SimpleNamespace(submit=submit)
+        futures = turns.submitted(pool, 2, work, range(2), lambda _: True)
+        futures[1].exception(PATIENCE)
+        failed.set()
+        assert futures[0].result(PATIENCE) == 0
+    assert repr(futures[1].exception()) == "MemoryError('no thread')"
