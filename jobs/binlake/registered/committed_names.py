@@ -82,7 +82,8 @@ def _reached(
 ) -> RestCatalog | GlueCatalog:
     """Return a catalog, to be asked and changed. Raises LakeError, ConfigurationError."""
     if isinstance(catalog, GlueCatalogConfig):
-        return GlueCatalog(catalog, config.root, _SECONDS, believes=of_a_batch)
+        others = {entry.name for entry in config.catalogs} - {catalog.name}
+        return GlueCatalog(catalog, config.root, _SECONDS, others=others, believes=of_a_batch)
     return RestCatalog(catalog, config.root, _SECONDS)
 
 

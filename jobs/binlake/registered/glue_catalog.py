@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 
 from deltalake.exceptions import DeltaError
 
@@ -32,14 +33,22 @@ _put: Cache[tuple[str, CatalogName], str] = Cache("tables in AWS Glue")
 
 
 class GlueCatalog:
-    """The tables of a lake in Glue. root: of the folder below which tables are ours. believes: a name isn't asked for
-    that this process gave just what it should have."""
+    """The tables of a lake in Glue. root: of the folder below which tables are ours. others: the names of the YAML's
+    other entries. believes: a name isn't asked for that this process gave just what it should have."""
 
-    def __init__(self, entry: GlueCatalogConfig, root: str, seconds: float, *, believes: bool = False) -> None:
+    def __init__(
+        self,
+        entry: GlueCatalogConfig,
+        root: str,
+        seconds: float,
+        *,
+        others: Collection[str] = (),
+        believes: bool = False,
+    ) -> None:
         """seconds: for all requests together. Raises LakeError without credentials, and ConfigurationError without the
         library that finds them."""
         self._client, self._entry, self._root = GlueClient(entry, root, seconds), entry, address_of(root)
-        self._believes = believes
+        self._others, self._believes = others, believes
 
     @property
     def silent(self) -> CatalogSilent | None:
@@ -96,7 +105,7 @@ class GlueCatalog:
         return ""
 
     def _whose(self, there: TableInput, path: str) -> str:
-        return glue_tables.whose(there, self._entry.name, self._root, address_of(path))
+        return glue_tables.whose(there, self._entry.name, self._others, self._root, address_of(path))
 
     def tidy(self, name: CatalogName, path: str) -> None:
         """Do nothing: Glue has no file in a table's folder."""

@@ -11,7 +11,7 @@ for ``spark.sql.sources.provider`` and the SerDe's ``path``, and Apache XTable's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from binlake.delta.delta_schema import COMMENT
@@ -81,15 +81,18 @@ def of_iceberg(name: str, entry: str, content: Mapping[str, Any], metadata: str)
     return _input(name, storage, parameters, str(content["properties"].get(COMMENT) or ""))
 
 
-def whose(there: Mapping[str, Any], entry: str, root: str, path: str) -> str:
+def whose(there: Mapping[str, Any], entry: str, others: Collection[str], root: str, path: str) -> str:
     """Return whose a table of Glue is, in words, and where; empty for one that an entry of the YAML put there, of a
-    lake. there: as Glue has it. root: the address of the lake. path: that of the table that is to have the name."""
+    lake, also under a former name. there: as Glue has it. others: the names of the YAML's other entries. root: the
+    address of the lake. path: that of the table that is to have the name."""
     place, noted = place_of(there), there.get("Parameters") or {}
     is_noted = bool(place) and normal_address(str(noted.get(OURS, ""))) == place
     if not is_noted or not (is_below(there, root) or place == normal_address(path)):
         return f"another's table, at {place or 'no place'}"
     other = noted.get(ENTRY)
-    return "" if other == entry else f"the table of another entry of catalog, {other!r}, at {place}"
+    if other == entry or (other not in others and is_below(there, root)):
+        return ""
+    return f"the table of another entry of catalog, {other!r}, at {place}"
 
 
 def is_below(there: Mapping[str, Any], root: str) -> bool:

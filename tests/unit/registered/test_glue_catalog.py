@@ -394,6 +394,13 @@ def test_two_entries_never_take_a_name_from_each_other(of_delta: Followed) -> No
         assert of_delta.there()["Parameters"]["table_type"] == "DELTA"
 
 
+def test_an_entry_may_get_another_name(followed: Followed) -> None:
+    followed.register()
+    followed.entry["name"] = "renamed"
+    assert followed.register()
+    assert followed.there()["Parameters"]["binlake.catalog"] == "renamed"
+
+
 def test_an_entry_may_get_another_format(followed: Followed) -> None:
     followed.register()
     followed.entry["format"] = "iceberg" if followed.entry["format"] == "delta" else "delta"
