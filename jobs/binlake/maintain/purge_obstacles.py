@@ -61,6 +61,33 @@ class Look:
         return {life.id: life.name for life in self.lives if life.status != "dropped"}
 
     @cached_property
+    def here(self) -> Mapping[TableName, Life]:
+        """Return the lives of the tables that are there, by their names."""
+        return {life.name: life for life in self.lives if life.status != "dropped"}
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the paths of lives' mirrors, by the lives' ids: the one that it was copied to, the one around it that
+        shows it, and that of a table that is there by today's settings."""
+        config = self.config
+        copied = {life.id: config.places_of(life.name, life.schema.shard) for life in self.lives}
+        return {key: (*paths, self.paths[key]) if key in self.paths else (*paths,) for key, paths in copied.items()}
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """Return the paths of the tables that are there, by their ids, as the settings of today have them."""
+        return {key: self.config.table_path(name) for key, name in self.living.items()}
+
+    @cached_property
+    def in_use(self) -> Set[str]:
+        """Return the paths of the tables that are there, and of the merged tables, as the settings of today have
+        them."""
+        return {
+            *self.paths.values(),
+            *(self.config.table_path(entry.name) for entry in self.config.tables.merge_tables),
+        }
+
+    @cached_property
     def copies(self) -> Mapping[TableName, Sequence[Life]]:
         """Return the lives that have the name of a schema change tool's copy, by the copied table's."""
         copies: dict[TableName, list[Life]] = {}
@@ -274,14 +301,13 @@ def _is_shown_as_before(config: PipelineConfig, shard: TableName, merged: TableN
 def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     """Yield which other tables of the lake have values of it."""
     life = before.life
-    here = {other.name: other for other in look.lives if other.status != "dropped"}
     for name in sorted(set(before.names) - {life.name}):
         path = look.config.table_path(name)
         if not files.has_folder(path):
             continue
-        if name not in here:
+        if name not in look.here:
             yield _left_behind(look, before, path, f"of {name}, which it was called")
-        elif name not in look.chosen and not look.is_purged(here[name]):
+        elif name not in look.chosen and not look.is_purged(look.here[name]):
             yield Obstacle(
                 f"it was called {name}, and {path}, of another table by now, may have versions from then",
                 f"purge {name}, too: name both in --tables",
@@ -299,12 +325,10 @@ def _in_other_tables(look: Look, before: TableBefore) -> Iterator[Obstacle]:
 def _in_former_places(look: Look, before: TableBefore) -> Iterator[Obstacle]:
     """Yield the folders in which the table was before merge_tables changed."""
     config = look.config
-    now = {config.table_path(other.name) for other in look.lives if other.status != "dropped"}
-    now |= {config.table_path(entry.name) for entry in config.tables.merge_tables}
-    now |= {config.table_path(name) for name in before.names}  # of these others say what to do
+    own = {config.table_path(name) for name in before.names}  # of these others say what to do
     ids = (before.life.id, *before.ended)
     places = {(row.name, row.shape.shard) for key in ids for row in look.shapes_by_life.get(key, ())}
-    former = {path for name, place in places for path in config.places_of(name, place)} - now
+    former = {path for name, place in places for path in config.places_of(name, place)} - own - look.in_use
     named: list[str] = []
     for path in sorted(former):
         if not any(_is_in(path, other) for other in named) and files.has_folder(path):
@@ -334,13 +358,14 @@ def _more_in(look: Look, before: TableBefore, path: str) -> Iterator[str]:
     for entry in config.tables.merge_tables:
         if _is_in(config.table_path(entry.name), path):
             yield f"is the place of {entry.into}"
-    living = {other.name for other in look.lives if other.status != "dropped"}
     for other in look.lives:
-        places = config.places_of(other.name, other.schema.shard)
+        places = look.places[other.id]
         if other.status != "dropped":
-            if any(_is_in(place, path) for place in (config.table_path(other.name), *places)):
+            if any(_is_in(place, path) for place in places):
                 yield f"has {other.name}, which isn't copied to another place yet"
-        elif other.name not in living | {*before.names} and _is_in(places[0], path) and files.has_folder(places[0]):
+        elif other.name in look.here or other.name in before.names:
+            continue
+        elif _is_in(places[0], path) and files.has_folder(places[0]):
             yield f"has {other.name}, which was dropped"
     if _is_shown(path):
         yield f"{path.rpartition('/')[0]} shows what is in it"

@@ -362,6 +362,19 @@ def test_nothing_more_is_read_where_no_table_was_copied_again(tmp_path: Path) ->
     assert (shapes.call_count, versions.call_count, before_copy.call_count) == (1, 0, 0)
 
 
+def test_the_paths_of_all_tables_are_made_once(tmp_path: Path) -> None:
+    config = lake(tmp_path, Life("o", TableName("d", "other"), WITH_NAME, HERE, HERE), **MASKED)
+    metadata, names = metadata_of(config), [TableName("d", f"t{number}") for number in range(20)]
+    before = [Life(f"old {name}", name, WITH_NAME, HERE, HERE, "dropped") for name in names]
+    rows = [watermarks.schema_row(life, batch=0, where=HERE, why="followed") for life in before]
+    ShapeRow.append(metadata, rows)
+    lives = [Life(str(name), name, config.excluding(name, WITH_NAME), HERE, HERE) for name in names]
+    watermarks.started(metadata, lives, batch=1, versions={life.id: 0 for life in lives})
+    with mock.patch.object(PipelineConfig, "table_path", autospec=True, side_effect=PipelineConfig.table_path) as paths:
+        assert len(former_values(config, metadata)) == 20
+    assert paths.call_count < 20 * 8
+
+
 def test_a_table_that_is_asked_for_has_what_it_has_among_all(tmp_path: Path) -> None:
     config = lake(tmp_path, Life("a", NAME, SHAPE, HERE, HERE), **MASKED)
     metadata, other = metadata_of(config), TableName("d", "other")
