@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
+from binlake.config.column_policies import masks_of
 from binlake.config.mirrored_tables import TablesConfig
 from binlake.config.shards import MergedTable
 from binlake.config.units import HOUR_SECONDS
@@ -260,7 +261,8 @@ class _Composing:
             follows = follows and life.schema.shard == place.recorded
             app, version = delta_log.app_of(self.config, life.id), life.delta_version
             withholds = bool(self.config.withheld(life.name) or life.schema.where)
-            hides = partial(showed_more, self.held.metadata, life) if withholds else None
+            masks = masks_of(self.config.columns, life.name.database, life.name.table)
+            hides = partial(showed_more, self.held.metadata, life, masks) if withholds else None
             part = TablePart(
                 str(life.name), place.folder, place.value, follows, app=app, delta_version=version, hides=hides
             )

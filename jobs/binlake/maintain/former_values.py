@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
+from binlake.config.column_policies import masks_of
 from binlake.config.units import HOUR_US
 from binlake.maintain import purge_look
 from binlake.maintain.purge_obstacles import Look, Obstacle, obstacles
@@ -69,7 +70,9 @@ def _has_former_values(look: Look, life: Life) -> bool:
     if look.is_purged(life) or _until_us(look, life) <= now_us():
         return False
     _, ended = look.past_of(life)
-    return any(shows_more(row.shape, life.schema) for key in ended for row in look.shapes_by_life.get(key, ()))
+    earlier = (row.shape for key in ended for row in look.shapes_by_life.get(key, ()))
+    masks = masks_of(look.config.columns, life.name.database, life.name.table)
+    return any(shows_more(shape, life.schema, masks) for shape in earlier)
 
 
 def _shows(shape: TableSchema, hidden: Collection[str]) -> bool:

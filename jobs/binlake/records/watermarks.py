@@ -14,7 +14,7 @@ from binlake.planner.outcome import LifeOutcome
 from binlake.planner.steps import Life, Standstill, Status
 from binlake.position import Position
 from binlake.records import table_versions
-from binlake.records.former_shapes import shows_more
+from binlake.records.former_shapes import may_show_more
 from binlake.schema.table import TableName
 from binlake.serialization import dumps
 from binlake.store.conditions import literal
@@ -272,14 +272,14 @@ def unsnapshotted_id(name: TableName) -> str:
 
 
 def _keep_former_shapes(metadata: Metadata, lives: Sequence[Life], where: str) -> None:
-    """Keep the shapes under which tables showed more than they do now, or were elsewhere in the lake, of lives that
-    were copied again at the same position: under ids of their own, as of other lives. where: the predicate of the
+    """Keep the shapes under which tables may have shown more than they do now, or were elsewhere in the lake, of lives
+    that were copied again at the same position: under ids of their own, as of other lives. where: the predicate of the
     lives."""
     now = {life.id: life.schema for life in lives}
     kept = []
     for row in ShapeRow.read(metadata, where=where):
         former, schema = row.shape, now[row.table_id]
-        if former.shard != schema.shard or shows_more(former, schema):
+        if former.shard != schema.shard or may_show_more(former, schema):
             kept.append(replace(row, table_id=f"{row.table_id}/{row.at_us}", why="replaced"))
     if kept:
         ShapeRow.replace(metadata, f"table_id IN ({', '.join(literal(row.table_id) for row in kept)})", kept)
