@@ -130,9 +130,7 @@ class PartsShown:
         version = table.recorded(newest.app)
         if version == newest.version:
             return newest
-        hides = newest.part.hides
-        since_us = 0 if version is None else _copied_since(newest, version)
-        if hides is not None and since_us is not None and hides(since_us):
+        if _is_withheld(newest, version):
             self._hide(newest.part)
             return None
         if version is None:
@@ -205,15 +203,21 @@ def _refused(table: ComposedLog, choice: PartsShown) -> dict[str, str]:
     return {name: why for name, why in refused(fields, table.fields).items() if name in chosen}
 
 
-def _copied_since(newest: ShownPart, version: int) -> int | None:
-    """Return when a version of a part was committed, in microseconds since 1970, if the part was copied again since; 0
-    where its log doesn't say so, None where it wasn't."""
-    commits = [*LakeLog(newest.path, newest.part.app).history(version - 1)]
-    if len(commits) <= newest.version - version:
-        return 0
-    if not any("snapshot" in note_of(commit) for commit in commits[:-1]):
-        return None
-    return int(commits[-1].get("timestamp") or 0) * 1000
+def _is_withheld(newest: ShownPart, version: int | None) -> bool:
+    """Return whether a version of a part has what is withheld by now: it had more then or since, and was copied again.
+    version: None for one of which nothing is known. Where commits are gone, one of them may have been the copy. Raises
+    LakeError."""
+    part = newest.part
+    if part.hides is None:
+        return False
+    log = LakeLog(newest.path, part.app)
+    shown = None if version is None else log.info_at(version)
+    if not part.hides(int(shown.get("timestamp") or 0) * 1000 if shown else 0):
+        return False
+    if version is None:
+        return True
+    later = [*log.history(version)]
+    return len(later) < newest.version - version or any("snapshot" in note_of(commit) for commit in later)
 
 
 def _show_before(table: ComposedLog, now: ShownPart, choice: PartsShown) -> None:

@@ -287,6 +287,11 @@ class LakeLog:
                 return
             yield info
 
+    def info_at(self, version: int) -> dict[str, Any] | None:
+        """Return the description of the commit of a version, with its ``version``; None where upkeep removed it. Raises
+        LakeError."""
+        return _commit_info(self.path, version)
+
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -15,7 +17,8 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import CommitFailedError
 from pyroaring import BitMap64
 
-from binlake.delta import composed_table, log_files, opened_tables, plain_files, plain_tables
+from binlake.config.units import HOUR_US
+from binlake.delta import composed_table, delta_log, log_files, opened_tables, plain_files, plain_tables
 from binlake.delta.composed_layout import wider
 from binlake.delta.composed_parts import TablePart
 from binlake.delta.composed_table import Composed, compose, shown_versions
@@ -274,6 +277,53 @@ def test_what_is_withheld_by_now_goes_with_a_part_that_can_not_be_read(company: 
         composed = company.shown("a", part)
         assert {row["tenant"] for row in company.rows()} == tenants
         assert (bool(composed.hidden), "withheld by now" in composed.standing["b"]) == (is_withheld, is_withheld)
+
+
+def masked_since(company: Company, hour: int) -> TablePart:
+    """Return the part b, copied ahead of the position, that had more up to an hour since 1970."""
+    return company.part("b", follows=False, hides=lambda since_us: since_us < hour * HOUR_US)
+
+
+def copied_later(company: Company) -> None:
+    """Show b as it was at hour 10; a copy of it followed at hour 20."""
+    for name in "ab":
+        company.create(name, {"id": "INT"}, {"id": 1})
+    set_time(company, 0, 10)
+    company.shown("a", "b")
+    for hour, note in ((15, {}), (20, {"snapshot": 1}), (25, {})):
+        company.append("b", {"id": hour})
+        set_time(company, int(DeltaTable(company.log("b").path).version()), hour, **note)
+
+
+def set_time(company: Company, version: int, hour: int, **note: Any) -> None:
+    """Let a commit of b say an hour since 1970, and a note."""
+    path = Path(f"{company.log('b').path}/_delta_log/{version:020}.json")
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    said = {"timestamp": hour * HOUR_US // 1000, "userMetadata": json.dumps({"binlake": note})}
+    for action in actions:
+        action.get("commitInfo", {}).update(said)
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+@pytest.mark.parametrize("removed", [(), (1,), (1, 2), (0, 1)])
+def test_a_part_is_hidden_for_what_it_had_since_it_was_shown(company: Company, removed: tuple[int, ...]) -> None:
+    copied_later(company)
+    opened_tables.newest(company.log("b").path).create_checkpoint()
+    for version in removed:
+        Path(f"{company.log('b').path}/_delta_log/{version:020}.json").unlink()
+    for hour, is_hidden in ((5, 0 in removed), (11, True)):
+        composed = company.shown("a", masked_since(company, hour))
+        assert (hour, [*composed.hidden]) == (hour, ["b"] if is_hidden else [])
+
+
+def test_a_log_is_read_only_for_a_part_of_which_something_is_withheld(company: Company) -> None:
+    copied_later(company)
+    with mock.patch.object(delta_log, "_commit_info", wraps=delta_log._commit_info) as read:
+        for hides, versions in ((None, []), (lambda _: False, [0]), (lambda _: True, [0, 3, 2, 1])):
+            read.reset_mock()
+            company.shown("a", company.part("b", follows=False, hides=hides))
+            own = [call.args for call in read.call_args_list]
+            assert [version for path, version in own if path == company.log("b").path] == versions
 
 
 def test_a_part_that_may_not_be_read_holds_nobody_back(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
