@@ -121,7 +121,7 @@ class PartsShown:
     def _hide(self, part: TablePart) -> None:
         """Note that what the table shows of a part goes."""
         self.hidden.add(part.name)
-        why = self.standing.get(part.name, "it isn't shown as it is")
+        why = self.standing.get(part.name, "it doesn't follow up to the position of this version")
         self.standing[part.name] = f"{why}; what was shown of it is withheld by now, so that it has no row until then"
 
     def before(self, table: ComposedLog, newest: ShownPart) -> ShownPart | None:

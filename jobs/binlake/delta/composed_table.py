@@ -88,8 +88,8 @@ class Composed:
 
     changed: by this call. standing: by the names of parts that aren't shown as they are, why. broken: those that can't
     be read, and of these ``lost`` those whose logs lack commits that are shown. hidden: those that aren't shown at all,
-    as what was shown of them is withheld by now. lacking: the columns that a part lacks
-    and others have, by the parts' names.
+    as what was shown of them is withheld by now. waiting: those whose types don't go together with others'. lacking:
+    the columns that a part lacks and others have, by the parts' names.
     """
 
     version: int
@@ -100,6 +100,7 @@ class Composed:
     lost: Collection[str]
     lacking: Mapping[str, Sequence[str]]
     hidden: Collection[str] = ()
+    waiting: Collection[str] = ()
 
 
 def compose(
@@ -213,6 +214,7 @@ def _composed(
         choice.lost,
         _lacking(choice, columns),
         choice.hidden,
+        choice.waiting,
     )
 
 

@@ -231,7 +231,9 @@ class _Composing:
     def states(self, lives: Iterable[Life], position: Position) -> list[_State]:
         """Compose the merged tables of the lives that equal the server's tables at a position; the others stay as they
         are shown. One that can't be composed is stopped alone."""
+        lives = [*lives]
         parts = self._parts(lives, position)
+        own = {str(life.name): life.standstill for life in lives if life.standstill and life.status != "dropped"}
         noted = merged_standstills.read(self.held.metadata) if parts else {}
         states = []
         for entry in self.config.tables.merge_tables:
@@ -242,7 +244,7 @@ class _Composing:
             state = self._state(entry, path, parts[entry.name], was_stopped=before.own is not None)
             if state.composed or state.standstill:
                 states.append(state)
-                self._note(state, before)
+                self._note(state, before, own)
         return states
 
     def _parts(self, lives: Iterable[Life], position: Position) -> dict[TableName, list[TablePart]]:
@@ -316,8 +318,8 @@ class _Composing:
         if known and (known.version or 0) > version:
             table_versions.note_lost(self.held.metadata, table_id, version)
 
-    def _note(self, state: _State, before: merged_standstills.NotedStandstills) -> None:
-        """Note and say what is stopped."""
+    def _note(self, state: _State, before: merged_standstills.NotedStandstills, own: Mapping[str, Standstill]) -> None:
+        """Note and say what is stopped. own: why shards themselves are stopped, by name."""
         if state.standstill is not None:
             now = replace(before, own=state.standstill)
             self.report.say(f"{state.name} is stopped: {state.standstill.reason}\n  → {state.standstill.remedy}")
@@ -326,14 +328,18 @@ class _Composing:
             composed = state.composed
             for shard, why in composed.standing.items():
                 self.report.say(f"{shard} isn't shown as it is in {state.name}: {why}")
+            noted = sorted({*composed.broken, *composed.hidden})
             now = merged_standstills.NotedStandstills(
-                None, {shard: _standing(shard, composed) for shard in sorted({*composed.broken, *composed.hidden})}
+                None, {shard: _standing(shard, composed, own.get(shard)) for shard in noted}
             )
         merged_standstills.note(self.held.metadata, state.name, before, now)
 
 
-def _standing(shard: str, composed: Composed) -> Standstill:
+def _standing(shard: str, composed: Composed, own: Standstill | None) -> Standstill:
+    """Return why a shard isn't shown as it is, and what to do. own: why it is stopped itself."""
     why = composed.standing[shard]
+    if shard not in composed.broken and shard not in composed.waiting:
+        return Standstill(why, own.remedy if own else "run binlake sync")
     if shard not in composed.broken:
         return Standstill(why, "give the column one type in all shards, or one entry in columns; then run binlake sync")
     remedy = storage_errors.remedy_of(why)
