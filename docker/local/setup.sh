@@ -278,53 +278,34 @@ setup_store() { # the tests' S3 server; Go is asked for only here
   rm -f "$log"
 }
 
-# -- chdb ------------------------------------------------------------------------------------------
+# -- packages beside .venv -------------------------------------------------------------------------
+
+# beside_venv NAME WHAT SIZE: the packages of docker/local/NAME.lock, in a folder of their own. Returns 1 where it can't.
+beside_venv() {
+  local uv folder=$STATE/$1
+  if [ -d "$folder" ]; then
+    say "$1" "$2 in $folder"
+    return
+  fi
+  say "$1" "bringing $2 into $folder ($3)"
+  uv=$(find_uv) || return 1
+  rm -rf "$folder.partial"
+  "$uv" pip install -q --python $VENV/bin/python --target "$folder.partial" --no-deps --require-hashes \
+    -r "docker/local/$1.lock" || return 1
+  mv "$folder.partial" "$folder"
+}
 
 setup_chdb() { # ClickHouse in a process: the tests read tables by it
-  local uv
-  if [ -d $STATE/chdb ]; then
-    say chdb "ClickHouse's engine in $STATE/chdb"
-    return
-  fi
-  say chdb "bringing ClickHouse's engine into $STATE/chdb (530 MB)"
-  uv=$(find_uv)
-  rm -rf $STATE/chdb.partial
-  "$uv" pip install -q --python $VENV/bin/python --target $STATE/chdb.partial --no-deps --require-hashes \
-    -r docker/local/chdb.lock ||
-    { say chdb "it can't be had, see above: the tests that read tables by it are skipped"; return; }
-  mv $STATE/chdb.partial $STATE/chdb
+  beside_venv chdb "ClickHouse's engine" "530 MB" ||
+    say chdb "it can't be had, see above: the tests that read tables by it are skipped"
 }
-
-# -- moto ------------------------------------------------------------------------------------------
 
 setup_moto() { # a stand-in of AWS Glue for the tests, and the client by which pyiceberg reads from it
-  local uv
-  if [ -d $STATE/moto ]; then
-    say moto "a stand-in of AWS Glue in $STATE/moto"
-    return
-  fi
-  say moto "bringing the stand-in of AWS Glue moto into $STATE/moto (24 MB)"
-  uv=$(find_uv)
-  rm -rf $STATE/moto.partial
-  "$uv" pip install -q --python $VENV/bin/python --target $STATE/moto.partial --no-deps --require-hashes \
-    -r docker/local/moto.lock || fail moto "it can't be had, see above"
-  mv $STATE/moto.partial $STATE/moto
+  beside_venv moto "the stand-in of AWS Glue moto" "24 MB" || fail moto "it can't be had, see above"
 }
 
-# -- tpch ------------------------------------------------------------------------------------------
-
-setup_tpch() { # DuckDB's generator of TPC-H's rows, for a bench
-  local uv
-  if [ -d $STATE/tpch ]; then
-    say tpch "TPC-H's rows by DuckDB's extension in $STATE/tpch"
-    return
-  fi
-  say tpch "bringing DuckDB's generator of TPC-H's rows into $STATE/tpch (17 MB)"
-  uv=$(find_uv)
-  rm -rf $STATE/tpch.partial
-  "$uv" pip install -q --python $VENV/bin/python --target $STATE/tpch.partial --no-deps --require-hashes \
-    -r docker/local/tpch.lock || fail tpch "it can't be had, see above"
-  mv $STATE/tpch.partial $STATE/tpch
+setup_tpch() { # for a bench
+  beside_venv tpch "DuckDB's generator of TPC-H's rows" "17 MB" || fail tpch "it can't be had, see above"
 }
 
 # -- browser ---------------------------------------------------------------------------------------
